@@ -1,0 +1,1 @@
+"""The words of the domain: identifiers, error codes, limits, configuration. Imports nothing of ours."""

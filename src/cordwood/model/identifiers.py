@@ -1,0 +1,63 @@
+"""What names a thing in the log: topics, partitions, offsets, epochs, producers."""
+
+import re
+import uuid
+from typing import NamedTuple, NewType
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+Offset = NewType("Offset", int)
+"""A record's permanent address within its partition."""
+
+LeaderEpoch = NewType("LeaderEpoch", int)
+ProducerId = NewType("ProducerId", int)
+BrokerId = NewType("BrokerId", int)
+TopicId = uuid.UUID
+
+NO_OFFSET = Offset(-1)
+NO_LEADER_EPOCH = LeaderEpoch(-1)
+NO_PRODUCER_ID = ProducerId(-1)
+NO_TIMESTAMP_MS = -1
+
+ZERO_TOPIC_ID = TopicId(int=0)
+"""On the wire: no topic id given."""
+
+CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC})
+
+MAX_TOPIC_NAME_LENGTH = 249
+_LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+class TopicPartition(NamedTuple):
+    """One partition: the scope within which order is total."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, directory_name: str) -> "TopicPartition":
+        """The partition whose log lives in a directory of this name; ValueError if there is none."""
+        topic, dash, partition = directory_name.rpartition("-")
+        if not dash or not topic or not partition.isdecimal():
+            raise ValueError(f"not the directory of a partition: {directory_name!r}")
+        return cls(topic, int(partition))
+
+
+def check_topic_name(name: str) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION with the reason unless Kafka would take this name."""
+    if not name:
+        reason = "it is empty"
+    elif name in (".", ".."):
+        reason = "it cannot be '.' or '..'"
+    elif len(name) > MAX_TOPIC_NAME_LENGTH:
+        reason = f"it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
+    elif not _LEGAL_TOPIC_NAME.match(name):
+        reason = "it has characters other than ASCII letters and digits, '.', '_' and '-'"
+    else:
+        return
+    raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name!r} is not valid: {reason}.")

@@ -1,0 +1,291 @@
+"""The settings of a topic: Kafka's names and defaults, and two of our own (ack.durability, ordering.scope)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from cordwood.model.settings import InvalidSetting, Kind, Setting, Value, attribute_values, table
+
+_MAX_LONG = 2**63 - 1
+
+
+def _cleanup_policy(value: Value) -> str | None:
+    return None if value else "must name delete, compact or both"
+
+
+TOPIC_SETTINGS = table(
+    [
+        Setting(
+            "ack.durability",
+            Kind.STRING,
+            "disk",
+            "What an acknowledgement means. `disk`: the batch is fsynced before it is acknowledged or visible. "
+            "`os`: it is in the operating system's page cache, as with Apache Kafka; a power cut can take it back.",
+            choices=("disk", "os"),
+            broker_name="log.ack.durability",
+        ),
+        Setting(
+            "cleanup.policy",
+            Kind.LIST,
+            ("delete",),
+            "`delete` drops whole segments by age and size; `compact` keeps the latest record of every key; "
+            "`compact,delete` does both.",
+            choices=("delete", "compact"),
+            check=_cleanup_policy,
+            broker_name="log.cleanup.policy",
+        ),
+        Setting(
+            "compression.type",
+            Kind.STRING,
+            "producer",
+            "Batches are kept as the producer compressed them and never recompressed: only `producer` is accepted.",
+            choices=("producer",),
+            broker_name="compression.type",
+        ),
+        Setting(
+            "delete.retention.ms",
+            Kind.LONG,
+            86_400_000,
+            "How long a tombstone stays readable on a compacted topic after compaction first saw it.",
+            low=0,
+            broker_name="log.cleaner.delete.retention.ms",
+        ),
+        Setting(
+            "file.delete.delay.ms",
+            Kind.LONG,
+            60_000,
+            "How long the files of a removed segment or topic stay on disk under a `.deleted` name.",
+            low=0,
+            broker_name="log.segment.delete.delay.ms",
+        ),
+        Setting(
+            "flush.messages",
+            Kind.LONG,
+            _MAX_LONG,
+            "Under ack.durability=os: fsync after this many messages.",
+            low=1,
+            broker_name="log.flush.interval.messages",
+        ),
+        Setting(
+            "flush.ms",
+            Kind.LONG,
+            _MAX_LONG,
+            "Under ack.durability=os: fsync at the latest this long after an append.",
+            low=0,
+            broker_name="log.flush.interval.ms",
+        ),
+        Setting(
+            "index.interval.bytes",
+            Kind.INT,
+            4096,
+            "An index entry is written after this many bytes of batches.",
+            low=0,
+            broker_name="log.index.interval.bytes",
+        ),
+        Setting(
+            "max.compaction.lag.ms",
+            Kind.LONG,
+            _MAX_LONG,
+            "A record is compacted at the latest this long after it was written.",
+            low=1,
+            broker_name="log.cleaner.max.compaction.lag.ms",
+        ),
+        Setting(
+            "max.message.bytes",
+            Kind.INT,
+            1_048_588,
+            "The largest record batch that a producer may send.",
+            low=0,
+            broker_name="message.max.bytes",
+        ),
+        Setting(
+            "message.timestamp.after.max.ms",
+            Kind.LONG,
+            3_600_000,
+            "How far a record's CreateTime may be ahead of the broker's clock.",
+            low=0,
+            broker_name="log.message.timestamp.after.max.ms",
+        ),
+        Setting(
+            "message.timestamp.before.max.ms",
+            Kind.LONG,
+            _MAX_LONG,
+            "How far a record's CreateTime may be behind the broker's clock.",
+            low=0,
+            broker_name="log.message.timestamp.before.max.ms",
+        ),
+        Setting(
+            "message.timestamp.type",
+            Kind.STRING,
+            "CreateTime",
+            "Whose clock stamps a record: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
+            choices=("CreateTime", "LogAppendTime"),
+            broker_name="log.message.timestamp.type",
+        ),
+        Setting(
+            "min.cleanable.dirty.ratio",
+            Kind.DOUBLE,
+            0.5,
+            "Compaction starts when this share of the log has not been compacted.",
+            low=0,
+            high=1,
+            broker_name="log.cleaner.min.cleanable.ratio",
+        ),
+        Setting(
+            "min.compaction.lag.ms",
+            Kind.LONG,
+            0,
+            "A record is not compacted away before it is this old.",
+            low=0,
+            broker_name="log.cleaner.min.compaction.lag.ms",
+        ),
+        Setting(
+            "min.insync.replicas",
+            Kind.INT,
+            1,
+            "With acks=all a batch is refused while fewer replicas than this are in sync.",
+            low=1,
+            broker_name="min.insync.replicas",
+        ),
+        Setting(
+            "ordering.scope",
+            Kind.STRING,
+            "partition",
+            "The scope in which this topic's readers rely on order: `key` (records of one key; partitions are not "
+            "added without force), `partition`, or `global` (the topic has exactly one partition).",
+            choices=("key", "partition", "global"),
+            broker_name="log.ordering.scope",
+        ),
+        Setting(
+            "preallocate",
+            Kind.BOOLEAN,
+            False,
+            "Reserve a segment's space on disk when it is created.",
+            broker_name="log.preallocate",
+        ),
+        Setting(
+            "retention.bytes",
+            Kind.LONG,
+            -1,
+            "Under the delete policy: the size beyond which a partition's oldest segments are removed; -1, no limit.",
+            low=-1,
+            broker_name="log.retention.bytes",
+        ),
+        Setting(
+            "retention.ms",
+            Kind.LONG,
+            604_800_000,
+            "Under the delete policy: the age beyond which segments are removed; -1, no limit.",
+            low=-1,
+            broker_name="log.retention.ms",
+        ),
+        Setting(
+            "segment.bytes",
+            Kind.INT,
+            1_073_741_824,
+            "The size at which a new segment file is begun. Retention and compaction work on whole segments.",
+            low=14,
+            broker_name="log.segment.bytes",
+        ),
+        Setting(
+            "segment.index.bytes",
+            Kind.INT,
+            10_485_760,
+            "The size of an index file at which a new segment is begun.",
+            low=4,
+            broker_name="log.index.size.max.bytes",
+        ),
+        Setting(
+            "segment.jitter.ms",
+            Kind.LONG,
+            0,
+            "At most this much is taken off segment.ms, so that segments do not all roll at once.",
+            low=0,
+            broker_name="log.roll.jitter.ms",
+        ),
+        Setting(
+            "segment.ms",
+            Kind.LONG,
+            604_800_000,
+            "The age at which a new segment file is begun even if the old one is not full.",
+            low=1,
+            broker_name="log.roll.ms",
+        ),
+        Setting(
+            "unclean.leader.election.enable",
+            Kind.BOOLEAN,
+            False,
+            "Whether a replica that is not in sync may lead when no other is left, losing what it lacks.",
+            broker_name="unclean.leader.election.enable",
+        ),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """A topic's settings, resolved: what was set on it, else the broker's defaults, else Cordwood's."""
+
+    ack_durability: str = "disk"
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_type: str = "producer"
+    delete_retention_ms: int = 86_400_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = _MAX_LONG
+    flush_ms: int = _MAX_LONG
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = _MAX_LONG
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = _MAX_LONG
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    ordering_scope: str = "partition"
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604_800_000
+    segment_bytes: int = 1_073_741_824
+    segment_index_bytes: int = 10_485_760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604_800_000
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def acks_mean_disk(self) -> bool:
+        return self.ack_durability == "disk"
+
+
+def resolve(overrides: Mapping[str, str], broker_defaults: Mapping[str, str] | None = None) -> TopicSettings:
+    """A topic's settings from what was set on it and what the broker's own settings say. Raises InvalidSetting."""
+    return _resolve(tuple(sorted(overrides.items())), tuple(sorted((broker_defaults or {}).items())))
+
+
+@lru_cache(maxsize=1024)
+def _resolve(overrides: tuple[tuple[str, str], ...], broker_defaults: tuple[tuple[str, str], ...]) -> TopicSettings:
+    by_broker_name = dict(broker_defaults)
+    texts = {
+        name: by_broker_name[setting.broker_name]
+        for name, setting in TOPIC_SETTINGS.items()
+        if setting.broker_name is not None and setting.broker_name in by_broker_name
+    }
+    for name, text in overrides:
+        if name not in TOPIC_SETTINGS:
+            raise InvalidSetting(f"Unknown topic config name: {name}")
+        texts[name] = text
+    values: dict[str, Any] = attribute_values(TOPIC_SETTINGS, texts)
+    return TopicSettings(**values)
