@@ -1,0 +1,78 @@
+"""The seam to the disk: all that the log asks of a filesystem.
+
+Only its implementations touch real files: log/os_filesystem.py (the machine's disk), log/memory_filesystem.py
+(embedded brokers) and log/crashing_filesystem.py (a disk that forgets, tears and fails, for tests). Paths are plain
+strings with "/" between the parts. Nothing written is durable before `sync` (content) and `sync_directory` (names).
+"""
+
+from typing import Protocol
+
+from cordwood.records.batch import Buffer
+
+
+class File(Protocol):
+    """One file, open as long as its owner wants; the handle behind it may come and go."""
+
+    path: str
+
+    @property
+    def size(self) -> int: ...
+
+    def append(self, data: Buffer) -> None:
+        """Writes at the end, all or nothing: without space the file is cut back and DiskFull raised."""
+
+    def read(self, position: int, length: int) -> bytes:
+        """These bytes; may block; short only at the end of the file."""
+
+    def read_now(self, position: int, into: memoryview) -> int:
+        """Fills `into` from memory without ever blocking; how many bytes it got. 0: not there, or not supported."""
+
+    def read_cold(self, position: int, into: memoryview) -> int:
+        """Fills `into`, blocking; drops from the page cache only the pages that it brought in itself."""
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file to this size. Never makes it longer."""
+
+    def sync(self) -> None:
+        """Makes the content durable (fdatasync). Raises SyncFailure. May be called from any thread."""
+
+    def close(self) -> None:
+        """Gives back the handle. A later call opens the file again."""
+
+
+class Filesystem(Protocol):
+    """A tree of files. Failures of the disk are StorageFailure; a missing file is FileNotFoundError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """The file at this path; with `create` an empty one comes to be if there is none."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, directory: str) -> list[str]:
+        """The names in a directory, sorted; none if there is no such directory."""
+
+    def make_directory(self, path: str) -> None:
+        """Makes the directory and those above it. Durable once the caller has synced the parent directory."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives a file or directory a new name, in place of what had it. Durable once the directory is synced."""
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory and all in it; nothing happens if it is not there."""
+
+    def sync_directory(self, path: str) -> None:
+        """Makes the names in a directory durable. Raises SyncFailure."""
+
+    def sync_everything(self) -> None:
+        """Makes all content and names of this filesystem durable at once (syncfs). Raises SyncFailure."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole content of a small file."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Gives a file this content, atomically and durably: temporary file, fsync, rename, fsync of the directory."""
+
+    def free_bytes(self) -> tuple[int, int]:
+        """How many bytes there are, and how many can still be used."""
