@@ -1,0 +1,155 @@
+"""Building a batch from records, as a Kafka client builds it: for internal topics, compaction, the CLI and tests."""
+
+import struct
+from collections.abc import Iterable, Sequence
+
+from crc32c import crc32c
+
+from cordwood.records.batch import (
+    CONTROL_BIT,
+    CRC_POSITION,
+    CRC_START,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    Buffer,
+    Codec,
+)
+from cordwood.records.compression import compress
+
+RecordHeaders = Sequence[tuple[str, bytes | None]]
+NewRecord = tuple[int, Buffer | None, Buffer | None, RecordHeaders]
+"""(timestamp_ms, key, value, headers)"""
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+_NO_HEADERS = b"\x00"
+
+
+class _Varints(dict[int, bytes]):
+    """Zigzag varints by number. Lengths and deltas repeat, so small ones are kept; larger ones are made anew."""
+
+    def __missing__(self, number: int) -> bytes:
+        rest = (number << 1) if number >= 0 else ((-number << 1) - 1)
+        out = bytearray()
+        while rest > 0x7F:
+            out.append((rest & 0x7F) | 0x80)
+            rest >>= 7
+        out.append(rest)
+        encoded = bytes(out)
+        if -1 <= number < 4096:
+            self[number] = encoded
+        return encoded
+
+
+_VARINTS = _Varints()
+
+
+def build_batch(
+    records: Iterable[NewRecord],
+    *,
+    base_offset: int = 0,
+    offset_deltas: Sequence[int] | None = None,
+    last_offset_delta: int | None = None,
+    codec: int = Codec.NONE,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytearray:
+    """One whole batch with its CRC.
+
+    Offsets count up from base_offset unless offset_deltas says otherwise (compaction leaves gaps); last_offset_delta
+    keeps a batch's end where its last records are gone. delete_horizon_ms takes the base timestamp's place, as the
+    format wants it. A batch without records is valid only as compaction's trace of a producer's last batch.
+    """
+    rows = records if isinstance(records, list) else list(records)
+    deltas: Sequence[int] = range(len(rows)) if offset_deltas is None else offset_deltas
+    if len(deltas) != len(rows):
+        raise ValueError(f"{len(deltas)} offset deltas for {len(rows)} records")
+    if last_offset_delta is None:
+        last_offset_delta = deltas[-1] if rows else 0
+    attributes = codec
+    if transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if control:
+        attributes |= CONTROL_BIT
+    base_timestamp = rows[0][0] if rows else -1
+    if delete_horizon_ms is not None:
+        attributes |= DELETE_HORIZON_BIT
+        base_timestamp = delete_horizon_ms
+    if log_append_time_ms is not None:
+        attributes |= TIMESTAMP_TYPE_BIT
+        max_timestamp = log_append_time_ms
+    else:
+        max_timestamp = max([row[0] for row in rows], default=-1)
+
+    section = _encode_records(rows, deltas, base_timestamp)
+    if codec and rows:
+        section = compress(codec, section)
+    batch = bytearray(HEADER_SIZE)
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        HEADER_SIZE - LOG_OVERHEAD + len(section),
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(rows),
+    )
+    batch += section
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
+
+
+def _encode_records(rows: Sequence[NewRecord], deltas: Sequence[int], base_timestamp: int) -> bytes | bytearray:
+    varints = _VARINTS
+    null = varints[-1]
+    join = b"".join
+    section = bytearray()
+    for (timestamp, key, value, headers), delta in zip(rows, deltas, strict=True):
+        body = join(
+            (
+                b"\x00",
+                varints[timestamp - base_timestamp],
+                varints[delta],
+                null if key is None else varints[len(key)],
+                b"" if key is None else key,
+                null if value is None else varints[len(value)],
+                b"" if value is None else value,
+                _encode_headers(headers) if headers else _NO_HEADERS,
+            )
+        )
+        section += varints[len(body)]
+        section += body
+    return section
+
+
+def _encode_headers(headers: RecordHeaders) -> bytes:
+    varints = _VARINTS
+    parts = [varints[len(headers)]]
+    for name, value in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        parts.append(varints[len(encoded)])
+        parts.append(encoded)
+        if value is None:
+            parts.append(varints[-1])
+        else:
+            parts.append(varints[len(value)])
+            parts.append(value)
+    return b"".join(parts)

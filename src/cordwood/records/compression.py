@@ -1,0 +1,153 @@
+"""The four codecs of a record batch, bounded: a few bytes can claim to be gigabytes.
+
+Only what must look inside a batch uses this (compaction, validation on compacted topics, the CLI, tests); the append
+path keeps a batch as the producer compressed it.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from cordwood.records.batch import Buffer, Codec
+from cordwood.records.corruption import CorruptRecords
+
+GZIP_WINDOW_BITS = 31
+"""zlib's way of saying: a gzip header and trailer around the largest window."""
+
+_XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_XERIAL_MAGIC = _XERIAL_HEADER[:8]
+_XERIAL_BLOCK_SIZE = 32 * 1024
+"""What Java's writer uses; readers take any size."""
+
+_INT32 = struct.Struct(">i")
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """The records section of a batch, as a client that uses this codec would send it."""
+    if codec == Codec.NONE:
+        return bytes(data)
+    if codec == Codec.GZIP:
+        compressor = zlib.compressobj(wbits=GZIP_WINDOW_BITS)
+        return compressor.compress(data) + compressor.flush()
+    if codec == Codec.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Codec.LZ4:
+        # Java's reader refuses blocks that depend on each other.
+        return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+    if codec == Codec.ZSTD:
+        return zstandard.ZstdCompressor().compress(data)
+    raise ValueError(f"unknown codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, max_size: int) -> bytes:
+    """What was compressed; CorruptRecords if it is not valid, not whole, or larger than max_size bytes."""
+    if codec == Codec.NONE:
+        if len(data) > max_size:
+            raise _too_large(max_size)
+        return bytes(data)
+    decompressor = _DECOMPRESSORS.get(codec)
+    if decompressor is None:
+        raise CorruptRecords(f"unknown codec {codec}")
+    try:
+        return decompressor(data, max_size)
+    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, MemoryError) as error:
+        # lz4 raises a plain RuntimeError for bad frames; a MemoryError here is a length the data claims to have.
+        raise CorruptRecords(f"{Codec(codec).name.lower()}: {error}") from error
+
+
+def _too_large(max_size: int) -> CorruptRecords:
+    return CorruptRecords(f"records are larger than {max_size} bytes once uncompressed")
+
+
+def _cut_short(codec: Codec) -> CorruptRecords:
+    return CorruptRecords(f"{codec.name.lower()}: the compressed data is cut short")
+
+
+def _gunzip(data: Buffer, max_size: int) -> bytes:
+    # A gzip file may be several members one after the other; Java's reader takes that.
+    parts: list[bytes] = []
+    left = max_size
+    rest: Buffer = data
+    while True:
+        member = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
+        part = member.decompress(rest, left + 1)
+        left -= len(part)
+        if left < 0:
+            raise _too_large(max_size)
+        parts.append(part)
+        if not member.eof:
+            raise _cut_short(Codec.GZIP)
+        rest = member.unused_data
+        if not rest:
+            return b"".join(parts)
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_SIZE]))
+        parts.append(_INT32.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
+    view = memoryview(data)
+    if view[:8] != _XERIAL_MAGIC:
+        # librdkafka and others send one raw block.
+        return _decompress_snappy_block(view, max_size)
+    parts: list[bytes] = []
+    left, position, end = max_size, len(_XERIAL_HEADER), len(view)
+    while position < end:
+        if view[position : position + 8] == _XERIAL_MAGIC:
+            # Java's reader takes streams that were appended to each other.
+            position += len(_XERIAL_HEADER)
+            continue
+        if position + 4 > end:
+            raise _cut_short(Codec.SNAPPY)
+        (size,) = _INT32.unpack_from(view, position)
+        position += 4
+        if size < 0 or position + size > end:
+            raise _cut_short(Codec.SNAPPY)
+        part = _decompress_snappy_block(view[position : position + size], left)
+        left -= len(part)
+        parts.append(part)
+        position += size
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: memoryview, max_size: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(block) > max_size:
+        raise _too_large(max_size)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _decompress_lz4(data: Buffer, max_size: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    part: bytes = frame.decompress(data, max_size + 1)
+    if len(part) > max_size:
+        raise _too_large(max_size)
+    if not frame.eof:
+        raise _cut_short(Codec.LZ4)
+    return part
+
+
+def _decompress_zstd(data: Buffer, max_size: int) -> bytes:
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    part = reader.read(max_size + 1)
+    if len(part) > max_size:
+        raise _too_large(max_size)
+    return part
+
+
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

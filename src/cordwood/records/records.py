@@ -1,0 +1,166 @@
+"""The records inside one batch: reading them one after the other.
+
+A Python object per record is slow by nature: the broker's append and fetch paths never come here. Compaction, checks on
+compacted topics, `inspect`, the in-process API and tests do.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, MAGIC, TIMESTAMP_TYPE_BIT, Buffer, read_header
+from cordwood.records.compression import decompress
+from cordwood.records.corruption import CorruptRecords as CorruptRecords
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+MAX_UNCOMPRESSED_BYTES = 128 * 1024 * 1024
+"""The records of one batch may be this large once uncompressed, however small the batch is."""
+
+
+class Record(NamedTuple):
+    """One record. A header's name that is not UTF-8 has its odd bytes as surrogates, so that nothing is lost."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def uncompressed_records(batch: Buffer, max_size: int | None = None) -> bytes:
+    """The records section of a batch as it was before compression; CorruptRecords if that cannot be had."""
+    size = len(batch)
+    if size < HEADER_SIZE:
+        raise CorruptRecords(f"{size} bytes are too few for a batch")
+    header = read_header(batch)
+    if header.magic != MAGIC:
+        raise CorruptRecords(f"magic {header.magic} is not supported")
+    if not HEADER_SIZE <= header.size <= size:
+        raise CorruptRecords(f"the batch claims {header.size} bytes, {size} are there")
+    codec = header.attributes & CODEC_MASK
+    section = memoryview(batch)[HEADER_SIZE : header.size]
+    if not codec:
+        return bytes(section)
+    if max_size is None:
+        max_size = max(MAX_UNCOMPRESSED_BYTES, 4 * size)
+    return decompress(codec, section, max_size) if header.record_count else b""
+
+
+def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
+    """The records of one batch in order. CorruptRecords where the bytes are not as many whole records as they claim.
+
+    Every length is checked against its record's end, so mutated bytes cost no more than reading them once.
+    """
+    data = uncompressed_records(batch, max_size)
+    header = read_header(batch)
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+    new, record_type = tuple.__new__, Record
+    position, end = 0, len(data)
+    try:
+        for _ in range(header.record_count):
+            byte = data[position]
+            if byte < 0x80:
+                position += 1
+                number = byte
+            else:
+                number, position = _unsigned_varint(data, position)
+            record_end = position + (number >> 1)
+            if number & 1 or record_end > end:
+                raise CorruptRecords(f"a record ends at {record_end} of {end} bytes")
+            position += 1  # attributes: unused
+
+            byte = data[position]
+            if byte < 0x80:
+                position += 1
+                number = byte
+            else:
+                number, position = _unsigned_varint(data, position)
+            timestamp = base_timestamp + ((number >> 1) ^ -(number & 1)) if append_time is None else append_time
+
+            byte = data[position]
+            if byte < 0x80:
+                position += 1
+                number = byte
+            else:
+                number, position = _unsigned_varint(data, position)
+            offset = base_offset + ((number >> 1) ^ -(number & 1))
+
+            byte = data[position]
+            if byte < 0x80:
+                position += 1
+                number = byte
+            else:
+                number, position = _unsigned_varint(data, position)
+            if number & 1:
+                if number != 1:
+                    raise CorruptRecords("a key has a negative length")
+                key = None
+            else:
+                start, position = position, position + (number >> 1)
+                key = data[start:position]
+
+            byte = data[position]
+            if byte < 0x80:
+                position += 1
+                number = byte
+            else:
+                number, position = _unsigned_varint(data, position)
+            if number & 1:
+                if number != 1:
+                    raise CorruptRecords("a value has a negative length")
+                value = None
+            else:
+                start, position = position, position + (number >> 1)
+                value = data[start:position]
+
+            if data[position]:
+                headers, position = _headers(data, position, record_end)
+            else:
+                headers, position = (), position + 1
+            if position != record_end:
+                raise CorruptRecords(f"a record's fields end at {position}, the record at {record_end}")
+            yield new(record_type, (offset, timestamp, key, value, headers))
+    except IndexError:
+        raise CorruptRecords(f"the records are cut short at {end} bytes") from None
+    if position != end:
+        raise CorruptRecords(f"{end - position} bytes are left after the last record")
+
+
+def _headers(data: bytes, position: int, record_end: int) -> tuple[Headers, int]:
+    number, position = _unsigned_varint(data, position)
+    if number & 1 or number >> 1 > record_end - position:
+        raise CorruptRecords("a record claims more headers than fit")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(number >> 1):
+        number, position = _unsigned_varint(data, position)
+        if number & 1:
+            raise CorruptRecords("a header has no name")
+        start, position = position, position + (number >> 1)
+        name = data[start:position].decode("utf-8", "surrogateescape")
+        number, position = _unsigned_varint(data, position)
+        if number == 1:
+            headers.append((name, None))
+            continue
+        if number & 1:
+            raise CorruptRecords("a header's value has a negative length")
+        start, position = position, position + (number >> 1)
+        headers.append((name, data[start:position]))
+        if position > record_end:
+            raise CorruptRecords("a header reaches beyond its record")
+    return tuple(headers), position
+
+
+def _unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number as written (zigzag not undone) and the position after it. IndexError at the end of the data."""
+    result = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+        shift += 7
+        if shift > 63:
+            raise CorruptRecords("a number is longer than 64 bits")

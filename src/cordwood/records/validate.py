@@ -1,0 +1,166 @@
+"""What the broker checks before it takes a batch from a client: the batch is then appended as it is, or not at all.
+
+The header is always checked, and the CRC over everything. Records are opened only where a topic's settings ask about
+single records (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest record): a batch's cost
+stays independent of how many records it has.
+"""
+
+from crc32c import crc32c
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    Codec,
+    read_header,
+)
+from cordwood.records.records import CorruptRecords, Record, records_in
+
+RecordErrors = tuple[tuple[int, str], ...]
+
+_NO_TIMESTAMP = -1
+_UNBOUNDED_MS = 2**63 - 1
+_ZSTD = int(Codec.ZSTD)
+
+
+class InvalidBatch(ProtocolError):
+    """A client's batch that is refused whole; record_errors names the records at fault by their index in it."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: RecordErrors = ()) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def check_client_batch(
+    records: Buffer, settings: TopicSettings, now_ms: int, *, zstd_allowed: bool = True
+) -> BatchHeader:
+    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it.
+
+    zstd_allowed is for Produce requests older than version 7, whose readers cannot know the codec.
+    """
+    size = len(records)
+    if size < HEADER_SIZE:
+        raise _invalid("a produce request must have exactly one whole record batch per partition")
+    header = read_header(records)
+    (_, length, _, magic, crc, attributes, last_offset_delta, base_timestamp, max_timestamp, *producer, count) = header
+    if magic != MAGIC:
+        raise _invalid(f"magic {magic} is not supported: the record batch must have magic {MAGIC}")
+    if length + LOG_OVERHEAD != size:
+        raise _wrong_length(length, size)
+    if size > settings.max_message_bytes:
+        raise InvalidBatch(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {size} bytes, max.message.bytes is {settings.max_message_bytes}.",
+        )
+    if crc32c(memoryview(records)[CRC_START:]) != crc:
+        raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, "The record batch does not have the CRC that its bytes give.")
+    if attributes & (CODEC_MASK | TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT):
+        _check_attributes(attributes, settings, zstd_allowed)
+    if count <= 0 or count != last_offset_delta + 1:
+        raise _invalid(f"it claims {count} records, but its last offset delta is {last_offset_delta}")
+    if producer[0] != -1 or attributes & TRANSACTIONAL_BIT:
+        _check_producer(header)
+    if settings.message_timestamp_type == "CreateTime":
+        latest = now_ms + settings.message_timestamp_after_max_ms
+        if max_timestamp > latest or base_timestamp > latest:
+            raise _out_of_bounds(records, settings, now_ms)
+        if settings.message_timestamp_before_max_ms < _UNBOUNDED_MS:
+            _check_every_record(records, settings, now_ms)
+            return header
+    if "compact" in settings.cleanup_policy:
+        _check_every_record(records, settings, now_ms)
+    return header
+
+
+def _invalid(reason: str) -> InvalidBatch:
+    return InvalidBatch(ErrorCode.INVALID_RECORD, f"The record batch is not valid: {reason}.")
+
+
+def _wrong_length(length: int, size: int) -> InvalidBatch:
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        return InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"The record batch claims to be {length} bytes long.")
+    if length + LOG_OVERHEAD > size:
+        return _invalid(f"it claims {length + LOG_OVERHEAD} bytes, {size} were sent")
+    return _invalid("a produce request must have exactly one record batch per partition")
+
+
+def _check_attributes(attributes: int, settings: TopicSettings, zstd_allowed: bool) -> None:
+    codec = attributes & CODEC_MASK
+    if codec > _ZSTD or (codec == _ZSTD and not zstd_allowed):
+        raise InvalidBatch(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            "Produce requests of this version cannot use zstd." if codec == _ZSTD else f"Codec {codec} is unknown.",
+        )
+    if attributes & CONTROL_BIT:
+        raise _invalid("clients cannot write control records")
+    if attributes & TIMESTAMP_TYPE_BIT:
+        raise InvalidBatch(
+            ErrorCode.INVALID_TIMESTAMP,
+            "The record batch says that the broker stamped it (LogAppendTime); only the broker may say so.",
+        )
+    if attributes & DELETE_HORIZON_BIT:
+        raise _invalid("only compaction sets a delete horizon")
+
+
+def _check_producer(header: BatchHeader) -> None:
+    if header.producer_id == -1:
+        raise _invalid("it is transactional but has no producer id")
+    if header.producer_id < 0:
+        raise _invalid(f"its producer id is {header.producer_id}")
+    if header.producer_epoch < 0:
+        raise _invalid(f"it has producer id {header.producer_id} but the producer epoch {header.producer_epoch}")
+    if header.base_sequence < 0:
+        raise _invalid(f"it has producer id {header.producer_id} but the sequence number {header.base_sequence}")
+
+
+def _opened(records: Buffer) -> list[Record]:
+    try:
+        return list(records_in(records))
+    except CorruptRecords as error:
+        raise _invalid(str(error)) from error
+
+
+def _timestamp_errors(records: list[Record], settings: TopicSettings, now_ms: int) -> RecordErrors:
+    earliest = now_ms - settings.message_timestamp_before_max_ms
+    latest = now_ms + settings.message_timestamp_after_max_ms
+    return tuple(
+        (index, f"Timestamp {record.timestamp_ms} is not within [{earliest}, {latest}].")
+        for index, record in enumerate(records)
+        if record.timestamp_ms != _NO_TIMESTAMP and not earliest <= record.timestamp_ms <= latest
+    )
+
+
+def _out_of_bounds(records: Buffer, settings: TopicSettings, now_ms: int) -> InvalidBatch:
+    return InvalidBatch(
+        ErrorCode.INVALID_TIMESTAMP,
+        "Timestamps are further from the broker's clock than message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms allow.",
+        _timestamp_errors(_opened(records), settings, now_ms),
+    )
+
+
+def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -> None:
+    opened = _opened(records)
+    for index, record in enumerate(opened):
+        if record.offset - opened[0].offset != index:
+            raise _invalid("its records' offsets do not count up one by one")
+    if settings.compacted:
+        without_key = tuple(
+            (index, "Compacted topics need a key.") for index, record in enumerate(opened) if record.key is None
+        )
+        if without_key:
+            raise InvalidBatch(
+                ErrorCode.INVALID_RECORD, "A record without a key cannot be kept on a compacted topic.", without_key
+            )
+    if not settings.log_append_time and _timestamp_errors(opened, settings, now_ms):
+        raise _out_of_bounds(records, settings, now_ms)

@@ -1,0 +1,58 @@
+"""The names of a segment's files: Kafka's, so that its tools find their way.
+
+`00000000000000368769.log` begins at offset 368769. A file on its way out has `.deleted` at its end; compaction writes
+`.cleaned` files, renames them to `.swap` once they are whole, and those to their final names.
+"""
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Suffix(StrEnum):
+    LOG = ".log"
+    INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TXN_INDEX = ".txnindex"
+    SNAPSHOT = ".snapshot"
+
+
+class Stage(StrEnum):
+    """Where in its life a file is; a file in use has none of the endings."""
+
+    LIVE = ""
+    DELETED = ".deleted"
+    CLEANED = ".cleaned"
+    SWAP = ".swap"
+
+
+class SegmentFileName(NamedTuple):
+    base_offset: int
+    suffix: Suffix
+    stage: Stage
+
+
+_NAME = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(|\.deleted|\.cleaned|\.swap)\Z")
+_MAX_OFFSET = 2**63 - 1
+
+
+def segment_file_name(base_offset: int, suffix: Suffix, stage: Stage = Stage.LIVE) -> str:
+    assert 0 <= base_offset <= _MAX_OFFSET, base_offset
+    return f"{base_offset:020d}{suffix.value}{stage.value}"
+
+
+def segment_file(directory: str, base_offset: int, suffix: Suffix, stage: Stage = Stage.LIVE) -> str:
+    """The path of one of the files of the segment that begins at this offset."""
+    return f"{directory}/{segment_file_name(base_offset, suffix, stage)}"
+
+
+def parse_segment_file(name: str) -> SegmentFileName | None:
+    """What a file of this name holds (a bare name or a path); None if it is not a segment's file."""
+    match = _NAME.fullmatch(name.rpartition("/")[2])
+    if match is None:
+        return None
+    digits, suffix, stage = match.groups()
+    base_offset = int(digits)
+    if base_offset > _MAX_OFFSET:
+        return None
+    return SegmentFileName(base_offset, Suffix(suffix), Stage(stage))

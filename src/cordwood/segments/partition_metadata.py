@@ -1,0 +1,47 @@
+"""`partition.metadata`: which topic a partition's directory belongs to, by id.
+
+A deleted topic's name may be used again; the id tells the old directory from the new topic's.
+"""
+
+import base64
+import binascii
+import uuid
+
+from cordwood.model.identifiers import TopicId
+from cordwood.records.batch import Buffer
+from cordwood.segments.damaged import DamagedCheckpoint
+
+FILE_NAME = "partition.metadata"
+
+
+def topic_id_text(topic_id: TopicId) -> str:
+    """A topic id as Kafka writes it: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def parse_topic_id(text: str) -> TopicId:
+    """The id that this text stands for; ValueError if none."""
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != 16:
+        raise ValueError(f"not a topic id: {text!r}")
+    return uuid.UUID(bytes=raw)
+
+
+def encode_partition_metadata(topic_id: TopicId) -> bytes:
+    """The content of the file."""
+    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode("ascii")
+
+
+def decode_partition_metadata(data: Buffer) -> TopicId:
+    """The topic id in the file. DamagedCheckpoint if it has none that can be read."""
+    try:
+        lines = bytes(data).decode("ascii").split("\n")
+        fields = dict(line.split(": ", 1) for line in lines if line)
+        if fields.keys() != {"version", "topic_id"} or fields["version"] != "0":
+            raise ValueError("expected version 0 and a topic_id")
+        return parse_topic_id(fields["topic_id"])
+    except ValueError as error:
+        raise DamagedCheckpoint(f"partition.metadata: {error}") from None
