@@ -1,0 +1,232 @@
+"""The APIs of the Kafka protocol: their keys, the versions our codecs know, and which of these are flexible.
+
+The ranges are Kafka 4.4's as far as there is a codec; what a broker serves and advertises is declared beside its
+handlers and is never more than this.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+NEVER: Final = 1 << 15
+"""No version of this API is flexible."""
+
+
+class ApiKey(IntEnum):
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    CONTROLLER_REGISTRATION = 70
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    STREAMS_GROUP_HEARTBEAT = 88
+    STREAMS_GROUP_DESCRIBE = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
+
+
+class Api(NamedTuple):
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int
+    advertised_min: int | None = None
+    """The lowest version to list where that is lower than what is served."""
+
+    @property
+    def listed_min(self) -> int:
+        """The lowest version in an ApiVersions response."""
+        return self.min_version if self.advertised_min is None else self.advertised_min
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+    def narrowed(self, min_version: int, max_version: int) -> "Api":
+        """This API at fewer versions, for a handler that serves less than the codec knows."""
+        assert self.min_version <= min_version <= max_version <= self.max_version
+        return self._replace(min_version=min_version, max_version=max_version)
+
+
+# Produce is listed from 0 although 0-2 are refused: released librdkafka versions switch features off when they are
+# missing (KAFKA-18659). InitProducerId stops at 5, because 6 (two-phase commit) is unstable and Java would pick it.
+APIS: Final[dict[int, Api]] = {
+    api.key: api
+    for api in (
+        Api(0, "Produce", 3, 13, 9, 0),
+        Api(1, "Fetch", 4, 18, 12),
+        Api(2, "ListOffsets", 1, 11, 6),
+        Api(3, "Metadata", 0, 13, 9),
+        Api(8, "OffsetCommit", 2, 10, 8),
+        Api(9, "OffsetFetch", 1, 10, 6),
+        Api(10, "FindCoordinator", 0, 6, 3),
+        Api(11, "JoinGroup", 0, 9, 6),
+        Api(12, "Heartbeat", 0, 4, 4),
+        Api(13, "LeaveGroup", 0, 5, 4),
+        Api(14, "SyncGroup", 0, 5, 4),
+        Api(15, "DescribeGroups", 0, 6, 5),
+        Api(16, "ListGroups", 0, 5, 3),
+        Api(17, "SaslHandshake", 0, 1, NEVER),
+        Api(18, "ApiVersions", 0, 5, 3),
+        Api(19, "CreateTopics", 2, 7, 5),
+        Api(20, "DeleteTopics", 1, 6, 4),
+        Api(21, "DeleteRecords", 0, 2, 2),
+        Api(22, "InitProducerId", 0, 5, 2),
+        Api(23, "OffsetForLeaderEpoch", 2, 4, 4),
+        Api(24, "AddPartitionsToTxn", 0, 5, 3),
+        Api(25, "AddOffsetsToTxn", 0, 4, 3),
+        Api(26, "EndTxn", 0, 5, 3),
+        Api(27, "WriteTxnMarkers", 1, 2, 1),
+        Api(28, "TxnOffsetCommit", 0, 5, 3),
+        Api(29, "DescribeAcls", 1, 3, 2),
+        Api(30, "CreateAcls", 1, 3, 2),
+        Api(31, "DeleteAcls", 1, 3, 2),
+        Api(32, "DescribeConfigs", 1, 4, 4),
+        Api(33, "AlterConfigs", 0, 2, 2),
+        Api(34, "AlterReplicaLogDirs", 1, 2, 2),
+        Api(35, "DescribeLogDirs", 1, 5, 2),
+        Api(36, "SaslAuthenticate", 0, 2, 2),
+        Api(37, "CreatePartitions", 0, 3, 2),
+        Api(38, "CreateDelegationToken", 1, 3, 2),
+        Api(39, "RenewDelegationToken", 1, 2, 2),
+        Api(40, "ExpireDelegationToken", 1, 2, 2),
+        Api(41, "DescribeDelegationToken", 1, 3, 2),
+        Api(42, "DeleteGroups", 0, 2, 2),
+        Api(43, "ElectLeaders", 0, 2, 2),
+        Api(44, "IncrementalAlterConfigs", 0, 1, 1),
+        Api(45, "AlterPartitionReassignments", 0, 1, 0),
+        Api(46, "ListPartitionReassignments", 0, 0, 0),
+        Api(47, "OffsetDelete", 0, 0, NEVER),
+        Api(48, "DescribeClientQuotas", 0, 1, 1),
+        Api(49, "AlterClientQuotas", 0, 1, 1),
+        Api(50, "DescribeUserScramCredentials", 0, 0, 0),
+        Api(51, "AlterUserScramCredentials", 0, 0, 0),
+        Api(52, "Vote", 0, 2, 0),
+        Api(53, "BeginQuorumEpoch", 0, 1, 1),
+        Api(54, "EndQuorumEpoch", 0, 1, 1),
+        Api(55, "DescribeQuorum", 0, 2, 0),
+        Api(56, "AlterPartition", 2, 3, 0),
+        Api(57, "UpdateFeatures", 0, 2, 0),
+        Api(58, "Envelope", 0, 0, 0),
+        Api(59, "FetchSnapshot", 0, 1, 0),
+        Api(60, "DescribeCluster", 0, 2, 0),
+        Api(61, "DescribeProducers", 0, 0, 0),
+        Api(62, "BrokerRegistration", 0, 4, 0),
+        Api(63, "BrokerHeartbeat", 0, 2, 0),
+        Api(64, "UnregisterBroker", 0, 0, 0),
+        Api(65, "DescribeTransactions", 0, 0, 0),
+        Api(66, "ListTransactions", 0, 2, 0),
+        Api(67, "AllocateProducerIds", 0, 0, 0),
+        Api(68, "ConsumerGroupHeartbeat", 0, 1, 0),
+        Api(69, "ConsumerGroupDescribe", 0, 1, 0),
+        Api(70, "ControllerRegistration", 0, 0, 0),
+        Api(71, "GetTelemetrySubscriptions", 0, 0, 0),
+        Api(72, "PushTelemetry", 0, 0, 0),
+        Api(73, "AssignReplicasToDirs", 0, 0, 0),
+        Api(74, "ListConfigResources", 0, 1, 0),
+        Api(75, "DescribeTopicPartitions", 0, 0, 0),
+        Api(76, "ShareGroupHeartbeat", 1, 1, 0),
+        Api(77, "ShareGroupDescribe", 1, 1, 0),
+        Api(78, "ShareFetch", 1, 2, 0),
+        Api(79, "ShareAcknowledge", 1, 2, 0),
+        Api(80, "AddRaftVoter", 0, 1, 0),
+        Api(81, "RemoveRaftVoter", 0, 0, 0),
+        Api(82, "UpdateRaftVoter", 0, 0, 0),
+        Api(83, "InitializeShareGroupState", 0, 0, 0),
+        Api(84, "ReadShareGroupState", 0, 0, 0),
+        Api(85, "WriteShareGroupState", 0, 1, 0),
+        Api(86, "DeleteShareGroupState", 0, 0, 0),
+        Api(87, "ReadShareGroupStateSummary", 0, 1, 0),
+        Api(88, "StreamsGroupHeartbeat", 0, 0, 0),
+        Api(89, "StreamsGroupDescribe", 0, 0, 0),
+        Api(90, "DescribeShareGroupOffsets", 0, 1, 0),
+        Api(91, "AlterShareGroupOffsets", 0, 0, 0),
+        Api(92, "DeleteShareGroupOffsets", 0, 0, 0),
+    )
+}
+"""By key. A key that is not here is unknown to us: the connection of a peer that uses it is closed."""
+
+_FLEXIBLE_FROM: Final = {key: api.flexible_from for key, api in APIS.items()}
+
+
+def flexible(key: int, version: int) -> bool:
+    """Whether this version has tagged fields and compact lengths. KeyError for an unknown API."""
+    return version >= _FLEXIBLE_FROM[key]

@@ -1,0 +1,14 @@
+"""What a peer can do wrong on the wire, below the level where an error code could answer it."""
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+
+class BadRequest(ProtocolError):
+    """Bytes that are not the request they claim to be. There is no answer: the connection is closed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class FrameTooLarge(BadRequest):
+    """A size prefix beyond what one request may take. Nothing was allocated for it."""

@@ -1,0 +1,471 @@
+"""Fetch, versions 4 to 18: the request, and the response around records that need not be in memory.
+
+`topic` is a name up to version 12 and a topic id from version 13 on, in requests and responses alike.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple, Protocol
+
+from cordwood.model.identifiers import TopicId
+from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
+from cordwood.wire.errors import BadRequest
+from cordwood.wire.primitives import (
+    INT32,
+    INT32_PAIR,
+    INT64,
+    MALFORMED,
+    NO_TAGS,
+    Frame,
+    array_count,
+    compact_array_count,
+    compact_string,
+    present,
+    read_array_count,
+    read_compact_array_count,
+    read_compact_string,
+    read_string,
+    read_tagged_fields,
+    read_topic_id,
+    skip_tagged_fields,
+    string,
+    tagged_fields,
+    uvarint,
+)
+from cordwood.wire.requests import RequestHeader
+
+MIN_VERSION: Final = 4
+MAX_VERSION: Final = 18
+SESSIONS_FROM: Final = 7
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+
+UNKNOWN_HIGH_WATERMARK: Final = 2**63 - 1
+"""The replica does not say which high watermark it knows."""
+
+
+class FetchPartition(NamedTuple):
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    """The follower's; -1 from a consumer."""
+    max_bytes: int
+    replica_directory_id: TopicId | None = None
+    high_watermark: int = UNKNOWN_HIGH_WATERMARK
+
+
+class FetchRequest(NamedTuple):
+    replica_id: int
+    """-1: a consumer."""
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    """0: read uncommitted, 1: read committed."""
+    session_id: int
+    session_epoch: int
+    topics: list[tuple[str | TopicId, list[FetchPartition]]]
+    forgotten: list[tuple[str | TopicId, tuple[int, ...]]]
+    rack_id: str
+    cluster_id: str | None
+
+
+# Before the topics: replica id, max wait, min bytes, max bytes, isolation level, session id and epoch.
+_HEAD_V4: Final = Struct(">iiiib")
+_HEAD_V7: Final = Struct(">iiiibii")
+_HEAD_V15: Final = Struct(">iiibii")
+
+_PARTITION_V4: Final = Struct(">iqi")
+_PARTITION_V5: Final = Struct(">iqqi")
+_PARTITION_V9: Final = Struct(">iiqqi")
+_PARTITION_V12: Final = Struct(">iiqiqi")
+_REPLICA_STATE: Final = Struct(">iq")
+
+
+def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
+    version = header.api_version
+    if not MIN_VERSION <= version <= MAX_VERSION:
+        raise BadRequest(f"There is no Fetch v{version}.")
+    try:
+        if version >= FLEXIBLE_FROM:
+            request, end = _read_flexible(frame, header.body_start, version)
+        else:
+            request, end = _read_old(frame, header.body_start, version)
+    except MALFORMED as reason:
+        raise BadRequest(f"Fetch v{version} cannot be read: {reason}") from None
+    if end != len(frame):
+        raise BadRequest(f"Fetch v{version} is followed by {len(frame) - end} bytes that are not part of it.")
+    return request
+
+
+def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequest, int]:
+    replica_id, replica_epoch = -1, -1
+    if version >= 15:
+        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V15.unpack_from(frame, position)
+        position += _HEAD_V15.size
+    else:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(
+            frame, position
+        )
+        position += _HEAD_V7.size
+    count, position = read_compact_array_count(frame, position, 3)
+    if count < 0:
+        raise BadRequest("The topics are null.")
+    topics: list[tuple[str | TopicId, list[FetchPartition]]] = []
+    for _ in range(count):
+        topic, position = _read_topic(frame, position, version)
+        partitions, position = _read_partitions(frame, position, version)
+        position = skip_tagged_fields(frame, position)
+        topics.append((topic, partitions))
+    forgotten, position = _read_forgotten(frame, position, version)
+    rack_id, position = read_compact_string(frame, position)
+    cluster_id = None
+    if frame[position] == 0:
+        position += 1
+    else:
+        tags, position = read_tagged_fields(frame, position)
+        if 0 in tags:
+            cluster_id, _ = _exactly(read_compact_string(frame, tags[0][0]), tags[0][1])
+        if 1 in tags and version >= 15:
+            start, end = tags[1]
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(frame, start)
+            if skip_tagged_fields(frame, start + _REPLICA_STATE.size) != end:
+                raise BadRequest("The replica state does not fill its tag.")
+    request = FetchRequest(
+        replica_id,
+        replica_epoch,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        present(rack_id),
+        cluster_id,
+    )
+    return request, position
+
+
+def _exactly(read: tuple[str | None, int], end: int) -> tuple[str | None, int]:
+    if read[1] != end:
+        raise BadRequest("A tagged field does not fill its tag.")
+    return read
+
+
+def _read_topic(frame: Frame, position: int, version: int) -> tuple[str | TopicId, int]:
+    if version >= TOPIC_IDS_FROM:
+        return read_topic_id(frame, position)
+    name, position = read_compact_string(frame, position)
+    return present(name), position
+
+
+def _read_partitions(frame: Frame, position: int, version: int) -> tuple[list[FetchPartition], int]:
+    fixed_size = _PARTITION_V12.size
+    count, position = read_compact_array_count(frame, position, fixed_size + 1)
+    if count < 0:
+        raise BadRequest("The partitions of a topic are null.")
+    partitions: list[FetchPartition] = []
+    for _ in range(count):
+        fields = _PARTITION_V12.unpack_from(frame, position)
+        position += fixed_size
+        if frame[position] == 0:
+            position += 1
+            partitions.append(FetchPartition(*fields))
+        else:
+            tags, position = read_tagged_fields(frame, position)
+            partitions.append(_with_tags(frame, fields, tags, version))
+    return partitions, position
+
+
+def _with_tags(
+    frame: Frame, fields: tuple[int, int, int, int, int, int], tags: dict[int, tuple[int, int]], version: int
+) -> FetchPartition:
+    directory_id: TopicId | None = None
+    high_watermark = UNKNOWN_HIGH_WATERMARK
+    if 0 in tags and version >= 17:
+        start, end = tags[0]
+        if end - start != 16:
+            raise BadRequest("A directory id does not have 16 bytes.")
+        directory_id, _ = read_topic_id(frame, start)
+        if directory_id.int == 0:
+            directory_id = None
+    if 1 in tags and version >= 18:
+        start, end = tags[1]
+        if end - start != 8:
+            raise BadRequest("A high watermark does not have 8 bytes.")
+        (high_watermark,) = INT64.unpack_from(frame, start)
+    return FetchPartition(*fields, directory_id, high_watermark)
+
+
+def _read_forgotten(
+    frame: Frame, position: int, version: int
+) -> tuple[list[tuple[str | TopicId, tuple[int, ...]]], int]:
+    count, position = read_compact_array_count(frame, position, 3)
+    if count < 0:
+        raise BadRequest("The forgotten topics are null.")
+    forgotten: list[tuple[str | TopicId, tuple[int, ...]]] = []
+    for _ in range(count):
+        topic, position = _read_topic(frame, position, version)
+        partition_count, position = read_compact_array_count(frame, position, 4)
+        if partition_count < 0:
+            raise BadRequest("The forgotten partitions of a topic are null.")
+        forgotten.append((topic, Struct(f">{partition_count}i").unpack_from(frame, position)))
+        position = skip_tagged_fields(frame, position + 4 * partition_count)
+    return forgotten, position
+
+
+def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, int]:
+    session_id, session_epoch = 0, -1
+    if version >= SESSIONS_FROM:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(
+            frame, position
+        )
+        position += _HEAD_V7.size
+    else:
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _HEAD_V4.unpack_from(frame, position)
+        position += _HEAD_V4.size
+    layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
+    topic_count, position = read_array_count(frame, position, 6)
+    if topic_count < 0:
+        raise BadRequest("The topics are null.")
+    topics: list[tuple[str | TopicId, list[FetchPartition]]] = []
+    for _ in range(topic_count):
+        name, position = read_string(frame, position)
+        count, position = read_array_count(frame, position, layout.size)
+        if count < 0:
+            raise BadRequest("The partitions of a topic are null.")
+        end = position + count * layout.size
+        rows = layout.iter_unpack(frame[position:end])
+        position = end
+        if version >= 9:
+            partitions = [FetchPartition(p, epoch, offset, -1, start, size) for p, epoch, offset, start, size in rows]
+        elif version >= 5:
+            partitions = [FetchPartition(p, -1, offset, -1, start, size) for p, offset, start, size in rows]
+        else:
+            partitions = [FetchPartition(p, -1, offset, -1, -1, size) for p, offset, size in rows]
+        topics.append((present(name), partitions))
+    forgotten: list[tuple[str | TopicId, tuple[int, ...]]] = []
+    if version >= SESSIONS_FROM:
+        topic_count, position = read_array_count(frame, position, 6)
+        if topic_count < 0:
+            raise BadRequest("The forgotten topics are null.")
+        for _ in range(topic_count):
+            name, position = read_string(frame, position)
+            count, position = read_array_count(frame, position, 4)
+            if count < 0:
+                raise BadRequest("The forgotten partitions of a topic are null.")
+            forgotten.append((present(name), Struct(f">{count}i").unpack_from(frame, position)))
+            position += 4 * count
+    rack_id: str | None = ""
+    if version >= 11:
+        rack_id, position = read_string(frame, position)
+    request = FetchRequest(
+        replica_id,
+        -1,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        present(rack_id),
+        None,
+    )
+    return request, position
+
+
+class SizedPart(Protocol):
+    """Records that are elsewhere, say in a file: whoever sends the response puts `length` bytes in its place."""
+
+    @property
+    def length(self) -> int: ...
+
+
+Bytes = bytes | bytearray | memoryview
+Part = Bytes | SizedPart
+
+
+class FetchedPartition(NamedTuple):
+    """What a fetch found in one partition. Fields that a version does not have are left out of its bytes."""
+
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: Part | None = b""
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    """Producer id and first offset of each. None for readers of uncommitted records."""
+    preferred_read_replica: int = -1
+    diverging_epoch: tuple[int, int] | None = None
+    """Epoch and its end offset (version 12 and later)."""
+    current_leader: tuple[int, int] | None = None
+    """Leader id and epoch (version 12 and later)."""
+    snapshot_id: tuple[int, int] | None = None
+    """End offset and epoch (version 12 and later)."""
+
+
+FetchedTopics = Sequence[tuple[str | TopicId, Sequence[FetchedPartition]]]
+
+JOIN_BELOW_BYTES: Final = 8192
+"""Records in memory that are smaller than this are copied into their neighbours: a part costs more than the copy."""
+
+_START_V4: Final = Struct(">iii")
+_START_V7: Final = Struct(">iiihi")
+_START_V12: Final = Struct(">iiBihi")
+_FOUND_V4: Final = Struct(">ihqqi")
+_FOUND_V5: Final = Struct(">ihqqqi")
+_FOUND_V12: Final = Struct(">ihqqqBi")
+_FOUND_V12_ABORTED: Final = Struct(">ihqqq")
+_FOUND_V12_EMPTY: Final = Struct(">ihqqqBiBB")
+_ABORTED: Final = Struct(">qq")
+_ABORTED_V12: Final = Struct(">qqB")
+_DIVERGING: Final = Struct(">iqB")
+_LEADER: Final = Struct(">iiB")
+_SNAPSHOT: Final = Struct(">qiB")
+
+
+def encode_fetch_response(
+    version: int,
+    correlation_id: int,
+    topics: FetchedTopics,
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Part]:
+    """The whole frame as parts to send one after another. The first has the size prefix, which counts all of them."""
+    body = _Body()
+    if version >= FLEXIBLE_FROM:
+        _write_flexible(body, version, topics)
+        if node_endpoints and version >= 16:
+            body.chunks.append(tagged_fields([(0, node_endpoints_tag(node_endpoints))]))
+        else:
+            body.chunks.append(NO_TAGS)
+        size = body.finish() + _START_V12.size - 4
+        start = _START_V12.pack(size, correlation_id, 0, throttle_time_ms, error_code, session_id)
+    elif version >= SESSIONS_FROM:
+        _write_old(body, version, topics)
+        size = body.finish() + _START_V7.size - 4
+        start = _START_V7.pack(size, correlation_id, throttle_time_ms, error_code, session_id)
+    else:
+        _write_old(body, version, topics)
+        start = _START_V4.pack(body.finish() + _START_V4.size - 4, correlation_id, throttle_time_ms)
+    parts = body.parts
+    parts[0] = start + parts[0]  # type: ignore[operator]
+    return parts
+
+
+class _Body:
+    """Chunks of bytes that are joined, until records come that are sent from where they are."""
+
+    __slots__ = ("chunks", "parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.chunks: list[Bytes] = []
+        self.size = 0
+
+    def add_records(self, records: Part, length: int) -> None:
+        if length < JOIN_BELOW_BYTES and isinstance(records, Bytes):
+            self.chunks.append(records)
+            return
+        self.finish()
+        self.parts.append(records)
+        self.size += length
+
+    def finish(self) -> int:
+        joined = b"".join(self.chunks)
+        self.chunks.clear()
+        self.parts.append(joined)
+        self.size += len(joined)
+        return self.size
+
+
+def _length(records: Part | None) -> int:
+    if records is None:
+        return -1
+    return len(records) if isinstance(records, Bytes) else records.length
+
+
+def _write_flexible(body: _Body, version: int, topics: FetchedTopics) -> None:
+    chunks = body.chunks
+    chunks.append(compact_array_count(len(topics)))
+    for topic, partitions in topics:
+        if version >= TOPIC_IDS_FROM:
+            assert not isinstance(topic, str), topic
+            chunks.append(topic.bytes)
+        else:
+            assert isinstance(topic, str), topic
+            chunks.append(compact_string(topic))
+        chunks.append(compact_array_count(len(partitions)))
+        for partition in partitions:
+            (index, code, high_watermark, stable, log_start, records, aborted, replica, diverging, leader, snapshot) = (
+                partition
+            )
+            length = _length(records)
+            tagged = diverging is not None or leader is not None or snapshot is not None
+            if aborted:
+                chunks.append(_FOUND_V12_ABORTED.pack(index, code, high_watermark, stable, log_start))
+                chunks.append(compact_array_count(len(aborted)))
+                chunks.extend(_ABORTED_V12.pack(producer_id, offset, 0) for producer_id, offset in aborted)
+                chunks.append(INT32.pack(replica))
+            else:
+                # A compact array's null is 0, an empty one is 1; so it is with the records.
+                absent = 0 if aborted is None else 1
+                if length == 0 and not tagged:
+                    chunks.append(
+                        _FOUND_V12_EMPTY.pack(index, code, high_watermark, stable, log_start, absent, replica, 1, 0)
+                    )
+                    continue
+                chunks.append(_FOUND_V12.pack(index, code, high_watermark, stable, log_start, absent, replica))
+            chunks.append(uvarint(length + 1))
+            if records is not None and length:
+                body.add_records(records, length)
+            chunks.append(_partition_tags(partition) if tagged else NO_TAGS)
+        chunks.append(NO_TAGS)
+
+
+def _partition_tags(partition: FetchedPartition) -> bytes:
+    # A struct within a tag has a tag buffer of its own: the 0 at its end. What equals the default is not sent.
+    fields: list[tuple[int, bytes]] = []
+    if partition.diverging_epoch not in (None, (-1, -1)):
+        fields.append((0, _DIVERGING.pack(*partition.diverging_epoch, 0)))
+    if partition.current_leader not in (None, (-1, -1)):
+        fields.append((1, _LEADER.pack(*partition.current_leader, 0)))
+    if partition.snapshot_id not in (None, (-1, -1)):
+        fields.append((2, _SNAPSHOT.pack(*partition.snapshot_id, 0)))
+    return tagged_fields(fields)
+
+
+def _write_old(body: _Body, version: int, topics: FetchedTopics) -> None:
+    chunks = body.chunks
+    chunks.append(array_count(len(topics)))
+    for topic, partitions in topics:
+        assert isinstance(topic, str), topic
+        chunks.append(string(topic))
+        chunks.append(array_count(len(partitions)))
+        for partition in partitions:
+            records, aborted = partition.records, partition.aborted_transactions
+            length = _length(records)
+            aborted_count = -1 if aborted is None else len(aborted)
+            if version >= 5:
+                chunks.append(_FOUND_V5.pack(*partition[:5], aborted_count))
+            else:
+                chunks.append(_FOUND_V4.pack(*partition[:4], aborted_count))
+            if aborted:
+                chunks.extend(_ABORTED.pack(*transaction) for transaction in aborted)
+            if version >= 11:
+                chunks.append(INT32_PAIR.pack(partition.preferred_read_replica, length))
+            else:
+                chunks.append(INT32.pack(length))
+            if records is not None and length:
+                body.add_records(records, length)

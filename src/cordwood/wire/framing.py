@@ -1,0 +1,183 @@
+"""From a stream of bytes to frames, for a reader that receives straight into our memory.
+
+A `FrameReader` belongs to one connection. Its buffers come from a pool that all connections share, so that a connection
+at rest holds no memory, and large frames reuse what earlier ones used. A frame is a writable view of a request without
+its size prefix; it is valid until the next `get_buffer` or `release` of its reader. "More bytes are needed" is the end
+of the iteration, not an exception; a size that is not allowed is one, and then the stream is lost.
+
+Memory follows what has arrived, not what a size prefix claims: the buffer of a large frame doubles as it fills. Only a
+connection that has just delivered a frame of some size gets that much at once.
+"""
+
+from struct import Struct
+from typing import Final
+
+from cordwood.wire.errors import BadRequest, FrameTooLarge
+
+_SIZE: Final = Struct(">i")
+_PREFIX: Final = 4
+
+BUFFER_BYTES: Final = 128 * 1024
+"""What one receive of a connection with small requests can take."""
+
+_ROUNDING: Final = BUFFER_BYTES
+
+
+class BufferPool:
+    """Memory for receiving, shared by the connections of one loop. Keeps some free buffers and knows what is lent."""
+
+    def __init__(self, *, keep_bytes: int = 16 * 1024 * 1024) -> None:
+        self.lent_bytes = 0
+        """What connections hold now: the number to bound when many large requests arrive at once."""
+        self.free_bytes = 0
+        self._keep_bytes = keep_bytes
+        self._ordinary: list[memoryview] = []
+        self._large: list[memoryview] = []
+
+    def take(self, size: int) -> memoryview:
+        """A buffer of at least this many bytes. Its content is whatever was there before."""
+        found: memoryview | None = None
+        if size <= BUFFER_BYTES:
+            size = BUFFER_BYTES
+            if self._ordinary:
+                found = self._ordinary.pop()
+        else:
+            size = -(-size // _ROUNDING) * _ROUNDING
+            fitting = [buffer for buffer in self._large if size <= len(buffer) <= 2 * size]
+            if fitting:
+                found = min(fitting, key=len)
+                self._large.remove(found)
+        if found is None:
+            found = memoryview(bytearray(size))
+        else:
+            self.free_bytes -= len(found)
+        self.lent_bytes += len(found)
+        return found
+
+    def give_back(self, buffer: memoryview) -> None:
+        self.lent_bytes -= len(buffer)
+        if self.free_bytes + len(buffer) > self._keep_bytes:
+            return
+        self.free_bytes += len(buffer)
+        (self._ordinary if len(buffer) == BUFFER_BYTES else self._large).append(buffer)
+
+
+class FrameReader:
+    """The frames of one connection, in order.
+
+        view = reader.get_buffer()          # the transport writes n bytes into it
+        for frame in reader.received(n):    # whole frames; what is left waits for more bytes
+            ...
+        reader.release()                    # optional: no frame is in use any more
+
+    Iteration may be left and taken up again later (`for frame in reader`), as long as nothing is received in between.
+    """
+
+    def __init__(self, max_request_bytes: int, pool: BufferPool) -> None:
+        self._max_request_bytes = max_request_bytes
+        self._pool = pool
+        self._buffer: memoryview | None = None
+        self._start = 0
+        """Up to here the bytes have been handed out as frames."""
+        self._end = 0
+        """Up to here bytes have arrived."""
+        self._pending = 0
+        """Size with prefix of the frame at `_start`, once it is known and while it is incomplete."""
+        self._expected = 0
+        """Size with prefix of the last large frame, as long as only large ones come."""
+        self._failure: BadRequest | None = None
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Where to receive into; never empty. Frames handed out before are void now."""
+        assert self._failure is None, "the stream is lost"
+        buffer = self._buffer
+        if buffer is None:
+            buffer = self._buffer = self._pool.take(self._expected)
+            return buffer
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(buffer) < self._expected or (self._expected == 0 and len(buffer) > BUFFER_BYTES):
+                buffer = self._move_to(self._pool.take(self._expected))
+            return buffer
+        if self._pending > BUFFER_BYTES:
+            return self._room_for_large()
+        if self._start + max(self._pending, _PREFIX) > len(buffer):
+            self._move_to(buffer)
+        return buffer[self._end :]
+
+    def received(self, count: int) -> "FrameReader":
+        """`count` bytes were written into the buffer. Gives the frames that are complete now."""
+        self._end += count
+        return self
+
+    def __iter__(self) -> "FrameReader":
+        return self
+
+    def __next__(self) -> memoryview:
+        start, end = self._start, self._end
+        if end - start < _PREFIX:
+            raise StopIteration
+        if self._failure is not None:
+            raise self._failure
+        assert self._buffer is not None
+        (size,) = _SIZE.unpack_from(self._buffer, start)
+        if not 0 <= size <= self._max_request_bytes:
+            raise self._fail(size)
+        size += _PREFIX
+        frame_end = start + size
+        if frame_end > end:
+            self._pending = size
+            raise StopIteration
+        self._pending = 0
+        self._expected = size if size > BUFFER_BYTES else 0
+        self._start = frame_end
+        return self._buffer[start + _PREFIX : frame_end]
+
+    @property
+    def partial_bytes(self) -> int:
+        """How many bytes of a frame have arrived that is not complete, or not yet handed out."""
+        return self._end - self._start
+
+    def release(self) -> None:
+        """Gives the buffer back if nothing is waiting in it. Frames handed out before are void now."""
+        if self._buffer is not None and self._start == self._end:
+            self._pool.give_back(self._buffer)
+            self._buffer = None
+            self._start = self._end = 0
+
+    def close(self) -> None:
+        """The connection is gone, with whatever had arrived of its next frame."""
+        self._start = self._end
+        self.release()
+
+    def _room_for_large(self) -> memoryview:
+        # Only up to the frame's end: what follows it would have to be moved to the front of the next buffer.
+        assert self._buffer is not None
+        buffer, arrived = self._buffer, self._end - self._start
+        capacity = len(buffer) - self._start
+        if self._end == len(buffer) or (capacity < self._pending <= self._expected):
+            wanted = min(self._pending, max(2 * arrived, self._expected, 2 * BUFFER_BYTES))
+            if wanted <= len(buffer):
+                buffer = self._move_to(buffer)
+            else:
+                buffer = self._move_to(self._pool.take(wanted))
+        return buffer[self._end : self._start + self._pending]
+
+    def _move_to(self, target: memoryview) -> memoryview:
+        assert self._buffer is not None
+        arrived = self._end - self._start
+        target[:arrived] = self._buffer[self._start : self._end]
+        self._start, self._end = 0, arrived
+        if target is not self._buffer:
+            self._pool.give_back(self._buffer)
+            self._buffer = target
+        return target
+
+    def _fail(self, size: int) -> BadRequest:
+        if size < 0:
+            self._failure = BadRequest(f"A request has the size {size}.")
+        else:
+            self._failure = FrameTooLarge(
+                f"A request of {size} bytes is larger than socket.request.max.bytes ({self._max_request_bytes})."
+            )
+        return self._failure

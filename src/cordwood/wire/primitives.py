@@ -1,0 +1,201 @@
+"""The protocol's building blocks: strings, lengths, ids and tagged fields, in their old and their compact form.
+
+A reader takes the frame and a position and returns the value and the next position. Readers may raise any of
+`MALFORMED`; each decoder turns these into `BadRequest` at its one boundary. Slices of a memoryview do not fail at its
+end, so every length is checked here before it is used.
+"""
+
+import struct
+import uuid
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Final
+
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
+from cordwood.wire.errors import BadRequest
+
+MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
+"""What reading beyond the end, or text that is not UTF-8, raises."""
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
+INT32_PAIR: Final = Struct(">ii")
+
+NO_TAGS: Final = b"\x00"
+
+Frame = memoryview | bytes
+"""A request without its size prefix. A memoryview makes records views into it instead of copies."""
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
+
+
+def cut_short() -> BadRequest:
+    return BadRequest("The request ends in the middle of a field.")
+
+
+def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits."""
+    value = frame[position]
+    position += 1
+    if value < 0x80:
+        return value, position
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise BadRequest("A varint has more than 32 bits.")
+
+
+def read_string(frame: Frame, position: int) -> tuple[str | None, int]:
+    (length,) = INT16.unpack_from(frame, position)
+    position += 2
+    if length < 0:
+        if length < -1:
+            raise BadRequest("A string has a negative length.")
+        return None, position
+    end = position + length
+    if end > len(frame):
+        raise cut_short()
+    return str(frame[position:end], "utf-8"), end
+
+
+def read_compact_string(frame: Frame, position: int) -> tuple[str | None, int]:
+    length = frame[position]
+    position += 1
+    if length > 0x7F:
+        length, position = read_uvarint(frame, position - 1)
+    if length == 0:
+        return None, position
+    end = position + length - 1
+    if end > len(frame):
+        raise cut_short()
+    return str(frame[position:end], "utf-8"), end
+
+
+def present(text: str | None) -> str:
+    """A string where the schema has no null."""
+    if text is None:
+        raise BadRequest("A string is null where it must not be.")
+    return text
+
+
+def read_array_count(frame: Frame, position: int, element_size: int) -> tuple[int, int]:
+    """How many elements follow, or -1 for a null array; checked against the bytes that are there."""
+    (count,) = INT32.unpack_from(frame, position)
+    position += 4
+    if count * element_size > len(frame) - position:
+        raise BadRequest(f"An array of {count} elements does not fit into the request.")
+    if count < -1:
+        raise BadRequest("An array has a negative length.")
+    return count, position
+
+
+def read_compact_array_count(frame: Frame, position: int, element_size: int) -> tuple[int, int]:
+    """As `read_array_count`, for the compact form."""
+    count, position = read_uvarint(frame, position)
+    count -= 1
+    if count * element_size > len(frame) - position:
+        raise BadRequest(f"An array of {count} elements does not fit into the request.")
+    return count, position
+
+
+@lru_cache(maxsize=4096)
+def topic_id_from(raw: bytes) -> TopicId:
+    """The id of these 16 bytes. Cached: making a UUID costs more than all the rest of a small request."""
+    return uuid.UUID(bytes=raw)
+
+
+def read_topic_id(frame: Frame, position: int) -> tuple[TopicId, int]:
+    end = position + 16
+    if end > len(frame):
+        raise cut_short()
+    return topic_id_from(bytes(frame[position:end])), end
+
+
+def skip_tagged_fields(frame: Frame, position: int) -> int:
+    """The position after a tag buffer. A peer may send tags that are newer than we are."""
+    count = frame[position]
+    position += 1
+    if count == 0:
+        return position
+    if count > 0x7F:
+        count, position = read_uvarint(frame, position - 1)
+    for _ in range(count):
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        position += size
+        if position > len(frame):
+            raise cut_short()
+    return position
+
+
+def read_tagged_fields(frame: Frame, position: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Where each tagged field lies, as tag -> (start, end), and the position after the tag buffer."""
+    count, position = read_uvarint(frame, position)
+    found: dict[int, tuple[int, int]] = {}
+    for _ in range(count):
+        tag, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        end = position + size
+        if end > len(frame):
+            raise cut_short()
+        found[tag] = (position, end)
+        position = end
+    return found, position
+
+
+def uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return _ONE_BYTE[value]
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def string(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    encoded = text.encode()
+    return INT16.pack(len(encoded)) + encoded
+
+
+def compact_string(text: str | None) -> bytes:
+    if text is None:
+        return b"\x00"
+    encoded = text.encode()
+    return uvarint(len(encoded) + 1) + encoded
+
+
+def array_count(count: int) -> bytes:
+    return INT32.pack(count)
+
+
+def compact_array_count(count: int) -> bytes:
+    return uvarint(count + 1)
+
+
+def tagged_fields(fields: Sequence[tuple[int, bytes]]) -> bytes:
+    """A tag buffer of these (tag, encoded value) pairs, which come in the order of their tags."""
+    parts = [uvarint(len(fields))]
+    for tag, encoded in fields:
+        parts += (uvarint(tag), uvarint(len(encoded)), encoded)
+    return b"".join(parts)
+
+
+def topic_key(topic: str | TopicId) -> bytes:
+    """A topic in a flexible response: its id where the version has ids, else its name."""
+    return compact_string(topic) if isinstance(topic, str) else topic.bytes
+
+
+def topic_id_bytes(topic_id: TopicId | None) -> bytes:
+    return (topic_id or ZERO_TOPIC_ID).bytes
