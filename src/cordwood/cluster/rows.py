@@ -1,0 +1,183 @@
+"""What the metadata store holds: the names of its keys, and their values as JSON.
+
+Keys, relative to the cluster:
+
+    cluster_id                      text, written once
+    broker_epoch/<broker>           a counter that every registration of the broker raises
+    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack
+    topic_names/<name>              the topic's id. A topic exists if and only if this key does
+    topics/<id>                     TopicRow: name and partition count. Partitions from the count on do not exist (yet)
+    partitions/<id>/<number>        PartitionRow
+    configs/topics/<id>             what was set on the topic: name to text
+    configs/brokers/<broker>        what was set on one broker while it ran
+    configs/brokers/default         what was set on all brokers while they ran
+    producer_id_block               the first producer id that was never handed out
+
+A reader ignores fields that it does not know, so that a newer version may add some.
+"""
+
+import json
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.identifiers import TopicId
+
+CLUSTER_ID = "cluster_id"
+PRODUCER_ID_BLOCK = "producer_id_block"
+BROKER_EPOCHS = "broker_epoch/"
+BROKERS = "brokers/"
+TOPIC_NAMES = "topic_names/"
+TOPICS = "topics/"
+PARTITIONS = "partitions/"
+TOPIC_CONFIGS = "configs/topics/"
+BROKER_CONFIGS = "configs/brokers/"
+DEFAULT_BROKER_CONFIG = BROKER_CONFIGS + "default"
+
+
+class DamagedMetadata(EnvironmentFailure):
+    """The store holds something that no version of this program writes."""
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class BrokerRow(NamedTuple):
+    epoch: int
+    incarnation: str
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+
+
+class TopicRow(NamedTuple):
+    name: str
+    partition_count: int
+
+
+class PartitionRow(NamedTuple):
+    """A partition as stored. `leader_epoch` is the one in which the leader leads while its broker epoch is
+    `leader_broker_epoch`; each later registration of the leader adds one (see docs/decisions/leader-epochs.md)."""
+
+    leader: int
+    leader_broker_epoch: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    partition_epoch: int = 0
+    recovering: bool = False
+
+
+def broker_epoch_key(broker_id: int) -> str:
+    return f"{BROKER_EPOCHS}{broker_id}"
+
+
+def broker_key(broker_id: int) -> str:
+    return f"{BROKERS}{broker_id}"
+
+
+def broker_config_key(broker_id: int) -> str:
+    return f"{BROKER_CONFIGS}{broker_id}"
+
+
+def topic_name_key(name: str) -> str:
+    return TOPIC_NAMES + name
+
+
+def topic_key(topic_id: TopicId) -> str:
+    return f"{TOPICS}{topic_id}"
+
+
+def topic_config_key(topic_id: TopicId) -> str:
+    return f"{TOPIC_CONFIGS}{topic_id}"
+
+
+def partitions_prefix(topic_id: TopicId) -> str:
+    return f"{PARTITIONS}{topic_id}/"
+
+
+def partition_key(topic_id: TopicId, partition: int) -> str:
+    return f"{PARTITIONS}{topic_id}/{partition}"
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _decode(key: str, value: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(value)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise DamagedMetadata(f"{key} does not hold a JSON object: {value[:80]!r}")
+    return fields
+
+
+def encode_broker(row: BrokerRow) -> bytes:
+    return _encode({**row._asdict(), "endpoints": [endpoint._asdict() for endpoint in row.endpoints]})
+
+
+def decode_broker(key: str, value: bytes) -> BrokerRow:
+    fields = _decode(key, value)
+    try:
+        endpoints = tuple(Endpoint(each["listener"], each["host"], each["port"]) for each in fields["endpoints"])
+        return BrokerRow(fields["epoch"], fields["incarnation"], endpoints, fields.get("rack"))
+    except (KeyError, TypeError) as error:
+        raise DamagedMetadata(f"{key} lacks {error}") from None
+
+
+def encode_topic(row: TopicRow) -> bytes:
+    return _encode(row._asdict())
+
+
+def decode_topic(key: str, value: bytes) -> TopicRow:
+    fields = _decode(key, value)
+    try:
+        return TopicRow(fields["name"], fields["partition_count"])
+    except KeyError as error:
+        raise DamagedMetadata(f"{key} lacks {error}") from None
+
+
+def encode_partition(row: PartitionRow) -> bytes:
+    return _encode(row._asdict())
+
+
+# A topic's partitions on one node, and many on a cluster, are stored as the same bytes: decoding them once makes
+# 10,000 partitions cheap to load and to hold.
+@lru_cache(maxsize=4096)
+def decode_partition(value: bytes) -> PartitionRow:
+    fields = _decode("a partition", value)
+    try:
+        return PartitionRow(
+            leader=fields["leader"],
+            leader_broker_epoch=fields["leader_broker_epoch"],
+            leader_epoch=fields["leader_epoch"],
+            replicas=tuple(fields["replicas"]),
+            isr=tuple(fields["isr"]),
+            elr=tuple(fields.get("elr", ())),
+            adding=tuple(fields.get("adding", ())),
+            removing=tuple(fields.get("removing", ())),
+            partition_epoch=fields["partition_epoch"],
+            recovering=fields.get("recovering", False),
+        )
+    except (KeyError, TypeError) as error:
+        raise DamagedMetadata(f"a partition lacks {error}: {value[:200]!r}") from None
+
+
+def encode_overrides(overrides: dict[str, str]) -> bytes:
+    return _encode(overrides)
+
+
+def decode_overrides(key: str, value: bytes) -> dict[str, str]:
+    overrides = _decode(key, value)
+    if not all(isinstance(text, str) for text in overrides.values()):
+        raise DamagedMetadata(f"{key} holds something else than text: {value[:80]!r}")
+    return overrides

@@ -1,0 +1,231 @@
+"""The contract of a metadata store. It is etcd's, so that one node on SQLite and a cluster on etcd run the same code.
+
+A store maps text keys to bytes. Keys are relative to the cluster (a store on etcd puts the cluster's prefix before
+them). Every transaction that changes something takes the next revision, and all its changes carry that revision; a
+transaction that changes nothing (a comparison failed, or only absent keys were deleted) leaves the revision as it
+was. Old revisions can be read and watched until they are compacted.
+
+A transaction is durable when `txn` returns. When it raises `OutcomeUnknown` it may or may not have happened: read the
+keys again before acting on either assumption.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from cordwood.model.errors import EnvironmentFailure
+
+MAX_OPERATIONS = 128
+"""In one transaction, as comparisons and as changes. etcd's default --max-txn-ops."""
+MAX_TRANSACTION_BYTES = 1_572_864
+"""Keys and values of one transaction together. etcd's default --max-request-bytes."""
+FIRST_REVISION = 1
+"""The revision of an empty store; the first change gets the next one."""
+
+
+class StoreFailure(EnvironmentFailure):
+    """The store could not be used. The transaction did not happen."""
+
+
+class OutcomeUnknown(StoreFailure):
+    """The store failed while a transaction was under way: whether it happened is unknown until the keys are read."""
+
+
+class StoreClosed(StoreFailure):
+    """The store was closed before or during the call."""
+
+
+class Compacted(Exception):
+    """The revision asked for is no longer kept: list again at the current one, and watch from there."""
+
+    def __init__(self, compact_revision: int) -> None:
+        super().__init__(f"revisions up to {compact_revision} are compacted")
+        self.compact_revision = compact_revision
+
+
+class InvalidTransaction(ValueError):
+    """A transaction that no store would take: too many operations, too many bytes, or one key changed twice."""
+
+
+class KeyValue(NamedTuple):
+    """A key that exists, as of some revision."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+
+
+class Listing(NamedTuple):
+    """The keys under a prefix as of one revision, sorted by key. To follow on, watch from `revision + 1`."""
+
+    revision: int
+    items: list[KeyValue]
+
+
+class Event(NamedTuple):
+    """One key changed. A value of None: it was deleted, and create_revision is 0."""
+
+    key: str
+    value: bytes | None
+    create_revision: int
+    mod_revision: int
+
+
+class Target(Enum):
+    """What of a key is compared. The revisions of an absent key are 0; its value equals nothing, and differs from
+    nothing: every comparison of it fails."""
+
+    VALUE = "value"
+    CREATE_REVISION = "create_revision"
+    MOD_REVISION = "mod_revision"
+
+
+class Relation(Enum):
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    GREATER = ">"
+
+
+class Compare(NamedTuple):
+    """A condition of a transaction: the key's target stands in this relation to the operand."""
+
+    key: str
+    target: Target
+    relation: Relation
+    operand: int | bytes
+
+
+class Put(NamedTuple):
+    key: str
+    value: bytes
+
+
+class Delete(NamedTuple):
+    key: str
+
+
+class DeletePrefix(NamedTuple):
+    """Deletes every key under the prefix, however many: one operation."""
+
+    prefix: str
+
+
+Operation = Put | Delete | DeletePrefix
+
+
+class TxnResult(NamedTuple):
+    """`revision` is the store's after the transaction: its own if it changed something."""
+
+    succeeded: bool
+    revision: int
+
+
+class MetadataStore(Protocol):
+    """See the module's contract. Every method may be called from one event loop, concurrently, and never blocks it.
+
+    Transactions take effect in the order in which `txn` was called.
+    """
+
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
+        """All operations if all comparisons hold, else nothing. Raises InvalidTransaction, StoreFailure."""
+        ...
+
+    async def get(self, key: str) -> KeyValue | None:
+        """The key as it is now."""
+        ...
+
+    async def list(self, prefix: str, revision: int = 0) -> Listing:
+        """The keys under the prefix as of a revision (0: now). Raises Compacted; ValueError for a future revision."""
+        ...
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+        """Every change under the prefix with mod_revision >= from_revision, in order of revision, as it happens.
+
+        Yields one or more whole revisions at a time, never part of one. Raises Compacted once from_revision, or what
+        a slow reader has not yet taken, is no longer kept; StoreClosed when the store is closed.
+        """
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget what was superseded up to this revision. `list` at it still works, `watch` from after it does."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was asked before, then release everything. Safe to call twice."""
+        ...
+
+
+def absent(key: str) -> Compare:
+    return Compare(key, Target.CREATE_REVISION, Relation.EQUAL, 0)
+
+
+def unchanged_since(item: KeyValue) -> Compare:
+    """Nobody wrote the key since it was read, not even the same value."""
+    return Compare(item.key, Target.MOD_REVISION, Relation.EQUAL, item.mod_revision)
+
+
+def has_mod_revision(key: str, mod_revision: int) -> Compare:
+    return Compare(key, Target.MOD_REVISION, Relation.EQUAL, mod_revision)
+
+
+def has_value(key: str, value: bytes) -> Compare:
+    return Compare(key, Target.VALUE, Relation.EQUAL, value)
+
+
+def holds(compare: Compare, item: KeyValue | None) -> bool:
+    """Whether a comparison holds for a key as it is (None: absent)."""
+    actual: int | bytes
+    if compare.target is Target.VALUE:
+        if item is None:
+            return False
+        actual = item.value
+    elif item is None:
+        actual = 0
+    else:
+        actual = item.mod_revision if compare.target is Target.MOD_REVISION else item.create_revision
+    operand = compare.operand
+    if compare.relation is Relation.EQUAL:
+        return actual == operand
+    if compare.relation is Relation.NOT_EQUAL:
+        return actual != operand
+    if compare.relation is Relation.LESS:
+        return actual < operand  # type: ignore[operator]  # both int or both bytes: check_transaction saw to it
+    return actual > operand  # type: ignore[operator]
+
+
+def operation_bytes(operation: Operation) -> int:
+    """What an operation adds to the size of a transaction."""
+    if isinstance(operation, Put):
+        return len(operation.key) + len(operation.value)
+    return len(operation[0])
+
+
+def check_transaction(compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
+    """Raises InvalidTransaction unless etcd would take it."""
+    count = max(len(compares), len(operations))
+    if count > MAX_OPERATIONS:
+        raise InvalidTransaction(f"{count} operations in one transaction, at most {MAX_OPERATIONS} are allowed")
+    size = sum(map(operation_bytes, operations))
+    for compare in compares:
+        if isinstance(compare.operand, bytes) is not (compare.target is Target.VALUE):
+            raise InvalidTransaction(f"{compare} compares unlike things")
+        size += len(compare.key) + (len(compare.operand) if isinstance(compare.operand, bytes) else 8)
+    if size > MAX_TRANSACTION_BYTES:
+        raise InvalidTransaction(f"{size} bytes in one transaction, at most {MAX_TRANSACTION_BYTES} are allowed")
+    puts = [operation.key for operation in operations if isinstance(operation, Put)]
+    keys = puts + [operation.key for operation in operations if isinstance(operation, Delete)]
+    if len(set(keys)) != len(keys):
+        raise InvalidTransaction("one key is changed twice in one transaction")
+    if not all(keys):
+        raise InvalidTransaction("a key is empty")
+    prefixes = [operation.prefix for operation in operations if isinstance(operation, DeletePrefix)]
+    for prefix in prefixes:
+        if any(key.startswith(prefix) for key in puts):
+            raise InvalidTransaction(f"a key under {prefix!r} is put and deleted in one transaction")
+
+
+def prefix_end(prefix: str) -> str | None:
+    """The first key after all keys that start with the prefix; None if there is no such bound."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None

@@ -1,0 +1,476 @@
+"""The settings of a broker: Kafka's names for what Kafka has, and a few of our own.
+
+The broker's settings include the default of every topic setting, under its broker-wide name: `retention.ms` of a topic
+that does not set it is the broker's `log.retention.ms`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from cordwood.model.settings import InvalidSetting, Kind, Setting, Value, attribute_values, table
+from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
+
+
+class Listener(NamedTuple):
+    """An address that clients connect to, as `listeners` and `advertised.listeners` write it."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_listener(text: str) -> Listener:
+    """`PLAINTEXT://host:port`, or just `host:port`. ValueError with the reason for anything else."""
+    name, separator, address = text.strip().rpartition("://")
+    if not separator:
+        name = "PLAINTEXT"
+    if name != "PLAINTEXT":
+        raise ValueError(f"the listener {name} is not supported, only PLAINTEXT is")
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("it must end in a port: PLAINTEXT://host:port")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 address needs brackets: PLAINTEXT://[::1]:9092")
+    return Listener(name, host, int(port))
+
+
+def _one_listener(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    if len(value) != 1:
+        return "must name one listener"
+    try:
+        parse_listener(value[0])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _advertised_listener(value: Value) -> str | None:
+    if value == ():
+        return None
+    if (reason := _one_listener(value)) is not None:
+        return reason
+    assert isinstance(value, tuple)
+    advertised = parse_listener(value[0])
+    if advertised.host in ("", "0.0.0.0", "::"):
+        return "clients cannot connect to a wildcard address: name a host that they can reach"
+    return None
+
+
+def _one_directory(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    return None if len(value) == 1 else "must name one directory: more brokers use more disks"
+
+
+_OWN_SETTINGS = [
+    Setting(
+        "advertised.listeners",
+        Kind.LIST,
+        (),
+        "The address that clients are told to connect to, if it is not that of `listeners`.",
+        check=_advertised_listener,
+        changeable=False,
+    ),
+    Setting(
+        "auto.create.topics.enable",
+        Kind.BOOLEAN,
+        True,
+        "Whether a topic is created when a producer or consumer first asks for it.",
+        changeable=False,
+    ),
+    Setting("broker.rack", Kind.STRING, "", "The rack or zone that this broker is in.", changeable=False),
+    Setting(
+        "cold.read.threads",
+        Kind.INT,
+        4,
+        "Threads that read what is not in the page cache, so that a back-filling reader stalls nobody.",
+        low=1,
+        high=256,
+        changeable=False,
+    ),
+    Setting(
+        "connections.max.idle.ms",
+        Kind.LONG,
+        600_000,
+        "A connection on which nothing happened for this long is closed.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "default.replication.factor",
+        Kind.SHORT,
+        1,
+        "Replicas of each partition of a topic that is created without saying how many.",
+        low=1,
+        changeable=False,
+    ),
+    Setting("delete.topic.enable", Kind.BOOLEAN, True, "Whether topics can be deleted.", changeable=False),
+    Setting(
+        "fetch.max.bytes",
+        Kind.INT,
+        57_671_680,
+        "The most that one fetch response carries, whatever the consumer asks for.",
+        low=1024,
+        changeable=False,
+    ),
+    Setting(
+        "flush.threads",
+        Kind.INT,
+        8,
+        "Threads that fsync dirty partitions, at the same time.",
+        low=1,
+        high=256,
+        changeable=False,
+    ),
+    Setting(
+        "listeners",
+        Kind.LIST,
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "The address to listen on. Port 0 picks a free port; an empty host or 0.0.0.0 listens on all interfaces.",
+        check=_one_listener,
+        changeable=False,
+    ),
+    Setting(
+        "log.cleaner.backoff.ms",
+        Kind.LONG,
+        15_000,
+        "How long compaction waits when it found nothing to do.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "log.cleaner.dedupe.buffer.size",
+        Kind.LONG,
+        134_217_728,
+        "The memory that compaction may use to remember the latest offset of each key.",
+        low=1_048_576,
+        changeable=False,
+    ),
+    Setting("log.cleaner.enable", Kind.BOOLEAN, True, "Whether compacted topics are compacted.", changeable=False),
+    Setting(
+        "log.dirs",
+        Kind.LIST,
+        ("./cordwood-data",),
+        "The directory that holds the data: one.",
+        check=_one_directory,
+        changeable=False,
+    ),
+    Setting(
+        "log.flush.offset.checkpoint.interval.ms",
+        Kind.INT,
+        60_000,
+        "How often recovery points are written: after a crash only what came after them is checked.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "log.retention.check.interval.ms",
+        Kind.LONG,
+        300_000,
+        "How often segments are looked at for retention.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "max.connections",
+        Kind.INT,
+        10_000,
+        "Connections beyond this many are closed at once.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        1000,
+        "Incremental fetch sessions that the broker remembers.",
+        low=0,
+        changeable=False,
+    ),
+    Setting(
+        "max.request.partition.size.limit",
+        Kind.INT,
+        2000,
+        "The most partitions in one DescribeTopicPartitions response.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "node.id",
+        Kind.INT,
+        1,
+        "This broker's number: unique in the cluster and the same for ever.",
+        low=0,
+        changeable=False,
+    ),
+    Setting(
+        "num.partitions",
+        Kind.INT,
+        1,
+        "Partitions of a topic that is created without saying how many.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "offset.metadata.max.bytes",
+        Kind.INT,
+        4096,
+        "The longest text that a consumer may store beside a committed offset.",
+        low=0,
+        changeable=False,
+    ),
+    Setting(
+        "offsets.retention.check.interval.ms",
+        Kind.LONG,
+        600_000,
+        "How often committed offsets are looked at for expiry.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "offsets.retention.minutes",
+        Kind.INT,
+        10_080,
+        "How long committed offsets are kept after their group was last heard of.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "offsets.topic.num.partitions",
+        Kind.INT,
+        50,
+        "Partitions of the internal topic of committed offsets. Takes effect when that topic is created.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "offsets.topic.replication.factor",
+        Kind.SHORT,
+        1,
+        "Replicas of the internal topic of committed offsets. Takes effect when that topic is created.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "offsets.topic.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "Segment size of the internal topic of committed offsets. Takes effect when that topic is created.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "open.files.max",
+        Kind.INT,
+        4096,
+        "Files of the log that are open at one time; the least recently used are closed and opened again when needed.",
+        low=16,
+        changeable=False,
+    ),
+    Setting(
+        "partitions.max",
+        Kind.INT,
+        50_000,
+        "Partitions that this cluster holds at most, over all topics: what would go beyond is refused.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "producer.id.expiration.check.interval.ms",
+        Kind.INT,
+        600_000,
+        "How often idle producers are looked for.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "producer.id.expiration.ms",
+        Kind.INT,
+        86_400_000,
+        "How long a partition remembers an idle idempotent producer, to recognise its duplicates.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "queued.max.request.bytes",
+        Kind.LONG,
+        268_435_456,
+        "Memory for requests that have arrived and are not yet answered, over all connections. Beyond it connections "
+        "are not read until there is room.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "socket.request.max.bytes",
+        Kind.INT,
+        104_857_600,
+        "The largest request; a connection that announces a larger one is closed.",
+        low=1024,
+        changeable=False,
+    ),
+    Setting(
+        "tail.memory.max.bytes",
+        Kind.LONG,
+        67_108_864,
+        "Memory for the newest batches of all partitions, which answers readers where the file system cannot say "
+        "whether a read would wait for the disk.",
+        low=0,
+        changeable=False,
+    ),
+]
+
+
+class CoarserUnit(NamedTuple):
+    """A setting that Kafka also takes in a coarser unit."""
+
+    name: str
+    factor: int
+
+
+COARSER_UNITS = {
+    "log.retention.minutes": CoarserUnit("log.retention.ms", 60_000),
+    "log.retention.hours": CoarserUnit("log.retention.ms", 3_600_000),
+    "log.roll.hours": CoarserUnit("log.roll.ms", 3_600_000),
+    "log.roll.jitter.hours": CoarserUnit("log.roll.jitter.ms", 3_600_000),
+}
+"""What these names say is kept in milliseconds. Of two that are given at one place the finer one holds, as in Kafka."""
+
+OTHER_NAMES = {"log.dir": "log.dirs", "broker.id": "node.id"}
+"""Kafka's older names."""
+
+TOPIC_SETTING_BY_BROKER_NAME = {
+    setting.broker_name: setting for setting in TOPIC_SETTINGS.values() if setting.broker_name is not None
+}
+
+
+def _topic_default(name: str, setting: Setting) -> Setting:
+    return Setting(
+        name,
+        setting.kind,
+        setting.default,
+        f"The default of the topics' `{setting.name}`. {setting.meaning}",
+        setting.low,
+        setting.high,
+        setting.choices,
+        setting.check,
+    )
+
+
+BROKER_SETTINGS = table(
+    sorted(
+        [*_OWN_SETTINGS, *(_topic_default(name, setting) for name, setting in TOPIC_SETTING_BY_BROKER_NAME.items())],
+        key=lambda setting: setting.name,
+    )
+)
+"""Every setting of a broker, by name. Only those marked changeable can be set while it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """A broker's settings, resolved. The defaults of topic settings are in `topic_defaults` and `topic_settings`."""
+
+    advertised_listeners: tuple[str, ...] = ()
+    auto_create_topics_enable: bool = True
+    broker_rack: str = ""
+    cold_read_threads: int = 4
+    connections_max_idle_ms: int = 600_000
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    fetch_max_bytes: int = 57_671_680
+    flush_threads: int = 8
+    listeners: tuple[str, ...] = ("PLAINTEXT://127.0.0.1:9092",)
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_enable: bool = True
+    log_dirs: tuple[str, ...] = ("./cordwood-data",)
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_retention_check_interval_ms: int = 300_000
+    max_connections: int = 10_000
+    max_incremental_fetch_session_cache_slots: int = 1000
+    max_request_partition_size_limit: int = 2000
+    node_id: int = 1
+    num_partitions: int = 1
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int = 10_080
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 1
+    offsets_topic_segment_bytes: int = 104_857_600
+    open_files_max: int = 4096
+    partitions_max: int = 50_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    producer_id_expiration_ms: int = 86_400_000
+    queued_max_request_bytes: int = 268_435_456
+    socket_request_max_bytes: int = 104_857_600
+    tail_memory_max_bytes: int = 67_108_864
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What was set, by the setting's name: everything else is at its default."""
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str]) -> "BrokerSettings":
+        """From what was set, by name. Raises InvalidSetting: unknown names, values out of bounds, contradictions."""
+        for name in texts:
+            if name not in BROKER_SETTINGS:
+                raise InvalidSetting(f"Unknown broker config name: {name}")
+        own = {setting.name: setting for setting in _OWN_SETTINGS}
+        values: dict[str, Any] = attribute_values(own, texts)
+        settings = cls(**values, texts=MappingProxyType(dict(sorted(texts.items()))))
+        resolve({}, settings.topic_defaults)
+        if settings.queued_max_request_bytes < settings.socket_request_max_bytes:
+            raise InvalidSetting(
+                f"queued.max.request.bytes ({settings.queued_max_request_bytes}) must be at least "
+                f"socket.request.max.bytes ({settings.socket_request_max_bytes}): a request of that size never fits"
+            )
+        return settings
+
+    def changed_by(self, *layers: Mapping[str, str]) -> "BrokerSettings":
+        """These settings with what was set while the broker runs laid over them, later layers over earlier ones.
+
+        A stored text that this version does not take is left out, so that a broker always starts.
+        """
+        texts = dict(self.texts)
+        for layer in layers:
+            for name, text in layer.items():
+                setting = BROKER_SETTINGS.get(name)
+                if setting is not None and setting.changeable and _is_valid(setting, text):
+                    texts[name] = text
+        return BrokerSettings.from_texts(texts)
+
+    @property
+    def topic_defaults(self) -> dict[str, str]:
+        """What was set of the topics' defaults, by broker-wide name: what `topic_settings.resolve` takes."""
+        return {name: text for name, text in self.texts.items() if name in TOPIC_SETTING_BY_BROKER_NAME}
+
+    @property
+    def topic_settings(self) -> TopicSettings:
+        """The settings of a topic on which nothing was set."""
+        return resolve({}, self.topic_defaults)
+
+    @property
+    def data_directory(self) -> str:
+        return self.log_dirs[0]
+
+    @property
+    def listener(self) -> Listener:
+        return parse_listener(self.listeners[0])
+
+    @property
+    def advertised_listener(self) -> Listener | None:
+        """What to tell clients; None: the address that is listened on."""
+        return parse_listener(self.advertised_listeners[0]) if self.advertised_listeners else None
+
+
+def _is_valid(setting: Setting, text: str) -> bool:
+    try:
+        setting.parse(text)
+    except InvalidSetting:
+        return False
+    return True
