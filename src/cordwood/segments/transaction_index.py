@@ -1,8 +1,8 @@
 """The index of a segment's aborted transactions: what a read_committed consumer is told to skip.
 
 An entry is 34 bytes: int16 version 0, then producer id, first offset, last offset (that of the abort marker) and the
-last stable offset when the marker was written, int64 each. Entries are in the order of their markers, in the segment that
-holds the marker. Only aborts of transactions that wrote something are kept.
+last stable offset when the marker was written, int64 each. Entries are in the order of their markers, in the segment
+that holds the marker. Only aborts of transactions that wrote something are kept.
 """
 
 import struct

@@ -1,0 +1,93 @@
+"""The offset and time index of one segment, kept in step with its log file.
+
+The rule when an entry is due is here and nowhere else: an append, a recovery and a rebuild call `note` for every batch
+in order, so that the same log gives the same indexes.
+"""
+
+from cordwood.segments.filesystem import File
+from cordwood.segments.offset_index import OffsetIndex
+from cordwood.segments.scan import SegmentScan
+from cordwood.segments.time_index import TimeIndex
+
+NO_TIMESTAMP_MS = -1
+
+
+class SegmentIndexes:
+    """What is known of a segment besides its bytes: both sparse indexes and its largest timestamp."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "base_offset",
+        "interval_bytes",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "offsets",
+        "times",
+    )
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.interval_bytes = interval_bytes
+        self.offsets = OffsetIndex()
+        self.times = TimeIndex()
+        self.max_timestamp_ms = NO_TIMESTAMP_MS
+        self.max_timestamp_offset = base_offset
+        """The last offset of the first batch that has the largest timestamp."""
+        self._bytes_since_entry = 0
+
+    def note(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> bool:
+        """A batch of this size is in the log file at this position; True if the indexes got an entry for it.
+
+        Kafka's rule: an entry once more than the interval's bytes came since the last one, by the batch's last offset,
+        with the largest timestamp up to and including it.
+        """
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.max_timestamp_offset = last_offset
+        since = self._bytes_since_entry
+        if since <= self.interval_bytes:
+            self._bytes_since_entry = since + size
+            return False
+        self._bytes_since_entry = size
+        self.offsets.append(last_offset - self.base_offset, position)
+        self._note_time()
+        return True
+
+    def close(self) -> None:
+        """The segment gets no more batches: its largest timestamp goes into the time index."""
+        self._note_time()
+
+    def _note_time(self) -> None:
+        self.times.append(self.max_timestamp_ms, self.max_timestamp_offset - self.base_offset)
+
+    def position_of(self, offset: int) -> int:
+        """A log position at or before the batch that holds this offset."""
+        return self.offsets.lookup(offset - self.base_offset)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """An offset at or before the first record that is as late as this timestamp, if the segment has one."""
+        return self.base_offset + self.times.lookup(timestamp_ms - 1).relative_offset
+
+    def truncate(self, offset: int, file: File) -> None:
+        """The log file was cut so that it ends before this offset: forgets what is no more."""
+        self.offsets.truncate(offset - self.base_offset)
+        self.times.truncate(offset - self.base_offset)
+        self.resume(file)
+
+    def resume(self, file: File) -> SegmentScan:
+        """Catches up with a log file whose indexes were loaded or cut; the scan it made knows where the log ends.
+
+        Only the headers behind the last offset entry are looked at: that entry was written together with the largest
+        timestamp up to it. CRCs are not verified: that is recovery's part.
+        """
+        last = self.times.last
+        self.max_timestamp_ms = last.timestamp_ms
+        self.max_timestamp_offset = self.base_offset + last.relative_offset
+        start = max(self.offsets.last_position, 0)
+        scan = SegmentScan(file, self.base_offset, position=start, verify_crc=False)
+        for _, header in scan:
+            if header.max_timestamp > self.max_timestamp_ms:
+                self.max_timestamp_ms = header.max_timestamp
+                self.max_timestamp_offset = header.base_offset + header.last_offset_delta
+        self._bytes_since_entry = scan.position - start
+        return scan

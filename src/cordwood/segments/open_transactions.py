@@ -1,0 +1,40 @@
+"""The transactions that are open at a place in the log, and what becomes of them: the source of the transaction index.
+
+Fed with every transactional batch in order. It knows nothing of sequences and fencing: what is in the log was accepted.
+"""
+
+from collections.abc import Mapping
+
+from cordwood.segments.transaction_index import AbortedTransaction
+
+
+class OpenTransactions:
+    __slots__ = ("_first_offsets",)
+
+    def __init__(self, first_offsets: Mapping[int, int] | None = None) -> None:
+        """first_offsets: where the open transaction of each producer id begins, from a snapshot."""
+        # In order of their first offsets, as the log is: the first item is always the oldest open transaction.
+        self._first_offsets = dict(sorted((first_offsets or {}).items(), key=lambda item: item[1]))
+
+    @property
+    def first_offset(self) -> int | None:
+        """Where the oldest open transaction begins: what follows is not stable."""
+        return next(iter(self._first_offsets.values()), None)
+
+    @property
+    def first_offsets(self) -> dict[int, int]:
+        return dict(self._first_offsets)
+
+    def data(self, producer_id: int, base_offset: int) -> None:
+        """A transactional batch with records of this producer."""
+        self._first_offsets.setdefault(producer_id, base_offset)
+
+    def marker(self, producer_id: int, marker_offset: int, *, committed: bool) -> AbortedTransaction | None:
+        """The end of this producer's transaction; the entry for the index, if it is one that readers must skip."""
+        first_offset = self._first_offsets.pop(producer_id, None)
+        if committed or first_offset is None:
+            return None
+        oldest = self.first_offset
+        return AbortedTransaction(
+            producer_id, first_offset, marker_offset, marker_offset + 1 if oldest is None else oldest
+        )

@@ -1,0 +1,70 @@
+"""Everything beside a segment's log file, made again from it: what an index is when it is lost or wrong."""
+
+from typing import NamedTuple
+
+from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from cordwood.records.control import read_transaction_marker
+from cordwood.records.corruption import CorruptRecords
+from cordwood.segments.filesystem import File
+from cordwood.segments.indexes import SegmentIndexes
+from cordwood.segments.open_transactions import OpenTransactions
+from cordwood.segments.scan import InvalidPlace, SegmentScan
+from cordwood.segments.transaction_index import TransactionIndex
+
+
+class RebuiltSegment(NamedTuple):
+    """Everything beside the log file, made from it, up to its end or to the first invalid place."""
+
+    indexes: SegmentIndexes
+    transactions: TransactionIndex
+    open_transactions: OpenTransactions
+    valid_bytes: int
+    next_offset: int
+    invalid: InvalidPlace | None
+
+
+def rebuild(
+    file: File,
+    base_offset: int,
+    *,
+    interval_bytes: int,
+    open_transactions: OpenTransactions | None = None,
+    closed: bool = True,
+    verify_crc: bool = True,
+) -> RebuiltSegment:
+    """Makes a segment's indexes anew from its log file.
+
+    open_transactions: those open where the segment begins; it is carried on and returned. closed: the segment gets no
+    more appends, so its time index ends with its largest timestamp.
+    """
+    indexes = SegmentIndexes(base_offset, interval_bytes)
+    transactions = TransactionIndex()
+    pending = open_transactions if open_transactions is not None else OpenTransactions()
+    scan = SegmentScan(file, base_offset, verify_crc=verify_crc)
+    for position, header in scan:
+        indexes.note(position, header.size, header.last_offset, header.max_timestamp)
+        if header.attributes & TRANSACTIONAL_BIT:
+            note_transaction(header, scan.batch, pending, transactions)
+    if closed:
+        indexes.close()
+    return RebuiltSegment(indexes, transactions, pending, scan.position, scan.next_offset, scan.invalid)
+
+
+def note_transaction(
+    header: BatchHeader, batch: memoryview, pending: OpenTransactions, transactions: TransactionIndex
+) -> None:
+    """Takes one transactional batch into account."""
+    if not header.attributes & CONTROL_BIT:
+        pending.data(header.producer_id, header.base_offset)
+        return
+    if not header.record_count:
+        return  # compaction emptied it: its transaction's data is gone too
+    try:
+        marker = read_transaction_marker(batch)
+    except CorruptRecords:
+        return  # its CRC is right, so a newer version wrote it; markers that are not understood end nothing
+    if marker is None:
+        return
+    aborted = pending.marker(header.producer_id, header.base_offset, committed=marker.committed)
+    if aborted is not None:
+        transactions.append(aborted)
