@@ -20,6 +20,7 @@ from cordwood.wire.primitives import (
     array_count,
     compact_array_count,
     compact_string,
+    not_understood,
     present,
     read_array_count,
     read_compact_array_count,
@@ -30,6 +31,7 @@ from cordwood.wire.primitives import (
     skip_tagged_fields,
     string,
     tagged_fields,
+    trailing_bytes,
     uvarint,
 )
 from cordwood.wire.requests import RequestHeader
@@ -95,9 +97,9 @@ def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
         else:
             request, end = _read_old(frame, header.body_start, version)
     except MALFORMED as reason:
-        raise BadRequest(f"Fetch v{version} cannot be read: {reason}") from None
+        raise not_understood("Fetch", version, reason) from None
     if end != len(frame):
-        raise BadRequest(f"Fetch v{version} is followed by {len(frame) - end} bytes that are not part of it.")
+        raise trailing_bytes("Fetch", version, len(frame) - end)
     return request
 
 

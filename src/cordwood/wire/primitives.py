@@ -35,6 +35,14 @@ def cut_short() -> BadRequest:
     return BadRequest("The request ends in the middle of a field.")
 
 
+def not_understood(what: str, version: int, reason: Exception) -> BadRequest:
+    return BadRequest(f"{what} v{version} cannot be read: {reason}")
+
+
+def trailing_bytes(what: str, version: int, count: int) -> BadRequest:
+    return BadRequest(f"{what} v{version} is followed by {count} bytes that are not part of it.")
+
+
 def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits."""
     value = frame[position]

@@ -19,6 +19,7 @@ from cordwood.wire.primitives import (
     compact_array_count,
     compact_string,
     cut_short,
+    not_understood,
     present,
     read_array_count,
     read_compact_array_count,
@@ -29,6 +30,7 @@ from cordwood.wire.primitives import (
     skip_tagged_fields,
     string,
     tagged_fields,
+    trailing_bytes,
 )
 from cordwood.wire.primitives import uvarint as encode_uvarint
 from cordwood.wire.requests import RequestHeader
@@ -63,9 +65,9 @@ def decode_produce(header: RequestHeader, frame: memoryview) -> ProduceRequest:
         else:
             request, end = _read_old(frame, header.body_start)
     except MALFORMED as reason:
-        raise BadRequest(f"Produce v{version} cannot be read: {reason}") from None
+        raise not_understood("Produce", version, reason) from None
     if end != len(frame):
-        raise BadRequest(f"Produce v{version} is followed by {len(frame) - end} bytes that are not part of it.")
+        raise trailing_bytes("Produce", version, len(frame) - end)
     return request
 
 
