@@ -1,7 +1,7 @@
 """ApiVersions, versions 0 to 5: the first request of every client, and what it is told.
 
-The response header is version 0 in every version, so that a client can read the answer before it knows ours. A request of
-a version that we do not know is answered too: see `encode_unsupported_version`.
+The response header is version 0 in every version, so that a client can read the answer before it knows ours. A request
+of a version that we do not know is answered too: see `encode_unsupported_version`.
 """
 
 import re
@@ -23,10 +23,12 @@ from cordwood.wire.primitives import (
     array_count,
     compact_array_count,
     compact_string,
+    not_understood,
     present,
     read_compact_string,
     skip_tagged_fields,
     tagged_fields,
+    trailing_bytes,
 )
 from cordwood.wire.requests import RequestHeader
 
@@ -78,11 +80,9 @@ def decode_api_versions(header: RequestHeader, frame: Frame) -> ApiVersionsReque
             position = skip_tagged_fields(frame, position)
             request = ApiVersionsRequest(present(software), present(software_version), cluster_id, node_id)
     except MALFORMED as reason:
-        raise BadRequest(f"ApiVersions v{version} cannot be read: {reason}") from None
+        raise not_understood("ApiVersions", version, reason) from None
     if position != len(frame):
-        raise BadRequest(
-            f"ApiVersions v{version} is followed by {len(frame) - position} bytes that are not part of it."
-        )
+        raise trailing_bytes("ApiVersions", version, len(frame) - position)
     return request
 
 

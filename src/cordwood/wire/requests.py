@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.errors import BadRequest
-from cordwood.wire.primitives import INT32_PAIR, MALFORMED, Frame, cut_short, skip_tagged_fields
+from cordwood.wire.primitives import (
+    INT32_PAIR,
+    MALFORMED,
+    Frame,
+    cut_short,
+    not_understood,
+    skip_tagged_fields,
+    trailing_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,9 +74,9 @@ def decode_request(header: RequestHeader, frame: Frame) -> Any:
     try:
         entity, size = read(body, 0)
     except Exception as reason:
-        raise BadRequest(f"{_name(header)} cannot be read: {reason}") from None
+        raise not_understood(APIS[header.api_key].name, header.api_version, reason) from None
     if size != len(body):
-        raise BadRequest(f"{_name(header)} is followed by {len(body) - size} bytes that are not part of it.")
+        raise trailing_bytes(APIS[header.api_key].name, header.api_version, len(body) - size)
     return entity
 
 
@@ -118,7 +126,3 @@ def _writer(entity_type: type) -> "Callable[[BytesIO, Any], None]":
 
     writer: Callable[[BytesIO, Any], None] = entity_writer(entity_type)
     return writer
-
-
-def _name(header: RequestHeader) -> str:
-    return f"{APIS[header.api_key].name} v{header.api_version}"
