@@ -1,0 +1,70 @@
+"""The command line, put together: every command and where it stands.
+
+Imports typer and every command's signature, but no client library: commands import what they need when they run.
+"""
+
+from typing import Annotated
+
+import typer
+
+from cordwood import __version__
+from cordwood.cli.command import CordwoodGroup
+from cordwood.cli.config.alter import alter as alter_config
+from cordwood.cli.config.describe import describe as describe_config
+from cordwood.cli.config.list import list_settings
+from cordwood.cli.consume import consume
+from cordwood.cli.produce import produce
+from cordwood.cli.serve import serve
+from cordwood.cli.topic.alter import alter as alter_topic
+from cordwood.cli.topic.create import create as create_topic
+from cordwood.cli.topic.delete import delete as delete_topic
+from cordwood.cli.topic.describe import describe_topics
+from cordwood.cli.topic.list import list_topics
+
+app = typer.Typer(
+    name="cordwood",
+    cls=CordwoodGroup,
+    help="A commit log that speaks the Kafka protocol. Without a command: `cordwood serve`.",
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cordwood {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        serve()
+
+
+_topic = typer.Typer(help="Create, look at, change and delete topics.", no_args_is_help=True)
+_topic.command("create")(create_topic)
+_topic.command("list")(list_topics)
+_topic.command("describe")(describe_topics)
+_topic.command("alter")(alter_topic)
+_topic.command("delete")(delete_topic)
+
+_config = typer.Typer(
+    help="Settings of topics and brokers: what there is, what is set, and changing it.", no_args_is_help=True
+)
+_config.command("list")(list_settings)
+_config.command("describe")(describe_config)
+_config.command("alter")(alter_config)
+
+app.command("serve")(serve)
+app.add_typer(_topic, name="topic")
+app.command("produce")(produce)
+app.command("consume")(consume)
+app.add_typer(_config, name="config")

@@ -1,0 +1,96 @@
+"""The boundary at which a failure of a command becomes text on stderr and an exit code.
+
+Commands raise `Failure`; typer raises its usage errors; both leave the process in the same shape. Results go to
+stdout and nothing else does.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from cordwood.cli.failure import ExitCode, Failure
+
+COMMAND_ORDER = ["serve", "demo", "topic", "produce", "consume", "config", "inspect", "history"]
+
+
+class CordwoodGroup(TyperGroup):
+    """The root of the command line: runs a command, and reports what it raises."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        code: int = ExitCode.DONE
+        try:
+            result = super().main(
+                words,
+                prog_name=prog_name or "cordwood",
+                complete_var=complete_var,
+                standalone_mode=False,
+                windows_expand_args=windows_expand_args,
+                **extra,
+            )
+            # A `typer.Exit` comes back as its code; commands themselves return nothing.
+            code = result if isinstance(result, int) else ExitCode.DONE
+        except Failure as failure:
+            code = report(failure, as_json="--json" in words)
+        except (KeyboardInterrupt, typer.Abort):
+            code = ExitCode.INTERRUPTED
+        except Exception as error:
+            code = _usage_exit_code(error, as_json="--json" in words)
+        sys.exit(code)
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """In the order in which a newcomer meets them; typer would put groups last."""
+        known = super().list_commands(ctx)
+        return sorted(known, key=lambda name: COMMAND_ORDER.index(name) if name in COMMAND_ORDER else len(known))
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough (`cordwood consume t | head`): that is no error. Python would
+            # still complain while closing stdout, so stdout now leads nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(ExitCode.DONE) from None
+
+
+def report(failure: Failure, *, as_json: bool) -> int:
+    """Says on stderr what is wrong, and returns the exit code."""
+    if as_json:
+        print(failure.as_json(), file=sys.stderr)
+    elif not sys.stderr.isatty():
+        print(failure.as_text(), file=sys.stderr)
+    else:
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(stderr=True)
+        console.print(Text.assemble(("error: ", "bold red"), failure.message))
+        if failure.hint:
+            console.print(Text.assemble(("  hint: ", "bold"), failure.hint))
+    return int(failure.exit_code)
+
+
+def _usage_exit_code(error: Exception, *, as_json: bool) -> int:
+    """Reports a usage error of typer's in our shape; raises again what is none."""
+    # Typer carries its parser under different module names from version to version: the shape is what is stable.
+    format_message = getattr(error, "format_message", None)
+    if format_message is None or getattr(error, "exit_code", None) != ExitCode.USAGE:
+        raise error
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # A group without a command: making the error has already shown the group's help.
+        return ExitCode.USAGE
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "cordwood"
+    return report(Failure("USAGE", str(format_message()), f"see `{path} --help`", ExitCode.USAGE), as_json=as_json)

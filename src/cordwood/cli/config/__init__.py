@@ -1,0 +1,1 @@
+"""`cordwood config`: one file per command, and what they share in `changes.py`."""

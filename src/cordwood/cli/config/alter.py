@@ -1,0 +1,51 @@
+"""`cordwood config alter`."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.config.resource import BrokerOption, TopicOption, named_resource
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    parse_assignments,
+)
+from cordwood.cli.output import print_json, say
+
+
+def alter(
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="NAME=VALUE", help="Set this; may be given several times."),
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option("--delete", "-d", metavar="NAME", help="Give this its default back; may be given several times."),
+    ] = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of a topic or a broker while it runs: all of them, or none if one is refused."""
+    from cordwood.cli.config.changes import change_settings
+    from cordwood.cli.connection import Connection
+
+    settings = parse_assignments(assignments)
+    if not settings and not delete:
+        raise Failure("USAGE", "nothing to alter", "give --set NAME=VALUE or --delete NAME", ExitCode.USAGE)
+    connection = Connection(bootstrap_servers, timeout_s)
+    resource = named_resource(connection, topic, broker)
+    change_settings(connection, resource, settings, delete or [])
+    if as_json:
+        print_json({"set": settings, "deleted": delete or []})
+        return
+    for name, value in settings.items():
+        say(f"{name} = {value}")
+    for name in delete or ():
+        say(f"{name} has its default again")

@@ -1,0 +1,47 @@
+"""Changing settings of a topic or a broker, with a hint when a name is not one."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from cordwood.cli.connection import Connection
+from cordwood.cli.failure import Failure
+from cordwood.cli.setting_tables import known_settings
+
+
+def topic_resource(topic: str) -> ConfigResource:
+    return ConfigResource(ConfigResource.Type.TOPIC, topic)
+
+
+def broker_resource(broker: str) -> ConfigResource:
+    return ConfigResource(ConfigResource.Type.BROKER, broker)
+
+
+def change_settings(
+    connection: Connection, resource: ConfigResource, settings: Mapping[str, str], defaults: Iterable[str]
+) -> None:
+    """Sets these, and gives those their defaults back, in one request: all or nothing."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ] + [ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE) for name in defaults]
+    changed = ConfigResource(resource.restype, resource.name, incremental_configs=entries)
+    try:
+        connection.ask(lambda admin: admin.incremental_alter_configs([changed])[changed])
+    except Failure as failure:
+        if failure.code == "UNKNOWN_TOPIC_OR_PARTITION":
+            raise connection.unknown_topic(resource.name) from failure
+        if failure.code == "INVALID_CONFIG":
+            raise with_near_names(failure, [*settings, *defaults]) from failure
+        raise
+
+
+def with_near_names(failure: Failure, names: Iterable[str]) -> Failure:
+    """The same failure; if a name is none of a setting's, with the settings that it may have been meant to be."""
+    known = known_settings()
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+            if near:
+                return Failure(failure.code, failure.message, f"did you mean {' or '.join(near)}?", failure.exit_code)
+    return failure

@@ -1,0 +1,46 @@
+"""`cordwood config describe`."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.config.resource import BrokerOption, TopicOption, named_resource
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import print_json, print_table, remark
+
+
+def describe(
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    only_changed: Annotated[
+        bool, typer.Option("--changed", help="Only settings that somebody set: no defaults.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show the settings of a topic or a broker: the value, and where it was set."""
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.failure import Failure
+    from cordwood.cli.topic.view import settings_of
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    resource = named_resource(connection, topic, broker)
+    try:
+        settings = settings_of(connection, resource)
+    except Failure as failure:
+        if topic is not None and failure.code == "UNKNOWN_TOPIC_OR_PARTITION":
+            raise connection.unknown_topic(topic) from failure
+        raise
+    shown = [setting for _, setting in sorted(settings.items()) if setting.changed or not only_changed]
+    if as_json:
+        print_json(
+            {
+                setting.name: {"value": setting.value, "source": setting.source, "read_only": setting.read_only}
+                for setting in shown
+            }
+        )
+    elif shown:
+        print_table(["setting", "value", "set on"], [(row.name, row.value, row.source) for row in shown])
+    else:
+        remark("All settings have their defaults.")

@@ -1,0 +1,60 @@
+"""`cordwood config list`: needs no broker."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.options import AsJson
+from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.setting_tables import broker_settings, topic_settings
+from cordwood.model.settings import Setting
+
+
+def list_settings(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Only settings whose name contains one of these.", show_default=False),
+    ] = None,
+    of_topics: Annotated[bool, typer.Option("--topics", help="Only settings of topics.")] = False,
+    of_brokers: Annotated[bool, typer.Option("--brokers", help="Only settings of brokers.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List every setting with its default and its meaning. Needs no broker."""
+    tables = []
+    if of_topics or not of_brokers:
+        tables.append(("topic", topic_settings()))
+    if of_brokers or not of_topics:
+        tables.append(("broker", broker_settings()))
+    rows = [
+        (kind, setting)
+        for kind, table in tables
+        for setting in table.values()
+        if not names or any(name in setting.name for name in names)
+    ]
+    if as_json:
+        print_json([_as_json(kind, setting) for kind, setting in rows])
+        return
+    if not rows:
+        remark("No setting has that in its name.")
+    for kind in ("topic", "broker"):
+        settings = [setting for row_kind, setting in rows if row_kind == kind]
+        if settings:
+            print_table(
+                [f"{kind} setting", "default", "meaning"],
+                [(setting.name, setting.format(setting.default), setting.meaning) for setting in settings],
+            )
+
+
+def _as_json(kind: str, setting: Setting) -> dict[str, object]:
+    return {
+        "name": setting.name,
+        "of": kind,
+        "type": setting.kind.name.lower(),
+        "default": setting.format(setting.default),
+        "choices": list(setting.choices) if setting.choices is not None else None,
+        "min": setting.low,
+        "max": setting.high,
+        "changeable": setting.changeable,
+        "broker_default_from": setting.broker_name,
+        "meaning": setting.meaning,
+    }

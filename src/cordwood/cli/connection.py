@@ -1,0 +1,215 @@
+"""Talking to a broker as an ordinary Kafka client (librdkafka), with failures that say what to do.
+
+The first step is a plain TCP connection: librdkafka would retry a refused connection until its timeout, a person wants
+to hear at once that nothing listens there.
+"""
+
+import difflib
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.errors import ErrorCode
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+_CONNECT_TIMEOUT_S = 3.0
+_CLIENT_ID = "cordwood-cli"
+_RETRY_PAUSE_S = 0.05
+_NOT_YET = frozenset(
+    {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+"""Errors of a broker that is still taking up a new topic or its own start."""
+
+_silent = logging.getLogger("cordwood.cli.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+class Connection:
+    """Clients of one cluster. Made per command; nothing is sent before a client is asked for."""
+
+    def __init__(self, bootstrap_servers: str, timeout_s: float = 10.0) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.timeout_s = timeout_s
+        self._family: str | None = None
+        self._admin: AdminClient | None = None
+
+    def admin(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(self._configuration({}), logger=_silent)
+        return self._admin
+
+    def producer(self, configuration: Mapping[str, Any]) -> Producer:
+        return Producer(self._configuration(configuration), logger=_silent)
+
+    def consumer(self, configuration: Mapping[str, Any]) -> Consumer:
+        return Consumer(self._configuration(configuration), logger=_silent)
+
+    def ask(self, request: Callable[[AdminClient], Future[T]]) -> T:
+        """One admin request about one thing, and its answer."""
+        return self.ask_all(lambda admin: {"": request(admin)})[""]
+
+    def ask_all(self, request: Callable[[AdminClient], Mapping[K, Future[T]]]) -> dict[K, T]:
+        """One admin request and all its answers; asked again while the broker says that it is not ready yet."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                return {key: answer.result(self.timeout_s) for key, answer in request(self.admin()).items()}
+            except KafkaException as error:
+                if kafka_error(error).code() not in _NOT_YET or time.monotonic() > deadline:
+                    raise failure_of(error, self.bootstrap_servers) from error
+                time.sleep(_RETRY_PAUSE_S)
+            except FutureTimeout as error:
+                raise self.no_answer() from error
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Any other call into librdkafka, with its failure in our words."""
+        try:
+            return function()
+        except KafkaException as error:
+            raise failure_of(error, self.bootstrap_servers) from error
+
+    def offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        """The offset that the specification means in each partition; -1 where there is none."""
+        asked = [TopicPartition(topic, index) for index in partitions]
+        answers = self.ask_all(lambda admin: admin.list_offsets(dict.fromkeys(asked, spec)))
+        return {partition.partition: answer.offset for partition, answer in answers.items()}
+
+    def topic_names(self) -> list[str]:
+        metadata = self.call(lambda: self.admin().list_topics(timeout=self.timeout_s))
+        return sorted(metadata.topics)
+
+    def unknown_topic(self, name: str) -> Failure:
+        """The failure for a topic that does not exist, with the names that it may have been meant to be."""
+        return not_found("topic", name, self.topic_names(), "UNKNOWN_TOPIC_OR_PARTITION", self.bootstrap_servers)
+
+    def no_answer(self) -> Failure:
+        return Failure(
+            "REQUEST_TIMED_OUT",
+            f"the broker at {self.bootstrap_servers} did not answer within {self.timeout_s:g} s",
+            "is it a Kafka-compatible broker, and is it busy? --timeout waits longer",
+            ExitCode.NOT_REACHABLE,
+        )
+
+    def _configuration(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        if self._family is None:
+            self._family = reachable_family(self.bootstrap_servers)
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": _CLIENT_ID,
+            "broker.address.family": self._family,
+            "socket.timeout.ms": max(10, int(self.timeout_s * 1000)),
+            **extra,
+        }
+
+
+def reachable_family(bootstrap_servers: str) -> str:
+    """The address family for librdkafka, of the first server that takes a TCP connection; else a Failure.
+
+    `localhost` is two addresses and a broker may listen on one of them; librdkafka pauses after a refusal.
+    """
+    refusals = []
+    for server in bootstrap_servers.split(","):
+        host, port = parse_server(server)
+        try:
+            with socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S) as connected:
+                return "v4" if host == "localhost" and connected.family == socket.AF_INET else "any"
+        except OSError as error:
+            refusals.append(f"{host}:{port}: {_reason(error)}")
+    raise Failure(
+        "BROKER_NOT_REACHABLE",
+        f"no broker answers at {bootstrap_servers} ({'; '.join(refusals)})",
+        "start one with `cordwood serve`, or name another with --bootstrap-server or CORDWOOD_BOOTSTRAP",
+        ExitCode.NOT_REACHABLE,
+    )
+
+
+def parse_server(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, `HOST` or `[IPV6]:PORT`; a usage error if it is none of them."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or "]" in port:
+        host, port = text.strip(), "9092"
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise Failure("USAGE", f"{text!r} is not HOST:PORT", "an example: localhost:9092", ExitCode.USAGE)
+    return host, int(port)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no connection within {_CONNECT_TIMEOUT_S:g} s"
+    return (error.strerror or str(error)).lower()
+
+
+def kafka_error(error: KafkaException) -> KafkaError:
+    """The error that an exception of librdkafka's carries."""
+    carried: KafkaError = error.args[0]
+    return carried
+
+
+def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Failure:
+    """The same in our shape: the protocol's error name where the broker spoke, ours where librdkafka did."""
+    carried = kafka_error(error) if isinstance(error, KafkaException) else error
+    code = carried.code()
+    if code > 0:
+        return Failure(code_name(code), carried.str() or code_name(code), _HINTS.get(code, ""), _exit_code(code))
+    if code in (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT):
+        return Failure(
+            "REQUEST_TIMED_OUT",
+            f"the broker at {bootstrap_servers} did not answer in time",
+            "is it a Kafka-compatible broker, and is it busy? --timeout waits longer",
+            ExitCode.NOT_REACHABLE,
+        )
+    if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+        return Failure(
+            "BROKER_NOT_REACHABLE",
+            f"the connection to {bootstrap_servers} failed: {carried.str()}",
+            "is the broker running, and can the address that it advertises be reached from here?",
+            ExitCode.NOT_REACHABLE,
+        )
+    return Failure(carried.name().removeprefix("_"), carried.str())
+
+
+def code_name(code: int) -> str:
+    """The protocol's name of an error code."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"ERROR_{code}"
+
+
+def not_found(kind: str, name: str, known: Iterable[str], code: str, where: str) -> Failure:
+    """A failure that offers the names nearest to the one that does not exist."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif kind == "topic":
+        hint = f"`cordwood topic list` shows what there is; `cordwood topic create {name}` makes it"
+    else:
+        hint = ""
+    return Failure(code, f"there is no {kind} {name!r} at {where}", hint, ExitCode.NOT_FOUND)
+
+
+def _exit_code(code: int) -> ExitCode:
+    return ExitCode.NOT_FOUND if code in _NOT_FOUND else ExitCode.FAILED
+
+
+_NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.RESOURCE_NOT_FOUND})
+
+_HINTS: Mapping[int, str] = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: "`cordwood topic describe` shows it; --if-not-exists accepts it as it is",
+    ErrorCode.INVALID_CONFIG: "`cordwood config list` shows every setting, its values and its meaning",
+    ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes is the limit for one batch",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "a topic cannot have more replicas than there are brokers",
+}

@@ -1,0 +1,260 @@
+"""`cordwood consume`."""
+
+import sys
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    TopicName,
+)
+from cordwood.cli.output import count_in_words, print_json_line, remark
+from cordwood.cli.produce import no_such_partition
+from cordwood.cli.record_text import bytes_as_json, readable, time_in_words
+from cordwood.cli.starting_point import StartingPoint
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+    from cordwood.cli.connection import Connection
+
+_BATCH = 500
+_POLL_S = 0.2
+
+
+def consume(
+    topic: TopicName,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            "-f",
+            metavar="WHERE",
+            help="`beginning`, `end`, an offset, `-N` for the last N of each partition, `@TIME` (ISO 8601 or "
+            "milliseconds) or `committed`. [default: beginning; with --group: committed]",
+            show_default=False,
+        ),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this partition; several are possible.", show_default=False),
+    ] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow/--exit-at-end", help="Wait for new records, or stop at what is the end now."),
+    ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Start where this group committed, and commit what was printed."),
+    ] = None,
+    show_key: Annotated[bool, typer.Option("--key", "-k", help="Print the key before the value.")] = False,
+    show_headers: Annotated[bool, typer.Option("--headers", "-H", help="Print the headers too.")] = False,
+    show_position: Annotated[
+        bool, typer.Option("--position", "-o", help="Print partition and offset: a record's permanent address.")
+    ] = False,
+    show_time: Annotated[bool, typer.Option("--time", "-T", help="Print the timestamp.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary on stderr.")] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Read a topic's records, from anywhere in its history.
+
+    Prints one value a line and stops at the end, like `cat`; --follow goes on, like `tail -f`. Reading changes nothing:
+    every reader has its own position. Lines of one partition come in its order; between partitions there is none.
+    With --json each line is an object that `cordwood produce --json-input` takes.
+    """
+    where = StartingPoint.parse(start or ("committed" if group is not None else "beginning"))
+    if where.kind == "committed" and group is None:
+        raise Failure("USAGE", "--from committed needs --group", "whose position is meant?", ExitCode.USAGE)
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.topic.view import partition_indexes
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    indexes = partition_indexes(connection, topic)
+    for chosen in partition or ():
+        if chosen not in indexes:
+            raise no_such_partition(topic, chosen, indexes)
+    reading = _Reading(
+        connection,
+        topic,
+        sorted(set(partition)) if partition else indexes,
+        group=group,
+        line_of=_Line(show_position, show_time, show_key, show_headers) if not as_json else None,
+    )
+    try:
+        reading.run(where, follow=follow, max_messages=max_messages)
+    except KeyboardInterrupt:
+        if not follow:
+            raise  # a follower is ended this way: no error
+    finally:
+        reading.close()
+    if not quiet and not as_json:
+        remark(reading.summary())
+
+
+class _Line:
+    """How a record is printed for people: the value as it is, and before it what was asked for, tab-separated."""
+
+    def __init__(self, position: bool, time: bool, key: bool, headers: bool) -> None:
+        self._position = position
+        self._time = time
+        self._key = key
+        self._headers = headers
+
+    def write(self, message: "Message") -> None:
+        parts = []
+        if self._position:
+            parts.append(f"{message.partition()}:{message.offset()}")
+        if self._time:
+            parts.append(time_in_words(message.timestamp()[1]))
+        if self._key:
+            parts.append(readable(_bytes(message.key())))
+        if self._headers:
+            parts.append(",".join(f"{name}={readable(value)}" for name, value in _headers(message)) or "-")
+        value = _bytes(message.value())
+        prefix = "\t".join([*parts, ""]).encode()
+        # Bytes, not text: what is piped on is what was written, also where it is not UTF-8.
+        sys.stdout.buffer.write(prefix + (b"(null)" if value is None else value) + b"\n")
+
+
+def _write_json(message: "Message") -> None:
+    kind, timestamp_ms = message.timestamp()
+    print_json_line(
+        {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "timestamp_ms": timestamp_ms,
+            "timestamp_type": {1: "CreateTime", 2: "LogAppendTime"}.get(kind),
+            "key": bytes_as_json(_bytes(message.key())),
+            "value": bytes_as_json(_bytes(message.value())),
+            "headers": [[name, bytes_as_json(value)] for name, value in _headers(message)],
+        }
+    )
+
+
+def _bytes(data: Any) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
+    headers: Any = message.headers()
+    return list(headers or [])
+
+
+class _Reading:
+    """One pass over some partitions, from a starting point to the end or for ever."""
+
+    def __init__(
+        self, connection: "Connection", topic: str, partitions: list[int], *, group: str | None, line_of: _Line | None
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._partitions = partitions
+        self._group = group
+        self._line = line_of
+        self._printed = 0
+        self._ends: dict[int, int] = {}
+        self._consumer: Consumer = connection.consumer(
+            {
+                # A group id is librdkafka's condition for reading at all; nothing joins or commits under this one.
+                "group.id": group or f"cordwood-cli-{uuid.uuid4()}",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+
+    def run(self, where: StartingPoint, *, follow: bool, max_messages: int | None) -> None:
+        from confluent_kafka import TopicPartition
+
+        starts = where.resolve(self._connection, self._consumer, self._topic, self._partitions)
+        self._ends = {} if follow else {index: span.end for index, span in starts.items() if span.offset < span.end}
+        reading = list(starts) if follow else list(self._ends)
+        if not reading:
+            return
+        self._consumer.assign([TopicPartition(self._topic, index, starts[index].offset) for index in reading])
+        unfinished = set(reading)
+        while unfinished:
+            wanted = _BATCH if max_messages is None else min(_BATCH, max_messages - self._printed)
+            messages = self._connection.call(lambda wanted=wanted: self._consumer.consume(wanted, timeout=_POLL_S))  # type: ignore[misc]
+            reached = self._print(messages)
+            if max_messages is not None and self._printed >= max_messages:
+                return
+            if not follow:
+                unfinished -= reached
+
+    def _print(self, messages: "list[Message]") -> set[int]:
+        """Prints records, commits them for the group, and returns the partitions that are read to their end."""
+        reached: set[int] = set()
+        positions: dict[int, int] = {}
+        for message in messages:
+            index, offset = message.partition(), message.offset()
+            assert index is not None
+            if message.error() is not None:
+                if self._is_end(message):
+                    reached.add(index)
+                continue
+            assert offset is not None
+            if index in self._ends and offset >= self._ends[index]:
+                reached.add(index)  # written after we began: not ours to print without --follow
+                continue
+            if self._line is None:
+                _write_json(message)
+            else:
+                self._line.write(message)
+            self._printed += 1
+            positions[index] = offset + 1
+            if index in self._ends and offset + 1 >= self._ends[index]:
+                reached.add(index)
+        sys.stdout.flush()
+        if self._group is not None and positions:
+            self._commit(positions)
+        return reached
+
+    def _is_end(self, message: "Message") -> bool:
+        from confluent_kafka import KafkaError
+
+        from cordwood.cli.connection import failure_of
+
+        error = message.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:
+            return True
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise Failure(
+                "OFFSET_OUT_OF_RANGE",
+                f"partition {message.partition()} no longer has, or does not yet have, that offset: {error.str()}",
+                "`cordwood topic describe` shows where it starts and ends",
+            )
+        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return False  # librdkafka goes on trying; a follower outlives a broker's restart
+        raise failure_of(error, self._connection.bootstrap_servers)
+
+    def _commit(self, positions: dict[int, int]) -> None:
+        from confluent_kafka import TopicPartition
+
+        offsets = [TopicPartition(self._topic, index, offset) for index, offset in sorted(positions.items())]
+        self._connection.call(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def summary(self) -> str:
+        """What was read, and the scope in which the lines are in order."""
+        records = count_in_words(self._printed, "record")
+        if len(self._partitions) == 1:
+            return f"{records} of partition {self._partitions[0]}, in its order"
+        return f"{records} of {len(self._partitions)} partitions: in order within each partition, not between them"

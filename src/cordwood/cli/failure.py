@@ -1,0 +1,50 @@
+"""A command that did not do its job: what is said, what to do about it, and the code the process exits with.
+
+One shape for every error, so that scripts need to know only one: `{"error": {"code", "message", "hint"}}`.
+"""
+
+import json
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process's exit code means. Documented in docs/cli.md, which is generated from the comments here."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_REACHABLE = 3
+    NOT_FOUND = 4
+    PROBLEM_FOUND = 5
+    INTERRUPTED = 130
+
+
+EXIT_CODE_MEANINGS = {
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "it failed: the broker refused, or something went wrong on the way",
+    ExitCode.USAGE: "the command line is wrong; nothing was tried",
+    ExitCode.NOT_REACHABLE: "no broker answered",
+    ExitCode.NOT_FOUND: "what the command names does not exist: a topic, a partition, a file, a setting",
+    ExitCode.PROBLEM_FOUND: "a check was made and found a problem: `inspect --verify`, `history check`",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+}
+
+
+class Failure(Exception):
+    """Ends a command. `code` is for scripts, `message` says what is wrong, `hint` what to do about it."""
+
+    def __init__(self, code: str, message: str, hint: str = "", exit_code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+    def as_json(self) -> str:
+        return json.dumps({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
+
+    def as_text(self) -> str:
+        lines = [f"error: {self.message}"]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)

@@ -1,0 +1,272 @@
+"""`cordwood produce`."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    TopicName,
+)
+from cordwood.cli.output import count_in_words, print_json, remark, say
+from cordwood.cli.record_text import Headers, OutgoingRecord, headers_from_options, record_from_json
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+
+    from cordwood.cli.connection import Connection
+
+
+class Acks(StrEnum):
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+class Compression(StrEnum):
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+ACK_MEANINGS = {
+    Acks.NONE: "nothing was acknowledged (acks=0): records may be lost without a word",
+    Acks.LEADER: "acknowledged by the leader (acks=1)",
+    Acks.ALL: "acknowledged by every in-sync replica (acks=all)",
+}
+
+
+def produce(
+    topic: TopicName,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[VALUE]...", help="The records' values. Without any, each line of stdin.", show_default=False
+        ),
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-K", metavar="TEXT", help="What stands before it in a line is the key."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; several are possible."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", "-p", min=0, help="The partition; if not given, the key chooses it."),
+    ] = None,
+    tombstone: Annotated[
+        bool,
+        typer.Option("--tombstone", help="One record with the key and no value: compaction then removes the key."),
+    ] = False,
+    json_input: Annotated[
+        bool,
+        typer.Option("--json-input", help='A line is an object with "value", and maybe "key", "headers", "partition".'),
+    ] = False,
+    acks: Annotated[Acks, typer.Option("--acks", help="Who must have a record before it counts as written.")] = (
+        Acks.ALL
+    ),
+    compression: Annotated[Compression, typer.Option("--compression", help="How batches are compressed.")] = (
+        Compression.NONE
+    ),
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Append records to a topic.
+
+    Values are arguments or lines of stdin. Records of one key go to one partition, the same one as with the Java client
+    (murmur2), and are in order there. With acks=all the producer is idempotent: retries leave no duplicates.
+    """
+    if key is not None and (key_separator is not None or json_input):
+        raise Failure("USAGE", "--key excludes --key-separator and --json-input", "give one", ExitCode.USAGE)
+    if json_input and (key_separator is not None or values):
+        raise Failure("USAGE", "--json-input reads lines of stdin only", "see --help", ExitCode.USAGE)
+    if tombstone and (key is None or values):
+        raise Failure("USAGE", "a tombstone has a key and no value", "give --key, and no VALUE", ExitCode.USAGE)
+    from cordwood.cli.connection import Connection
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    _require_topic(connection, topic, partition)
+    key_bytes = None if key is None else key.encode()
+    if tombstone:
+        records: Iterable[OutgoingRecord] = [OutgoingRecord(key_bytes, None)]
+    else:
+        records = _records(values or _stdin_lines(), key_bytes, key_separator, json_input=json_input)
+    sending = _Sending(connection, topic, acks, compression)
+    try:
+        sending.send_all(records, headers_from_options(header), partition)
+    finally:
+        # What was read before bad input or Ctrl-C is written all the same: the summary says how far it came.
+        sending.finish(as_json=as_json)
+
+
+def _require_topic(connection: "Connection", topic: str, partition: int | None) -> None:
+    """Fails early, with near names, unless the topic is there or the broker makes topics on first use."""
+    from confluent_kafka.admin import ConfigResource
+
+    from cordwood.cli.topic.view import partition_indexes, settings_of
+
+    try:
+        indexes = partition_indexes(connection, topic)
+    except Failure as failure:
+        if failure.exit_code is not ExitCode.NOT_FOUND:
+            raise
+        metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(next(iter(metadata.brokers))))
+        automatic = settings_of(connection, resource).get("auto.create.topics.enable")
+        if automatic is None or automatic.value != "true":
+            raise
+        remark(f"There is no topic {topic} yet: the broker makes it now (auto.create.topics.enable).")
+        return
+    if partition is not None and partition not in indexes:
+        raise no_such_partition(topic, partition, indexes)
+
+
+def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure:
+    return Failure(
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        f"{topic} has no partition {partition}",
+        f"it has {count_in_words(len(indexes), 'partition')}: 0 to {indexes[-1]}"
+        if len(indexes) > 1
+        else "it has one: 0",
+        ExitCode.NOT_FOUND,
+    )
+
+
+def _stdin_lines() -> Iterator[str]:
+    if sys.stdin.isatty():
+        remark("One record a line; Ctrl-D ends.")
+    for line in sys.stdin:
+        yield line.removesuffix("\n")
+
+
+def _records(
+    lines: Iterable[str], key: bytes | None, key_separator: str | None, *, json_input: bool
+) -> Iterator[OutgoingRecord]:
+    for line in lines:
+        if json_input:
+            if line.strip():
+                yield record_from_json(line)
+        elif key_separator is not None:
+            before, found, after = line.partition(key_separator)
+            if not found:
+                raise Failure(
+                    "INVALID_INPUT",
+                    f"no key separator {key_separator!r} in {line[:80]!r}",
+                    "lines before it were written",
+                )
+            yield OutgoingRecord(before.encode(), after.encode())
+        else:
+            # surrogateescape is how Python carries bytes of stdin that are not UTF-8: they come out as they went in.
+            yield OutgoingRecord(key, line.encode("utf-8", "surrogateescape"))
+
+
+class _Sending:
+    """Records on their way: counts what was acknowledged where, and keeps the first error."""
+
+    def __init__(self, connection: "Connection", topic: str, acks: Acks, compression: Compression) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._acks = acks
+        self._producer = connection.producer(
+            {
+                "acks": acks.value,
+                "enable.idempotence": acks is Acks.ALL,
+                "compression.type": compression.value,
+                "partitioner": "murmur2_random",
+                "message.timeout.ms": max(1000, int(connection.timeout_s * 1000)),
+                "linger.ms": 5,
+            }
+        )
+        self._written: Counter[int] = Counter()
+        self._offsets: dict[int, tuple[int, int]] = {}
+        self._failed = 0
+        self._first_error: KafkaError | None = None
+
+    def send_all(self, records: Iterable[OutgoingRecord], headers: Headers, partition: int | None) -> None:
+        for record in records:
+            self._send(record, headers, partition)
+
+    def _send(self, record: OutgoingRecord, headers: Headers, partition: int | None) -> None:
+        chosen = partition if partition is not None else record.partition
+        arguments: dict[str, Any] = {
+            "key": record.key,
+            "value": record.value,
+            "headers": [*record.headers, *headers],
+            "on_delivery": self._delivered,
+        }
+        if chosen is not None:
+            arguments["partition"] = chosen
+        if record.timestamp_ms is not None:
+            arguments["timestamp"] = record.timestamp_ms
+        while True:
+            try:
+                self._connection.call(lambda: self._producer.produce(self._topic, **arguments))
+                break
+            except BufferError:
+                self._producer.poll(0.1)  # the queue to the broker is full: the input waits
+        self._producer.poll(0)
+
+    def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is not None:
+            self._failed += 1
+            self._first_error = self._first_error or error
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        self._written[partition] += 1
+        if offset is not None and offset >= 0:
+            first, last = self._offsets.get(partition, (offset, offset))
+            self._offsets[partition] = (min(first, offset), max(last, offset))
+
+    def finish(self, *, as_json: bool) -> None:
+        """Waits for the acknowledgements and says what they were. A Failure if a record was not written."""
+        from cordwood.cli.connection import failure_of
+
+        self._producer.flush(self._connection.timeout_s + 1)
+        written = sum(self._written.values())
+        if as_json:
+            print_json(
+                {
+                    "topic": self._topic,
+                    "written": written,
+                    "failed": self._failed + len(self._producer),
+                    "acks": self._acks.value,
+                    "partitions": {
+                        str(index): {
+                            "written": count,
+                            "first_offset": self._offsets.get(index, (None, None))[0],
+                            "last_offset": self._offsets.get(index, (None, None))[1],
+                        }
+                        for index, count in sorted(self._written.items())
+                    },
+                }
+            )
+        else:
+            say(f"{count_in_words(written, 'record')} written to {self._topic}, {ACK_MEANINGS[self._acks]}")
+            for index, (first, last) in sorted(self._offsets.items()):
+                say(f"  partition {index}: {_offset_range(first, last)}")
+        if self._first_error is not None:
+            failure = failure_of(self._first_error, self._connection.bootstrap_servers)
+            failure.message = f"{count_in_words(self._failed, 'record')} not written: {failure.message}"
+            raise failure
+        if len(self._producer):
+            raise self._connection.no_answer()
+
+
+def _offset_range(first: int, last: int) -> str:
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"

@@ -1,0 +1,128 @@
+"""Records as text: the JSON form that `consume --json` writes and `produce --json-input` reads, and back.
+
+Bytes that are UTF-8 are JSON strings; other bytes are `{"base64": "..."}`; null is null. What one command writes the
+other reads back to the same bytes.
+"""
+
+import base64
+import binascii
+import json
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from cordwood.cli.failure import ExitCode, Failure
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class OutgoingRecord(NamedTuple):
+    """A record to produce. Partition and timestamp None: the producer chooses."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+def bytes_as_json(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def bytes_from_json(value: Any) -> bytes | None:
+    """The bytes that a JSON value stands for; other values than strings are kept as their JSON text."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and list(value) == ["base64"]:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise bad_input(f"not base64: {value['base64']!r}") from error
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def record_from_json(line: str) -> OutgoingRecord:
+    """The record that a line of JSON describes. Topic and offset in it are ignored: they are where it came from."""
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise bad_input(f"not JSON: {line[:80]!r}: {error}") from error
+    if not isinstance(fields, dict) or "value" not in fields:
+        raise bad_input(f'not an object with a "value": {line[:80]!r}')
+    partition, timestamp_ms = fields.get("partition"), fields.get("timestamp_ms")
+    for name, number in (("partition", partition), ("timestamp_ms", timestamp_ms)):
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+            raise bad_input(f"{name} is not a number: {number!r}")
+    return OutgoingRecord(
+        key=bytes_from_json(fields.get("key")),
+        value=bytes_from_json(fields["value"]),
+        headers=_headers_from_json(fields.get("headers")),
+        partition=partition,
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def _headers_from_json(headers: Any) -> Headers:
+    if headers is None:
+        return ()
+    pairs = list(headers.items()) if isinstance(headers, dict) else headers
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
+    ):
+        raise bad_input("headers are neither an object nor a list of [name, value] pairs")
+    return tuple((name, bytes_from_json(value)) for name, value in pairs)
+
+
+def headers_from_options(texts: list[str] | None) -> Headers:
+    """`["trace=1", "flag"]`: a header without `=` has no value."""
+    headers = []
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not name:
+            raise Failure("USAGE", f"{text!r} is not NAME=VALUE", "an example: --header trace=42", ExitCode.USAGE)
+        headers.append((name, value.encode() if equals else None))
+    return tuple(headers)
+
+
+def readable(data: bytes | None) -> str:
+    """Bytes on one line of a terminal: UTF-8 where it is, escapes where it is not, `(null)` where there are none."""
+    if data is None:
+        return "(null)"
+    text = data.decode("utf-8", errors="backslashreplace")
+    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def time_in_words(timestamp_ms: int | None) -> str:
+    """UTC, to the millisecond; `-` where a record has no timestamp."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError):
+        return f"{timestamp_ms} ms"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since 1970, from digits or ISO 8601 (UTC unless it names a zone). ValueError if it is neither."""
+    if text.isdecimal():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def bad_input(message: str) -> Failure:
+    return Failure("INVALID_INPUT", message, "see `cordwood produce --help` for what a line may be")

@@ -1,0 +1,21 @@
+"""The tables of settings, for lists, near names and documentation."""
+
+from collections.abc import Mapping
+
+from cordwood.model.settings import Setting
+from cordwood.model.topic_settings import TOPIC_SETTINGS
+
+
+def topic_settings() -> Mapping[str, Setting]:
+    return TOPIC_SETTINGS
+
+
+def broker_settings() -> Mapping[str, Setting]:
+    from cordwood.model.broker_settings import BROKER_SETTINGS
+
+    return BROKER_SETTINGS
+
+
+def known_settings() -> list[str]:
+    """The name of every setting there is."""
+    return sorted({*topic_settings(), *broker_settings()})

@@ -1,0 +1,96 @@
+"""Where reading begins: the beginning, the end, an offset, a time, the last N, or a group's committed position."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.record_text import parse_time_ms
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+    from cordwood.cli.connection import Connection
+
+
+class Span(NamedTuple):
+    """From where to where a partition is read; `end` is the offset after its last record as of now."""
+
+    offset: int
+    end: int
+
+
+class StartingPoint(NamedTuple):
+    """`kind` is beginning, end, offset, last, time or committed; `number` is the offset, the count or the time."""
+
+    kind: str
+    number: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "StartingPoint":
+        if text in ("beginning", "end", "committed"):
+            return cls(text)
+        if text.isdecimal():
+            return cls("offset", int(text))
+        if text.startswith("-") and text[1:].isdecimal():
+            return cls("last", int(text[1:]))
+        if text.startswith("@"):
+            try:
+                return cls("time", parse_time_ms(text[1:]))
+            except ValueError:
+                pass
+        raise Failure(
+            "USAGE",
+            f"--from {text!r} is no place in a log",
+            "beginning, end, an offset, -N, @2026-01-31T12:00:00Z, @1700000000000 or committed",
+            ExitCode.USAGE,
+        )
+
+    def resolve(
+        self, connection: "Connection", consumer: "Consumer", topic: str, partitions: list[int]
+    ) -> dict[int, Span]:
+        """Where each partition is read from. A Failure if records before it are gone: nothing is skipped in silence."""
+        from confluent_kafka.admin import OffsetSpec
+
+        starts = connection.offsets(topic, partitions, OffsetSpec.earliest())
+        ends = connection.offsets(topic, partitions, OffsetSpec.latest())
+        match self.kind:
+            case "beginning":
+                chosen = starts
+            case "end":
+                chosen = ends
+            case "last":
+                chosen = {index: max(starts[index], ends[index] - self.number) for index in partitions}
+            case "time":
+                found = connection.offsets(topic, partitions, OffsetSpec.for_timestamp(self.number))
+                chosen = {index: found[index] if found[index] >= 0 else ends[index] for index in partitions}
+            case "committed":
+                committed = _committed(connection, consumer, topic, partitions)
+                chosen = {index: committed.get(index, starts[index]) for index in partitions}
+            case _:
+                chosen = dict.fromkeys(partitions, self.number)
+        for index, offset in chosen.items():
+            # An offset is an address in one partition: of several, those that end before it have nothing to give.
+            if offset < starts[index] or (offset > ends[index] and len(partitions) == 1):
+                raise _out_of_range(index, offset, starts[index], ends[index])
+        return {index: Span(min(chosen[index], ends[index]), ends[index]) for index in partitions}
+
+
+def _committed(connection: "Connection", consumer: "Consumer", topic: str, partitions: list[int]) -> dict[int, int]:
+    from confluent_kafka import TopicPartition
+
+    asked = [TopicPartition(topic, index) for index in partitions]
+    answers = connection.call(lambda: consumer.committed(asked, timeout=connection.timeout_s))
+    return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
+
+
+def _out_of_range(index: int, offset: int, start: int, end: int) -> Failure:
+    if offset < start:
+        hint = f"retention removed what was before {start}; --from beginning reads what is left"
+    else:
+        hint = "--from end waits for what comes, with --follow"
+    return Failure(
+        "OFFSET_OUT_OF_RANGE",
+        f"partition {index} has offsets {start} to {end - 1}, not {offset}"
+        if end > start
+        else f"partition {index} is empty (its next offset is {end}), it has no offset {offset}",
+        hint,
+    )

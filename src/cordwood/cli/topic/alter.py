@@ -1,0 +1,111 @@
+"""`cordwood topic alter`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    Assignments,
+    BootstrapServers,
+    TimeoutSeconds,
+    TopicName,
+    parse_assignments,
+)
+from cordwood.cli.output import print_json, remark, say
+
+if TYPE_CHECKING:
+    from cordwood.cli.connection import Connection
+
+KEYS_WILL_MOVE = (
+    "Order by key ends here: with more partitions, producers put many keys into other partitions than before. Records "
+    "of such a key written before and after lie in two partitions, and between partitions there is no order. "
+    "From now on the scope of order of this topic is the partition (ordering.scope=partition)."
+)
+
+
+def alter(
+    topic: TopicName,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="The new number of partitions; it can only grow.")
+    ] = None,
+    config: Assignments = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Give a setting back its default.", show_default=False),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Add partitions although readers rely on order by key: gives that order up."),
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Change a topic's settings, or add partitions.
+
+    Adding partitions moves keys. A topic that declares `ordering.scope=key` therefore refuses; with --force its scope
+    is first changed to `partition`, and the command says what that means.
+    """
+    from cordwood.cli.config.changes import change_settings, topic_resource
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.topic.view import partition_indexes
+
+    settings = parse_assignments(config)
+    if partitions is None and not settings and not delete_config:
+        raise Failure("USAGE", "nothing to alter", "give --partitions, --config or --delete-config", ExitCode.USAGE)
+    connection = Connection(bootstrap_servers, timeout_s)
+    before = len(partition_indexes(connection, topic))
+    if settings or delete_config:
+        change_settings(connection, topic_resource(topic), settings, delete_config or [])
+    forced = False
+    if partitions is not None:
+        forced = _add_partitions(connection, topic, partitions, force=force)
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "partitions": partitions if partitions is not None else before,
+                "set": settings,
+                "deleted": delete_config or [],
+                "order_by_key_given_up": forced,
+            }
+        )
+        return
+    for name, value in settings.items():
+        say(f"{topic}: {name} = {value}")
+    for name in delete_config or ():
+        say(f"{topic}: {name} has its default again")
+    if partitions is not None:
+        if forced:
+            remark(KEYS_WILL_MOVE)
+        say(f"{topic}: {before} → {partitions} partitions")
+
+
+def _add_partitions(connection: "Connection", topic: str, partitions: int, *, force: bool) -> bool:
+    """Grows the topic; True if its order by key had to be given up for that."""
+    from confluent_kafka.admin import NewPartitions
+
+    from cordwood.cli.config.changes import change_settings, topic_resource
+
+    def grow() -> None:
+        connection.ask(lambda admin: admin.create_partitions([NewPartitions(topic, partitions)])[topic])
+
+    try:
+        grow()
+    except Failure as refused:
+        if refused.code != "POLICY_VIOLATION":
+            raise
+        if not force:
+            raise Failure(
+                refused.code,
+                refused.message,
+                "--force changes ordering.scope to partition first: order by key is then given up",
+            ) from refused
+        change_settings(connection, topic_resource(topic), {"ordering.scope": "partition"}, [])
+        grow()
+        return True
+    return False

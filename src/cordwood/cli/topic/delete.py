@@ -1,0 +1,49 @@
+"""`cordwood topic delete`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import count_in_words, print_json, say
+
+
+def delete(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Succeed, and change nothing, for a topic that is not there.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Delete topics with all their records. There is no way back."""
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.topic.view import describe
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    found = []
+    for topic in topics:
+        try:
+            found.append(describe(connection, topic))
+        except Failure as failure:
+            if failure.exit_code is not ExitCode.NOT_FOUND or not if_exists:
+                raise
+    if found and not yes:
+        if not sys.stdin.isatty():
+            raise Failure("USAGE", "deleting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
+        for view in found:
+            records = sum(part.span or 0 for part in view.partitions)
+            say(f"{view.name}: {count_in_words(records, 'record')} will be gone for every reader")
+        typer.confirm("Delete?", abort=True)
+    names = [view.name for view in found]
+    if names:
+        connection.ask_all(lambda admin: admin.delete_topics(names, operation_timeout=timeout_s))
+    if as_json:
+        print_json({"deleted": names})
+    else:
+        for name in names:
+            say(f"{name}: deleted")

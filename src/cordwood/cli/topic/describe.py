@@ -1,0 +1,97 @@
+"""`cordwood topic describe`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import console, count_in_words, print_json, print_table, size_in_words
+
+if TYPE_CHECKING:
+    from cordwood.cli.topic.view import TopicView
+
+
+def describe_topics(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)],
+    all_settings: Annotated[
+        bool, typer.Option("--all-settings", help="Show every setting, not only those that differ from the defaults.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show a topic: partitions, offsets, sizes, settings, the scope of its order, and what an ack means."""
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.topic.view import describe
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    views = [describe(connection, topic) for topic in topics]
+    if as_json:
+        print_json([topic_as_json(view) for view in views])
+        return
+    for view in views:
+        _show(view, all_settings=all_settings)
+
+
+def topic_as_json(view: "TopicView") -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "topic_id": view.topic_id,
+        "internal": view.internal,
+        "order": view.order._asdict(),
+        "ack": view.ack._asdict(),
+        "settings": {name: setting.value for name, setting in view.changed_settings.items()},
+        "partitions": [
+            {
+                "partition": part.partition,
+                "leader": part.leader,
+                "replicas": list(part.replicas),
+                "isr": list(part.isr),
+                "start_offset": part.start_offset,
+                "end_offset": part.end_offset,
+                "size_bytes": part.size_bytes,
+            }
+            for part in view.partitions
+        ],
+    }
+
+
+def _show(view: "TopicView", *, all_settings: bool) -> None:
+    from rich.text import Text
+
+    out = console()
+    out.print(
+        Text.assemble((view.name, "bold"), f"  {count_in_words(len(view.partitions), 'partition')}, id {view.topic_id}")
+    )
+    out.print(Text.assemble(("  order  ", "bold"), f"{view.order.name}: {view.order.meaning}"))
+    out.print(Text.assemble(("  ack    ", "bold"), f"{view.ack.name}: {view.ack.meaning}"))
+    policy = view.settings.get("cleanup.policy")
+    gaps = policy is not None and "compact" in (policy.value or "")
+    print_table(
+        ["partition", "leader", "replicas", "in sync", "start", "end", "offsets" if gaps else "records", "size"],
+        [
+            (
+                part.partition,
+                part.leader,
+                _ids(part.replicas),
+                _ids(part.isr),
+                part.start_offset,
+                part.end_offset,
+                part.span,
+                None if part.size_bytes is None else size_in_words(part.size_bytes),
+            )
+            for part in view.partitions
+        ],
+    )
+    shown = dict(sorted(view.settings.items())) if all_settings else view.changed_settings
+    if shown:
+        print_table(
+            ["setting" if all_settings else "setting that differs", "value", "set on"],
+            [(setting.name, setting.value, setting.source) for setting in shown.values()],
+        )
+    else:
+        out.print(Text("All settings have their defaults.\n", style="dim"))
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return ",".join(str(broker) for broker in ids)

@@ -1,0 +1,43 @@
+"""`cordwood topic list`."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import print_json, print_table, remark
+from cordwood.model.identifiers import INTERNAL_TOPICS
+
+
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also the topics in which the broker keeps its own state.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """List the topics."""
+    from cordwood.cli.connection import Connection
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    metadata = connection.call(lambda: connection.admin().list_topics(timeout=timeout_s))
+    topics = [
+        {
+            "name": name,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(part.replicas) for part in topic.partitions.values()), default=0),
+            "internal": name in INTERNAL_TOPICS,
+        }
+        for name, topic in sorted(metadata.topics.items())
+        if internal or name not in INTERNAL_TOPICS
+    ]
+    if as_json:
+        print_json(topics)
+    elif topics:
+        print_table(
+            ["topic", "partitions", "replicas"],
+            [(topic["name"], topic["partitions"], topic["replication_factor"]) for topic in topics],
+        )
+    else:
+        remark("No topics yet. `cordwood topic create NAME` makes one.")

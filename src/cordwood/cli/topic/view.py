@@ -1,0 +1,159 @@
+"""A topic as a client sees it: partitions, offsets, sizes, settings and promises."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import ConfigResource, ConfigSource, OffsetSpec
+
+from cordwood.cli.connection import Connection
+from cordwood.cli.failure import Failure
+from cordwood.cli.log_sizes import SizesUnknown, log_sizes
+from cordwood.cli.promises import Promise, ack_promise, order_promise
+
+SET_BY_SOMEBODY = frozenset(
+    {
+        ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
+        ConfigSource.DYNAMIC_BROKER_CONFIG.value,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value,
+        ConfigSource.STATIC_BROKER_CONFIG.value,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition. Offsets are None where its leader did not answer for it."""
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    start_offset: int | None
+    end_offset: int | None
+    size_bytes: int | None
+
+    @property
+    def span(self) -> int | None:
+        """Offsets from start to end: the number of records, except where compaction or markers left gaps."""
+        return None if self.start_offset is None or self.end_offset is None else self.end_offset - self.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class SettingView:
+    name: str
+    value: str | None
+    source: str
+    changed: bool
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    name: str
+    topic_id: str
+    internal: bool
+    partitions: tuple[PartitionView, ...]
+    settings: Mapping[str, SettingView]
+
+    @property
+    def order(self) -> Promise:
+        return order_promise(self._value("ordering.scope"), len(self.partitions))
+
+    @property
+    def ack(self) -> Promise:
+        return ack_promise(self._value("ack.durability"))
+
+    @property
+    def changed_settings(self) -> dict[str, SettingView]:
+        return {name: setting for name, setting in sorted(self.settings.items()) if setting.changed}
+
+    def _value(self, name: str) -> str | None:
+        setting = self.settings.get(name)
+        return None if setting is None else setting.value
+
+
+def describe(connection: Connection, name: str) -> TopicView:
+    """Everything that a topic's description shows. Raises Failure; NOT_FOUND with near names if there is none."""
+    description = _description(connection, name)
+    indexes = [partition.id for partition in description.partitions]
+    starts = connection.offsets(name, indexes, OffsetSpec.earliest())
+    ends = connection.offsets(name, indexes, OffsetSpec.latest())
+    sizes = _sizes(connection, name, description)
+    return TopicView(
+        name=name,
+        topic_id=str(description.topic_id),
+        internal=bool(description.is_internal),
+        partitions=tuple(
+            PartitionView(
+                partition=partition.id,
+                leader=partition.leader.id if partition.leader is not None else None,
+                replicas=tuple(replica.id for replica in partition.replicas),
+                isr=tuple(replica.id for replica in partition.isr),
+                start_offset=starts.get(partition.id),
+                end_offset=ends.get(partition.id),
+                size_bytes=sizes.get(partition.id),
+            )
+            for partition in sorted(description.partitions, key=lambda partition: partition.id)
+        ),
+        settings=settings_of(connection, ConfigResource(ConfigResource.Type.TOPIC, name)),
+    )
+
+
+def partition_indexes(connection: Connection, name: str) -> list[int]:
+    """The partitions of a topic, or the Failure that there is no such topic. Never creates it."""
+    return sorted(partition.id for partition in _description(connection, name).partitions)
+
+
+def _description(connection: Connection, name: str) -> Any:
+    try:
+        return connection.ask(lambda admin: admin.describe_topics(TopicCollection([name]))[name])
+    except Failure as failure:
+        if failure.code == "UNKNOWN_TOPIC_OR_PARTITION":
+            raise connection.unknown_topic(name) from failure
+        raise
+
+
+def settings_of(connection: Connection, resource: ConfigResource) -> dict[str, SettingView]:
+    """A topic's or a broker's settings, with where each value comes from."""
+    entries = connection.ask(lambda admin: admin.describe_configs([resource])[resource])
+    return {
+        entry.name: SettingView(
+            name=entry.name,
+            value=entry.value,
+            source=_source_name(entry.source),
+            changed=_source_value(entry.source) in SET_BY_SOMEBODY,
+            read_only=bool(entry.is_read_only),
+        )
+        for entry in entries.values()
+    }
+
+
+def _source_value(source: Any) -> int:
+    return int(getattr(source, "value", source))
+
+
+def _source_name(source: Any) -> str:
+    names = {
+        ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
+        ConfigSource.DYNAMIC_BROKER_CONFIG: "broker",
+        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers",
+        ConfigSource.STATIC_BROKER_CONFIG: "broker's file, environment or flags",
+        ConfigSource.DEFAULT_CONFIG: "default",
+    }
+    return next((words for known, words in names.items() if known.value == _source_value(source)), "unknown")
+
+
+def _sizes(connection: Connection, name: str, description: Any) -> dict[int, int]:
+    led: dict[tuple[str, int], list[int]] = {}
+    for partition in description.partitions:
+        if partition.leader is not None and partition.leader.host:
+            led.setdefault((partition.leader.host, partition.leader.port), []).append(partition.id)
+    sizes: dict[int, int] = {}
+    for (host, port), indexes in led.items():
+        try:
+            sizes.update(log_sizes(host, port, name, indexes, connection.timeout_s))
+        except SizesUnknown:
+            continue  # sizes are an extra: a broker behind authentication does not tell, the rest is still shown
+    return sizes
