@@ -23,6 +23,9 @@ _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_SIZE = 32 * 1024
 """What Java's writer uses; readers take any size."""
 
+_STEP_SIZE = 1024 * 1024
+"""How much the readers that reserve memory ahead are asked for at a time."""
+
 _INT32 = struct.Struct(">i")
 
 
@@ -129,20 +132,40 @@ def _decompress_snappy_block(block: memoryview, max_size: int) -> bytes:
 
 def _decompress_lz4(data: Buffer, max_size: int) -> bytes:
     frame = lz4.frame.LZ4FrameDecompressor()
-    part: bytes = frame.decompress(data, max_size + 1)
-    if len(part) > max_size:
+    part: bytes = frame.decompress(data, _STEP_SIZE)
+    parts = [part]
+    left = max_size - len(part)
+    while left >= 0 and part and not frame.eof:
+        part = frame.decompress(b"", _STEP_SIZE)
+        parts.append(part)
+        left -= len(part)
+    if left < 0:
         raise _too_large(max_size)
     if not frame.eof:
         raise _cut_short(Codec.LZ4)
-    return part
+    if frame.unused_data:
+        # Java's reader does not look behind the first frame, so records there would be seen by some and not by others.
+        raise CorruptRecords("lz4: data behind the frame")
+    return b"".join(parts)
 
 
 def _decompress_zstd(data: Buffer, max_size: int) -> bytes:
-    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
-    part = reader.read(max_size + 1)
-    if len(part) > max_size:
+    announced = zstandard.frame_content_size(data)
+    if announced > max_size:
         raise _too_large(max_size)
-    return part
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    parts: list[bytes] = []
+    left = max_size
+    while part := reader.read(_STEP_SIZE):
+        parts.append(part)
+        left -= len(part)
+        if left < 0:
+            raise _too_large(max_size)
+    # The reader is silent about a frame that is cut short. Those that announce no size (Java's) are found out by their
+    # records, which do not come to their end.
+    if max_size - left < announced:
+        raise _cut_short(Codec.ZSTD)
+    return b"".join(parts)
 
 
 _DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {

@@ -37,6 +37,8 @@ def uncompressed_records(batch: Buffer, max_size: int | None = None) -> bytes:
         raise CorruptRecords(f"magic {header.magic} is not supported")
     if not HEADER_SIZE <= header.size <= size:
         raise CorruptRecords(f"the batch claims {header.size} bytes, {size} are there")
+    if header.record_count < 0:
+        raise CorruptRecords(f"the batch claims {header.record_count} records")
     codec = header.attributes & CODEC_MASK
     section = memoryview(batch)[HEADER_SIZE : header.size]
     if not codec:
@@ -49,50 +51,54 @@ def uncompressed_records(batch: Buffer, max_size: int | None = None) -> bytes:
 def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
     """The records of one batch in order. CorruptRecords where the bytes are not as many whole records as they claim.
 
-    Every length is checked against its record's end, so mutated bytes cost no more than reading them once.
+    Every length is checked against its record's end, so mutated bytes cost no more than reading them once. Numbers of
+    one byte, and of two where they are usual, are read in place: a call for each would cost more than all the rest.
     """
     data = uncompressed_records(batch, max_size)
     header = read_header(batch)
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+    last_number = header.last_offset_delta << 1  # as a varint has it: zigzag
     new, record_type = tuple.__new__, Record
     position, end = 0, len(data)
     try:
         for _ in range(header.record_count):
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-                number = byte
-            else:
-                number, position = _unsigned_varint(data, position)
+            number = data[position]
+            position += 1
+            if number > 0x7F:
+                byte = data[position]
+                if byte > 0x7F:
+                    number, position = _long_varint(data, position, number)
+                else:
+                    number += (byte << 7) - 0x80
+                    position += 1
             record_end = position + (number >> 1)
             if number & 1 or record_end > end:
                 raise CorruptRecords(f"a record ends at {record_end} of {end} bytes")
-            position += 1  # attributes: unused
-
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-                number = byte
-            else:
-                number, position = _unsigned_varint(data, position)
+            number = data[position + 1]  # the byte before it: attributes, unused
+            position += 2
+            if number > 0x7F:
+                number, position = _long_varint(data, position, number)
             timestamp = base_timestamp + ((number >> 1) ^ -(number & 1)) if append_time is None else append_time
 
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-                number = byte
-            else:
-                number, position = _unsigned_varint(data, position)
-            offset = base_offset + ((number >> 1) ^ -(number & 1))
+            number = data[position]
+            position += 1
+            if number > 0x7F:
+                byte = data[position]
+                if byte > 0x7F:
+                    number, position = _long_varint(data, position, number)
+                else:
+                    number += (byte << 7) - 0x80
+                    position += 1
+            if number & 1 or number > last_number:
+                raise CorruptRecords("a record's offset is not within its batch")
+            offset = base_offset + (number >> 1)
 
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-                number = byte
-            else:
-                number, position = _unsigned_varint(data, position)
+            number = data[position]
+            position += 1
+            if number > 0x7F:
+                number, position = _long_varint(data, position, number)
             if number & 1:
                 if number != 1:
                     raise CorruptRecords("a key has a negative length")
@@ -101,12 +107,15 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
                 start, position = position, position + (number >> 1)
                 key = data[start:position]
 
-            byte = data[position]
-            if byte < 0x80:
-                position += 1
-                number = byte
-            else:
-                number, position = _unsigned_varint(data, position)
+            number = data[position]
+            position += 1
+            if number > 0x7F:
+                byte = data[position]
+                if byte > 0x7F:
+                    number, position = _long_varint(data, position, number)
+                else:
+                    number += (byte << 7) - 0x80
+                    position += 1
             if number & 1:
                 if number != 1:
                     raise CorruptRecords("a value has a negative length")
@@ -129,38 +138,51 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
 
 
 def _headers(data: bytes, position: int, record_end: int) -> tuple[Headers, int]:
-    number, position = _unsigned_varint(data, position)
-    if number & 1 or number >> 1 > record_end - position:
+    count = data[position]
+    position += 1
+    if count > 0x7F:
+        count, position = _long_varint(data, position, count)
+    if count & 1 or count >> 1 > record_end - position:
         raise CorruptRecords("a record claims more headers than fit")
     headers: list[tuple[str, bytes | None]] = []
-    for _ in range(number >> 1):
-        number, position = _unsigned_varint(data, position)
+    for _ in range(count >> 1):
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            number, position = _long_varint(data, position, number)
         if number & 1:
             raise CorruptRecords("a header has no name")
         start, position = position, position + (number >> 1)
         name = data[start:position].decode("utf-8", "surrogateescape")
-        number, position = _unsigned_varint(data, position)
-        if number == 1:
-            headers.append((name, None))
-            continue
+        number = data[position]
+        position += 1
+        if number > 0x7F:
+            number, position = _long_varint(data, position, number)
         if number & 1:
-            raise CorruptRecords("a header's value has a negative length")
-        start, position = position, position + (number >> 1)
-        headers.append((name, data[start:position]))
+            if number != 1:
+                raise CorruptRecords("a header's value has a negative length")
+            headers.append((name, None))
+        else:
+            start, position = position, position + (number >> 1)
+            headers.append((name, data[start:position]))
         if position > record_end:
             raise CorruptRecords("a header reaches beyond its record")
     return tuple(headers), position
 
 
-def _unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number as written (zigzag not undone) and the position after it. IndexError at the end of the data."""
-    result = shift = 0
-    while True:
+def _long_varint(data: bytes, position: int, first: int) -> tuple[int, int]:
+    """A number of several bytes (zigzag not undone), and the position after it; `position` is its second byte's."""
+    byte = data[position]
+    position += 1
+    result = (first & 0x7F) | (byte & 0x7F) << 7
+    shift = 14
+    while byte > 0x7F:
+        if shift > 63:
+            raise CorruptRecords("a number is longer than 64 bits")
         byte = data[position]
         position += 1
         result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, position
         shift += 7
-        if shift > 63:
-            raise CorruptRecords("a number is longer than 64 bits")
+    if result >> 64:
+        raise CorruptRecords("a number is longer than 64 bits")
+    return result, position
