@@ -7,7 +7,8 @@ from typing import Any
 
 from cordwood.model.settings import InvalidSetting, Kind, Setting, Value, attribute_values, table
 
-_MAX_LONG = 2**63 - 1
+NO_LIMIT = 2**63 - 1
+"""What Kafka writes for a limit that is not there."""
 
 
 def _cleanup_policy(value: Value) -> str | None:
@@ -62,7 +63,7 @@ TOPIC_SETTINGS = table(
         Setting(
             "flush.messages",
             Kind.LONG,
-            _MAX_LONG,
+            NO_LIMIT,
             "Under ack.durability=os: fsync after this many messages.",
             low=1,
             broker_name="log.flush.interval.messages",
@@ -70,7 +71,7 @@ TOPIC_SETTINGS = table(
         Setting(
             "flush.ms",
             Kind.LONG,
-            _MAX_LONG,
+            NO_LIMIT,
             "Under ack.durability=os: fsync at the latest this long after an append.",
             low=0,
             broker_name="log.flush.interval.ms",
@@ -86,7 +87,7 @@ TOPIC_SETTINGS = table(
         Setting(
             "max.compaction.lag.ms",
             Kind.LONG,
-            _MAX_LONG,
+            NO_LIMIT,
             "A record is compacted at the latest this long after it was written.",
             low=1,
             broker_name="log.cleaner.max.compaction.lag.ms",
@@ -110,7 +111,7 @@ TOPIC_SETTINGS = table(
         Setting(
             "message.timestamp.before.max.ms",
             Kind.LONG,
-            _MAX_LONG,
+            NO_LIMIT,
             "How far a record's CreateTime may be behind the broker's clock.",
             low=0,
             broker_name="log.message.timestamp.before.max.ms",
@@ -232,13 +233,13 @@ class TopicSettings:
     compression_type: str = "producer"
     delete_retention_ms: int = 86_400_000
     file_delete_delay_ms: int = 60_000
-    flush_messages: int = _MAX_LONG
-    flush_ms: int = _MAX_LONG
+    flush_messages: int = NO_LIMIT
+    flush_ms: int = NO_LIMIT
     index_interval_bytes: int = 4096
-    max_compaction_lag_ms: int = _MAX_LONG
+    max_compaction_lag_ms: int = NO_LIMIT
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
-    message_timestamp_before_max_ms: int = _MAX_LONG
+    message_timestamp_before_max_ms: int = NO_LIMIT
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0

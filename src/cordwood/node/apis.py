@@ -1,0 +1,12 @@
+"""What this node serves, put together from the handlers' own declarations."""
+
+from cordwood.node.handlers import configs, fetch, log_dirs, metadata, offsets_in_log, positions, produce, producers, topics
+from cordwood.node.request import Handler
+
+HANDLERS: dict[int, Handler] = {
+    handler.api.key: handler
+    for family in (produce, fetch, offsets_in_log, metadata, topics, configs, producers, positions, log_dirs)
+    for handler in family.HANDLERS
+}
+
+SERVED_APIS = tuple(handler.api for handler in HANDLERS.values())

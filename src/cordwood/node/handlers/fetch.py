@@ -1,0 +1,217 @@
+"""Fetch: what a reader may see of each partition, now or as soon as there is enough of it.
+
+Records stay in their files: an answer holds slices, and whoever sends it reads them. A fetch that waits keeps what it
+has found; when a partition moves, only that partition is read again.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.log.log import LogSlice
+from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import TopicId
+from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
+from cordwood.node.partition import Partition
+from cordwood.node.request import Request, serves
+from cordwood.node.timers import Timer
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchedPartition, FetchRequest, decode_fetch, encode_fetch_response
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+READ_COMMITTED = 1
+CONSUMER = -1
+EMPTY = b""
+
+
+def fetch(node: "Node", request: Request) -> None:
+    header = request.header
+    body = decode_fetch(header, request.frame)
+    try:
+        if body.replica_id >= 0:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no followers.")
+        plan = node.fetch_sessions.resolve(
+            body.session_id,
+            body.session_epoch,
+            _targets(body),
+            [(topic, index) for topic, indexes in body.forgotten for index in indexes],
+            header.api_version >= TOPIC_IDS_FROM,
+            request.now_ms,
+        )
+    except ProtocolError as refusal:
+        frame = encode_fetch_response(header.api_version, header.correlation_id, (), error_code=refusal.code)
+        request.reply.send(frame)  # type: ignore[arg-type]
+        return
+    Fetching(node, request, body, plan).start()
+
+
+def _targets(body: FetchRequest) -> list[Target]:
+    return [
+        Target(topic, asked.partition, asked.fetch_offset, asked.max_bytes, asked.current_leader_epoch, asked.last_fetched_epoch)
+        for topic, partitions in body.topics
+        for asked in partitions
+    ]
+
+
+class Fetching:
+    """One fetch, from its first look at the partitions until its answer."""
+
+    __slots__ = (
+        "_bytes",
+        "_committed_only",
+        "_found",
+        "_max_bytes",
+        "_min_bytes",
+        "_node",
+        "_places",
+        "_plan",
+        "_request",
+        "_timer",
+        "_urgent",
+        "_wait_ms",
+    )
+
+    def __init__(self, node: "Node", request: Request, body: FetchRequest, plan: FetchPlan) -> None:
+        self._node = node
+        self._request = request
+        self._plan = plan
+        self._min_bytes = body.min_bytes
+        self._max_bytes = min(body.max_bytes, node.fetch_max_bytes)
+        self._wait_ms = body.max_wait_ms
+        self._committed_only = body.isolation_level == READ_COMMITTED
+        self._found: list[FetchedPartition] = []
+        self._bytes = 0
+        self._urgent = False
+        self._places: dict[Partition, int] = {}
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Reads everything once; answers, or waits for more."""
+        for place, target in enumerate(self._plan.targets):
+            self._found.append(self._look(place, target))
+        if self._bytes >= self._min_bytes or self._urgent or self._wait_ms <= 0 or not self._places:
+            self._answer()
+            return
+        for partition in self._places:
+            partition.waiting_readers[self] = None
+        self._timer = self._node.timers.at(self._request.now_ms + self._wait_ms, self._timed_out)
+        self._node.park(self._request.reply.connection_id, self)
+
+    def woken_by(self, partition: Partition, now_ms: int) -> None:
+        """A partition that this fetch waits for has moved, or is gone."""
+        place = self._places[partition]
+        self._bytes -= _length(self._found[place])
+        self._found[place] = self._look(place, self._plan.targets[place])
+        if self._bytes >= self._min_bytes or self._urgent:
+            self._leave()
+            self._answer()
+
+    def _timed_out(self, now_ms: int) -> None:
+        self._leave()
+        self._answer()
+
+    def abandon(self) -> None:
+        """The connection is gone: nobody waits for the answer."""
+        self._leave()
+
+    def _leave(self) -> None:
+        for partition in self._places:
+            partition.waiting_readers.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._node.unpark(self._request.reply.connection_id, self)
+
+    def _look(self, place: int, target: Target) -> FetchedPartition:
+        """What there is for this target now. Counts the bytes; an error or a divergence makes the answer urgent."""
+        try:
+            return self._read(place, target)
+        except ProtocolError as refusal:
+            error = refusal.code
+        except DamagedLog as damage:
+            self._node.report_storage_failure(damage)
+            error = ErrorCode.CORRUPT_MESSAGE
+        except StorageFailure as failure:
+            self._node.report_storage_failure(failure)
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        self._urgent = True
+        return FetchedPartition(target.partition, error, aborted_transactions=() if self._committed_only else None)
+
+    def _read(self, place: int, target: Target) -> FetchedPartition:
+        partition = self._find(target)
+        replica = partition.replica
+        self._places[partition] = place
+        replica.check_epoch(target.current_leader_epoch)
+        log = replica.log
+        high_watermark = replica.high_watermark
+        stable = replica.last_stable_offset
+        if target.last_fetched_epoch >= 0:
+            diverging = replica.divergence(target.last_fetched_epoch, target.fetch_offset)
+            if diverging is not None:
+                self._urgent = True
+                return FetchedPartition(
+                    target.partition, 0, high_watermark, stable, log.log_start_offset, diverging_epoch=diverging
+                )
+        end = stable if self._committed_only else high_watermark
+        allowed = min(target.max_bytes, self._max_bytes - self._bytes)
+        found = None
+        first = self._bytes == 0
+        if allowed > 0 or first:
+            found = log.read(target.fetch_offset, allowed, end_offset=end, minimum_one_batch=first)
+        aborted = None
+        if self._committed_only:
+            aborted = () if found is None else log.aborted_transactions(target.fetch_offset, end)
+        if found is not None:
+            self._bytes += found.length
+        return FetchedPartition(
+            target.partition,
+            0,
+            high_watermark,
+            stable,
+            log.log_start_offset,
+            EMPTY if found is None else found,
+            aborted,
+        )
+
+    def _find(self, target: Target) -> Partition:
+        topic = target.topic
+        if isinstance(topic, str):
+            return self._node.partition(topic, target.partition)
+        name = self._node.topic_name(topic)
+        if name is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self._node.partition(name, target.partition)
+
+    def _answer(self) -> None:
+        header = self._request.header
+        plan = self._plan
+        topics: dict[str | TopicId, list[FetchedPartition]] = {}
+        session = plan.session
+        for target, found in zip(plan.targets, self._found, strict=True):
+            has_records = isinstance(found.records, LogSlice)
+            if session is not None:
+                news = (
+                    has_records
+                    or found.error_code
+                    or found.diverging_epoch is not None
+                    or found.high_watermark != target.sent_high_watermark
+                    or found.log_start_offset != target.sent_log_start
+                )
+                if plan.mode is Mode.INCREMENTAL and not news:
+                    continue
+                # An error's -1 is remembered too, so that the recovery from it is news.
+                target.sent_high_watermark = found.high_watermark
+                target.sent_log_start = found.log_start_offset
+                if has_records:
+                    session.served(target.key)
+            topics.setdefault(target.topic, []).append(found)
+        frame = encode_fetch_response(
+            header.api_version, header.correlation_id, list(topics.items()), session_id=plan.session_id
+        )
+        self._request.reply.send(frame)  # type: ignore[arg-type]
+
+
+def _length(found: FetchedPartition) -> int:
+    return found.records.length if isinstance(found.records, LogSlice) else 0
+
+
+HANDLERS = (serves(ApiKey.FETCH, 4, 18, fetch),)

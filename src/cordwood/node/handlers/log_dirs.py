@@ -1,0 +1,51 @@
+"""What is on disk: DescribeLogDirs."""
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.model.errors import ErrorCode
+from cordwood.node.partition import Partition
+from cordwood.node.request import Request, by_topic, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+
+def describe_log_dirs(node: "Node", request: Request) -> None:
+    """The one data directory, with the size of each partition that is asked for (null: of all)."""
+    body = request.decode()
+    if body.topics is None:
+        partitions = list(node.partitions())
+    else:
+        partitions = [
+            node.topics[topic.topic][index]
+            for topic in body.topics
+            for index in topic.partitions
+            if node.has_partition(topic.topic, index)
+        ]
+
+    def measured(free: tuple[int, int] | Exception) -> None:
+        total_bytes, usable_bytes = (-1, -1) if isinstance(free, Exception) else free
+        result = {
+            "error_code": ErrorCode.NONE,
+            "log_dir": node.logs.path,
+            "topics": by_topic([(partition.name.topic, _sized(partition)) for partition in partitions]),
+            "total_bytes": total_bytes,
+            "usable_bytes": usable_bytes,
+            "is_cordoned": False,
+        }
+        request.answer(error_code=ErrorCode.NONE, results=[result])
+
+    node.effects.blocking(node.logs.free_bytes, measured)
+
+
+def _sized(partition: Partition) -> dict[str, Any]:
+    return {
+        "partition_index": partition.name.partition,
+        "partition_size": partition.replica.log.size_bytes,
+        "offset_lag": 0,
+        "is_future_key": False,
+    }
+
+
+HANDLERS = (serves(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, describe_log_dirs),)

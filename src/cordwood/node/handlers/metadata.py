@@ -1,0 +1,256 @@
+"""Who is there and who leads what: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions."""
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.cluster.image import TopicImage
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
+from cordwood.node.request import Request, serves
+from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.endpoints import NodeEndpoint
+from cordwood.wire.metadata import (
+    OPERATIONS_NOT_ASKED_FOR,
+    MetadataRequest,
+    PartitionMetadata,
+    RequestedTopic,
+    TopicMetadata,
+    decode_metadata,
+    encode_metadata_response,
+    encode_topic,
+    layout_of,
+)
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+# Without an authorizer everybody may do everything: the bits of Kafka's AclOperation that apply to each resource.
+ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+BROKER_ENDPOINTS = 1
+MAX_DESCRIBED_PARTITIONS = 2000
+
+
+def api_versions(node: "Node", request: Request) -> None:
+    body = decode_api_versions(request.header, request.frame)
+    version = request.version
+    error = body.error_code(version, node.image.cluster_id, node.broker_id)
+    request.reply.send(
+        encode_api_versions_response(version, request.header.correlation_id, node.served_apis, error_code=error)
+    )
+
+
+class EncodedTopics:
+    """Entries of Metadata responses, kept until their topic changes: encoding 10,000 partitions takes a while."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[TopicImage, dict[tuple[int, int], bytes]]] = {}
+
+    def entry(self, topic: TopicImage, version: int, operations: int) -> bytes:
+        kept = self._kept.get(topic.name)
+        if kept is None or kept[0] is not topic:
+            kept = self._kept[topic.name] = (topic, {})
+        key = (layout_of(version), operations)
+        encoded = kept[1].get(key)
+        if encoded is None:
+            encoded = kept[1][key] = encode_topic(version, _describe(topic, operations))
+        return encoded
+
+    def forget(self, name: str) -> None:
+        self._kept.pop(name, None)
+
+
+def _describe(topic: TopicImage, operations: int) -> TopicMetadata:
+    partitions = [
+        PartitionMetadata(
+            index,
+            partition.leader,
+            partition.leader_epoch,
+            partition.replicas,
+            partition.isr,
+            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        )
+        for index, partition in enumerate(topic.partitions)
+    ]
+    return TopicMetadata(topic.name, topic.topic_id, partitions, topic.internal, 0, operations)
+
+
+def metadata(node: "Node", request: Request) -> None:
+    body = decode_metadata(request.header, request.frame)
+    missing = [] if body.topics is None else _creatable(node, body)
+    if not missing:
+        _answer_metadata(node, request, body, {})
+        return
+    errors: dict[str, ProtocolError] = {}
+
+    def created(results: dict[str, ProtocolError | None] | Exception) -> None:
+        if isinstance(results, Exception):
+            node.report_storage_failure(results)
+        else:
+            errors.update({name: error for name, error in results.items() if error is not None})
+        _answer_metadata(node, request, body, errors)
+
+    node.auto_create(missing, created)
+
+
+def _creatable(node: "Node", body: MetadataRequest) -> list[str]:
+    """The topics that are asked for, are not there, and come into being by being asked for."""
+    assert body.topics is not None
+    names = []
+    for asked in body.topics:
+        name = asked.name
+        if name is None or name in node.image.topics or name in names:
+            continue
+        if name in INTERNAL_TOPICS or (body.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
+            try:
+                check_topic_name(name)
+            except ProtocolError:
+                continue
+            names.append(name)
+    return names
+
+
+def _answer_metadata(
+    node: "Node", request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]
+) -> None:
+    image, version = node.image, request.version
+    operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    entry = node.encoded_topics.entry
+    if body.topics is None:
+        topics = [entry(topic, version, operations) for topic in image.sorted_topics()]
+    else:
+        topics = []
+        for asked in body.topics:
+            topic = _find(node, asked)
+            if topic is not None:
+                topics.append(entry(topic, version, operations))
+            elif (unknown := _unknown(asked, version, errors)) is not None:
+                topics.append(encode_topic(version, unknown))
+    request.reply.send(
+        encode_metadata_response(
+            version,
+            request.header.correlation_id,
+            brokers=broker_endpoints(node),
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            topics=topics,
+            cluster_authorized_operations=(
+                ALL_CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+            ),
+        )
+    )
+
+
+def _find(node: "Node", asked: RequestedTopic) -> TopicImage | None:
+    if asked.name is not None:
+        return node.image.topics.get(asked.name)
+    return node.image.topics_by_id.get(asked.topic_id or ZERO_TOPIC_ID)
+
+
+def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolError]) -> TopicMetadata | None:
+    if asked.name is None:
+        if version < 12:
+            return None
+        return TopicMetadata(None, asked.topic_id, (), error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if asked.name in errors:
+        code = errors[asked.name].code
+    try:
+        check_topic_name(asked.name)
+    except ProtocolError as invalid:
+        code = invalid.code
+    return TopicMetadata(asked.name, None, (), error_code=code)
+
+
+def broker_endpoints(node: "Node") -> list[NodeEndpoint]:
+    brokers = []
+    for broker_id, broker in sorted(node.image.brokers.items()):
+        endpoint = broker.endpoints[0]
+        brokers.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
+    return brokers
+
+
+def describe_cluster(node: "Node", request: Request) -> None:
+    body = request.decode()
+    wanted = getattr(body, "endpoint_type", BROKER_ENDPOINTS)
+    error = ErrorCode.NONE if wanted == BROKER_ENDPOINTS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    operations = OPERATIONS_NOT_ASKED_FOR
+    if body.include_cluster_authorized_operations:
+        operations = ALL_CLUSTER_OPERATIONS
+    request.answer(
+        error_code=error,
+        error_message=None if error is ErrorCode.NONE else "There are only broker endpoints here.",
+        endpoint_type=wanted,
+        cluster_id=node.image.cluster_id,
+        controller_id=node.image.controller_id,
+        brokers=[
+            {"broker_id": broker_id, "host": host, "port": port, "rack": rack, "is_fenced": False}
+            for broker_id, host, port, rack in (broker_endpoints(node) if error is ErrorCode.NONE else ())
+        ],
+        cluster_authorized_operations=operations,
+    )
+
+
+def describe_topic_partitions(node: "Node", request: Request) -> None:
+    """Topics page by page: a cursor says where the next page begins."""
+    body = request.decode()
+    names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in node.image.sorted_topics()]
+    cursor = body.cursor
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    room = max(1, min(body.response_partition_limit, MAX_DESCRIBED_PARTITIONS))
+    topics: list[dict[str, Any]] = []
+    next_cursor: dict[str, Any] | None = None
+    for name in names:
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if room == 0:
+            next_cursor = {"topic_name": name, "partition_index": first}
+            break
+        topic = node.image.topics.get(name)
+        topics.append(_described_topic(name, topic, first, room))
+        count = 0 if topic is None else max(0, len(topic.partitions) - first)
+        if count > room:
+            next_cursor = {"topic_name": name, "partition_index": first + room}
+            break
+        room -= count
+    request.answer(topics=topics, next_cursor=next_cursor)
+
+
+def _described_topic(name: str, topic: TopicImage | None, first: int, room: int) -> dict[str, Any]:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    try:
+        check_topic_name(name)
+    except ProtocolError as invalid:
+        error = invalid.code
+    partitions = () if topic is None else topic.partitions[first : first + room]
+    return {
+        "error_code": ErrorCode.NONE if topic is not None else error,
+        "name": name,
+        "topic_id": ZERO_TOPIC_ID if topic is None else topic.topic_id,
+        "is_internal": topic is not None and topic.internal,
+        "partitions": [
+            {
+                "error_code": ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+                "partition_index": index,
+                "leader_id": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replica_nodes": partition.replicas,
+                "isr_nodes": partition.isr,
+                # The Java client cannot take null here, although the schema allows it.
+                "eligible_leader_replicas": partition.elr,
+                "last_known_elr": (),
+                "offline_replicas": (),
+            }
+            for index, partition in enumerate(partitions, first)
+        ],
+        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
+    }
+
+
+HANDLERS = (
+    serves(ApiKey.API_VERSIONS, 0, 5, api_versions),
+    serves(ApiKey.METADATA, 0, 13, metadata),
+    serves(ApiKey.DESCRIBE_CLUSTER, 0, 2, describe_cluster),
+    serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, describe_topic_partitions),
+)

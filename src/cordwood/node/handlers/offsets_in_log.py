@@ -1,0 +1,146 @@
+"""Where in a log something is: ListOffsets, OffsetForLeaderEpoch; and moving its start: DeleteRecords."""
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
+from cordwood.node.request import Request, by_topic, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+NOTHING_FOUND = (-1, -1, -1)
+
+
+def list_offsets(node: "Node", request: Request) -> None:
+    """Offsets by timestamp, or the ends of what a reader of this isolation level sees."""
+    body = request.decode()
+    seen: set[tuple[str, int]] = set()
+    results = []
+    for topic in body.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            try:
+                if key in seen:
+                    raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{key} is asked for twice.")
+                seen.add(key)
+                found = _find_offset(node, request.version, body, topic.name, partition)
+                error = ErrorCode.NONE
+            except ProtocolError as refusal:
+                found, error = NOTHING_FOUND, refusal.code
+            except DamagedLog:
+                found, error = NOTHING_FOUND, ErrorCode.CORRUPT_MESSAGE
+            offset, timestamp, leader_epoch = found
+            results.append(
+                (
+                    topic.name,
+                    {
+                        "partition_index": partition.partition_index,
+                        "error_code": error,
+                        "timestamp": timestamp,
+                        "offset": offset,
+                        "leader_epoch": leader_epoch,
+                    },
+                )
+            )
+    request.answer(topics=by_topic(results))
+
+
+def _find_offset(node: "Node", version: int, body: Any, topic: str, asked: Any) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch), -1 where there is none."""
+    replica = node.partition(topic, asked.partition_index).replica
+    replica.check_epoch(getattr(asked, "current_leader_epoch", -1))
+    log = replica.log
+    committed_only = getattr(body, "isolation_level", 0) == READ_COMMITTED
+    end = replica.last_stable_offset if committed_only else replica.high_watermark
+    timestamp = asked.timestamp
+    if timestamp < 0 and (timestamp < EARLIEST_PENDING_UPLOAD or version < _SPECIAL_SINCE.get(timestamp, 0)):
+        raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {timestamp} is not known in version {version}.")
+    if timestamp == LATEST:
+        return end, -1, replica.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return log.log_start_offset, -1, log.leader_epochs.epoch_for_offset(log.log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING_FOUND  # nothing is tiered
+    if timestamp == MAX_TIMESTAMP:
+        return log.max_timestamp_offset(end_offset=end) or NOTHING_FOUND
+    return log.offset_for_timestamp(timestamp, end_offset=end) or NOTHING_FOUND
+
+
+def offset_for_leader_epoch(node: "Node", request: Request) -> None:
+    """Where an epoch ended: what a client or follower compares to find out that its log diverged."""
+    body = request.decode()
+    results = []
+    for topic in body.topics:
+        for asked in topic.partitions:
+            leader_epoch, end_offset, error = -1, -1, ErrorCode.NONE
+            try:
+                replica = node.partition(topic.topic, asked.partition).replica
+                replica.check_epoch(asked.current_leader_epoch)
+                leader_epoch, end_offset = replica.end_offset_for(asked.leader_epoch)
+            except ProtocolError as refusal:
+                error = refusal.code
+            results.append(
+                (
+                    topic.topic,
+                    {
+                        "error_code": error,
+                        "partition": asked.partition,
+                        "leader_epoch": leader_epoch,
+                        "end_offset": end_offset,
+                    },
+                )
+            )
+    request.answer(topics=by_topic(results, "topic"))
+
+
+def delete_records(node: "Node", request: Request) -> None:
+    """Moves the start of a log forward. Survivors keep their offsets."""
+    body = request.decode()
+    results = []
+    for topic in body.topics:
+        for asked in topic.partitions:
+            low_watermark, error = -1, ErrorCode.NONE
+            try:
+                low_watermark = _delete_before(node, topic.name, asked.partition_index, asked.offset)
+            except ProtocolError as refusal:
+                error = refusal.code
+            results.append(
+                (
+                    topic.name,
+                    {"partition_index": asked.partition_index, "low_watermark": low_watermark, "error_code": error},
+                )
+            )
+    request.answer(topics=by_topic(results))
+
+
+def _delete_before(node: "Node", topic: str, index: int, offset: int) -> int:
+    partition = node.partition(topic, index)
+    replica = partition.replica
+    if partition.settings.compacted and not partition.settings.deletes:
+        raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"{topic!r} is compacted: delete its keys with tombstones.")
+    target = replica.high_watermark if offset == -1 else offset
+    if not 0 <= target <= replica.high_watermark:
+        raise ProtocolError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.name} ends at {replica.high_watermark}, before {target}."
+        )
+    if target > replica.log.log_start_offset:
+        replica.log.delete_records_before(target)
+        node.log_starts_changed()
+    return replica.log.log_start_offset
+
+
+HANDLERS = (
+    serves(ApiKey.LIST_OFFSETS, 1, 11, list_offsets),
+    serves(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, offset_for_leader_epoch),
+    serves(ApiKey.DELETE_RECORDS, 0, 2, delete_records),
+)

@@ -1,0 +1,194 @@
+"""A reader's position, kept for it: FindCoordinator, OffsetCommit, OffsetFetch.
+
+Only readers that assign partitions to themselves: a request that names a member is told that the member is unknown.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from cordwood.groups.offset_records import Position
+from cordwood.groups.positions import Commit
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.node.request import Request, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+GROUP_KEY = 0
+NO_GENERATION = -1
+
+
+def find_coordinator(node: "Node", request: Request) -> None:
+    body = request.decode()
+    version = request.version
+    keys = list(body.coordinator_keys) if version >= 4 else [body.key]
+    key_type = getattr(body, "key_type", GROUP_KEY)
+
+    def answer(error: ProtocolError | None) -> None:
+        me = node.image.brokers[node.broker_id]
+        found = []
+        for key in keys:
+            problem = error or _coordinator_problem(key, key_type)
+            located = problem is None
+            found.append(
+                {
+                    "key": key,
+                    "node_id": node.broker_id if located else -1,
+                    "host": me.host if located else "",
+                    "port": me.port if located else -1,
+                    "error_code": ErrorCode.NONE if problem is None else problem.code,
+                    "error_message": None if problem is None else problem.message,
+                }
+            )
+        if version >= 4:
+            request.answer(coordinators=found)
+        else:
+            request.answer(**found[0])
+
+    if key_type == GROUP_KEY:
+        node.positions.when_topic_exists(answer)
+    else:
+        answer(None)
+
+
+def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
+    if key_type != GROUP_KEY:
+        return ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
+    if not key:
+        return ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+    return None
+
+
+def offset_commit(node: "Node", request: Request) -> None:
+    """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
+    body = request.decode()
+    asked = [
+        (topic, partition, *_resolve_topic(node, request.version >= 10, topic))
+        for topic in body.topics
+        for partition in topic.partitions
+    ]
+
+    def answer(errors: list[ErrorCode]) -> None:
+        topics: dict[int, dict[str, Any]] = {}
+        for (topic, partition, name, topic_id), error in zip(asked, errors, strict=True):
+            entry = topics.setdefault(id(topic), {"name": name or "", "topic_id": topic_id, "partitions": []})
+            entry["partitions"].append({"partition_index": partition.partition_index, "error_code": error})
+        request.answer(topics=list(topics.values()))
+
+    refusal = _member_problem(body.group_id, body.generation_id_or_member_epoch, body.member_id)
+    if refusal is not None:
+        answer([refusal] * len(asked))
+        return
+
+    commits: list[Commit] = []
+    errors = [ErrorCode.NONE] * len(asked)
+    places: list[int] = []
+    for place, (_, partition, name, _) in enumerate(asked):
+        if name is None:
+            errors[place] = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not node.has_partition(name, partition.partition_index):
+            errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            places.append(place)
+            commits.append(
+                Commit(
+                    TopicPartition(name, partition.partition_index),
+                    partition.committed_offset,
+                    getattr(partition, "committed_leader_epoch", -1),
+                    partition.committed_metadata,
+                )
+            )
+
+    def committed(outcome: list[ErrorCode]) -> None:
+        for place, error in zip(places, outcome, strict=True):
+            errors[place] = error
+        answer(errors)
+
+    node.positions.commit(body.group_id, commits, request.now_ms, committed)
+
+
+def _member_problem(group: str, generation: int, member_id: str) -> ErrorCode | None:
+    if not group:
+        return ErrorCode.INVALID_GROUP_ID
+    if generation != NO_GENERATION or member_id:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return None
+
+
+def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
+    if by_id:
+        topic_id = topic.topic_id or ZERO_TOPIC_ID
+        return node.topic_name(topic_id), topic_id
+    return topic.name, node.topic_id(topic.name)
+
+
+def offset_fetch(node: "Node", request: Request) -> None:
+    """The positions of one group, or of several (v8+)."""
+    body = request.decode()
+    version = request.version
+    groups = list(body.groups) if version >= 8 else [body]
+    answers: list[dict[str, Any] | None] = [None] * len(groups)
+
+    def one_done(place: int) -> Callable[[dict[TopicPartition, Position] | ErrorCode], None]:
+        def done(found: dict[TopicPartition, Position] | ErrorCode) -> None:
+            answers[place] = _group_answer(node, version, groups[place], found)
+            if all(answer is not None for answer in answers):
+                if version >= 8:
+                    request.answer(groups=answers)
+                else:
+                    request.answer(**(answers[0] or {}))
+
+        return done
+
+    if not groups:
+        request.answer(groups=[])
+    for place, group in enumerate(groups):
+        if not group.group_id:
+            one_done(place)(ErrorCode.INVALID_GROUP_ID)
+        else:
+            node.positions.fetch(group.group_id, request.now_ms, one_done(place))
+
+
+def _group_answer(
+    node: "Node", version: int, group: Any, found: dict[TopicPartition, Position] | ErrorCode
+) -> dict[str, Any]:
+    error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
+    positions = {} if isinstance(found, ErrorCode) else found
+    topics: dict[str | TopicId, dict[str, Any]] = {}
+    if error == ErrorCode.NONE or version < 2:
+        for name, topic_id, index in _wanted(node, version, group, positions):
+            entry = topics.setdefault(name or topic_id, {"name": name or "", "topic_id": topic_id, "partitions": []})
+            position = positions.get(TopicPartition(name, index)) if name is not None else None
+            entry["partitions"].append(
+                {
+                    "partition_index": index,
+                    "committed_offset": -1 if position is None else position.offset,
+                    "committed_leader_epoch": -1 if position is None else position.leader_epoch,
+                    "metadata": "" if position is None else position.metadata,
+                    "error_code": error if name is not None else ErrorCode.UNKNOWN_TOPIC_ID,
+                }
+            )
+    return {"group_id": group.group_id, "topics": list(topics.values()), "error_code": error}
+
+
+def _wanted(
+    node: "Node", version: int, group: Any, positions: dict[TopicPartition, Position]
+) -> Iterator[tuple[str | None, TopicId, int]]:
+    """(topic name or None if its id is unknown, topic id, partition): those asked for, or all that have a position."""
+    if group.topics is None:
+        for partition in sorted(positions):
+            yield partition.topic, node.topic_id(partition.topic), partition.partition
+        return
+    for topic in group.topics:
+        name, topic_id = _resolve_topic(node, version >= 10, topic)
+        for index in topic.partition_indexes:
+            yield name, topic_id, index
+
+
+HANDLERS = (
+    serves(ApiKey.FIND_COORDINATOR, 0, 6, find_coordinator),
+    serves(ApiKey.OFFSET_COMMIT, 2, 10, offset_commit),
+    serves(ApiKey.OFFSET_FETCH, 1, 10, offset_fetch),
+)

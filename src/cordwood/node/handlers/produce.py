@@ -1,0 +1,143 @@
+"""Produce: append each batch, then answer as soon as the last of them is as safe as its acks ask for.
+
+The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
+from cordwood.node.partition import Done, Partition
+from cordwood.node.request import Request, serves
+from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
+from cordwood.records.validate import InvalidBatch
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.produce import ProducedPartition, ProduceRequest, decode_produce, encode_produce_response
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+ALL_REPLICAS = -1
+NO_ACK = 0
+_ATTRIBUTES_LOW_BYTE = 22
+_ZSTD_FROM_VERSION = 7
+
+Results = list[tuple[str | TopicId, list[ProducedPartition]]]
+
+
+class WaitingProduce:
+    """A request of which some partitions are appended but not yet as safe as asked for."""
+
+    __slots__ = ("outstanding", "request", "results")
+
+    def __init__(self, request: Request, results: Results) -> None:
+        self.request = request
+        self.results = results
+        self.outstanding = 1  # the handler itself, until it has seen every partition
+
+    def one_more(self, partitions: list[ProducedPartition]) -> Done:
+        """What to call when the partition that comes next in this list is safe, or will not be."""
+        self.outstanding += 1
+        place = len(partitions)
+
+        def done(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                partitions[place] = ProducedPartition(partitions[place].index, error)
+            self.one_less()
+
+        return done
+
+    def one_less(self) -> None:
+        self.outstanding -= 1
+        if not self.outstanding:
+            _respond(self.request, self.results)
+
+
+def produce(node: "Node", request: Request) -> None:
+    body = decode_produce(request.header, request.frame)
+    acks = body.acks
+    refusal = _refusal(body)
+    results: Results = []
+    waiting: WaitingProduce | None = None
+    failed = False
+    for topic, batches in body.topics:
+        partitions: list[ProducedPartition] = []
+        results.append((topic, partitions))
+        for index, records in batches:
+            try:
+                if refusal is not None:
+                    raise refusal
+                partition = _find(node, topic, index)
+                _check(records, request.version, partition)
+                assert isinstance(records, memoryview)
+                appended, safe = node.append(partition, records, acks, request.now_ms)
+            except ProtocolError as error:
+                failed = True
+                errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+                partitions.append(
+                    ProducedPartition(index, error.code, record_errors=errors, error_message=error.message or None)
+                )
+                continue
+            except StorageFailure as failure:
+                failed = True
+                node.report_storage_failure(failure)
+                message = str(failure) if isinstance(failure, DiskFull) else None
+                partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
+                continue
+            if not safe and acks != NO_ACK:
+                if waiting is None:
+                    waiting = WaitingProduce(request, results)
+                done = waiting.one_more(partitions)
+                node.when_safe(partition, appended.last_offset, acks, request.now_ms + body.timeout_ms, done)
+            log_start = partition.replica.log.log_start_offset
+            partitions.append(
+                ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start)
+            )
+    if acks == NO_ACK:
+        if failed:
+            request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
+        else:
+            request.reply.nothing()
+    elif waiting is not None:
+        waiting.one_less()
+    else:
+        _respond(request, results)
+
+
+def _respond(request: Request, results: Results) -> None:
+    header = request.header
+    request.reply.send(encode_produce_response(header.api_version, header.correlation_id, results))
+
+
+def _refusal(body: ProduceRequest) -> ProtocolError | None:
+    """What is wrong with the request as a whole, so with each of its partitions."""
+    if body.acks not in (NO_ACK, 1, ALL_REPLICAS):
+        return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {body.acks}.")
+    if body.transactional_id is not None:
+        return ProtocolError(ErrorCode.INVALID_TXN_STATE, "This broker does not have transactions.")
+    return None
+
+
+def _find(node: "Node", topic: str | TopicId, index: int) -> Partition:
+    if isinstance(topic, str):
+        return node.partition(topic, index)
+    name = node.topic_name(topic)
+    if name is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic}.")
+    return node.partition(name, index)
+
+
+def _check(records: memoryview | bytes | None, version: int, partition: Partition) -> None:
+    """What the log does not check, because it depends on the request or on who asks."""
+    if partition.name.topic in INTERNAL_TOPICS:
+        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers only.")
+    if records is None or len(records) <= _ATTRIBUTES_LOW_BYTE:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, f"{partition.name}: there is no record batch.")
+    attributes = records[_ATTRIBUTES_LOW_BYTE]
+    if attributes & CODEC_MASK == Codec.ZSTD and version < _ZSTD_FROM_VERSION:
+        raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later.")
+    if attributes & TRANSACTIONAL_BIT:
+        raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "This broker does not have transactions.")
+
+
+HANDLERS = (serves(ApiKey.PRODUCE, 3, 13, produce),)

@@ -1,0 +1,316 @@
+"""A broker without sockets, threads and clocks: requests come in with the time, answers and effects go out.
+
+The node owns its partitions and who waits on them. It is driven by one thread, the event loop's; what would block
+goes through `Effects`. Acks wait until a flush round reports that a log is durable (`take_flush_tickets`, `flushed`).
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.log.log import Appended, FlushTicket, Log
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
+from cordwood.node.apis import HANDLERS, SERVED_APIS
+from cordwood.node.fetch_sessions import FetchSessions
+from cordwood.node.group_positions import GroupPositions
+from cordwood.node.handlers.metadata import EncodedTopics
+from cordwood.node.maintenance import Maintenance
+from cordwood.node.partition import Done, Partition, no_such_partition
+from cordwood.node.ports import Effects, Reply
+from cordwood.node.producer_ids import ProducerIds
+from cordwood.node.request import Request
+from cordwood.node.timers import Timers
+from cordwood.replication.leader import LeaderReplica
+from cordwood.wire.api_versions import encode_unsupported_version
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.errors import BadRequest
+from cordwood.wire.requests import RequestHeader
+
+logger = logging.getLogger("cordwood.node")
+
+ALL_REPLICAS = -1
+ACK_EXPIRY_INTERVAL_MS = 500
+
+
+class LogStore(Protocol):
+    """Where the logs of partitions are. The data directory on disk, or its twin in memory."""
+
+    path: str
+
+    def free_bytes(self) -> tuple[int, int]: ...
+
+    def open_log(self, partition: TopicPartition, topic_id: TopicId, settings: TopicSettings, now_ms: int) -> Log: ...
+
+
+class Parked(Protocol):
+    def abandon(self) -> None: ...
+
+
+class Node:
+    """One broker of the cluster, as a state machine."""
+
+    def __init__(self, image: ClusterImage, logs: LogStore, effects: Effects, now_ms: int, *, seed: int) -> None:
+        self.image = image
+        self.broker_id = image.node_id
+        self.logs = logs
+        self.effects = effects
+        self.now_ms = now_ms
+        self.timers = Timers()
+        self.topics: dict[str, list[Partition]] = {}
+        self.fetch_sessions = FetchSessions(self.settings.max_incremental_fetch_session_cache_slots, seed)
+        self.positions = GroupPositions(self)
+        self.producer_ids = ProducerIds(effects)
+        self.maintenance = Maintenance(self)
+        self.encoded_topics = EncodedTopics()
+        self.served_apis = SERVED_APIS
+        self._dirty: dict[Partition, None] = {}
+        self._partitions_with_acks: dict[Partition, None] = {}
+        self._parked: dict[int, dict[Parked, None]] = {}
+        for topic in image.sorted_topics():
+            self._topic_created(topic)
+        self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
+        self.maintenance.schedule(now_ms)
+
+    @property
+    def settings(self) -> BrokerSettings:
+        return self.image.settings
+
+    @property
+    def fetch_max_bytes(self) -> int:
+        return self.image.settings.fetch_max_bytes
+
+    # Requests
+
+    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
+        """Answers the request, now or later. The frame is not kept."""
+        self.now_ms = now_ms
+        handler = HANDLERS.get(header.api_key)
+        if handler is None or not handler.api.serves(header.api_version):
+            if header.api_key == ApiKey.API_VERSIONS:
+                reply.send(encode_unsupported_version(header.correlation_id))
+            else:
+                reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
+            return
+        try:
+            handler.handle(self, Request(header, frame, reply, now_ms))
+        except BadRequest as problem:
+            reply.hang_up(problem.message)
+
+    def connection_closed(self, connection_id: int) -> None:
+        """Nobody reads the answers of this connection any more."""
+        for parked in list(self._parked.pop(connection_id, ())):
+            parked.abandon()
+
+    def park(self, connection_id: int, waiting: Parked) -> None:
+        self._parked.setdefault(connection_id, {})[waiting] = None
+        self.effects.wake()
+
+    def unpark(self, connection_id: int, waiting: Parked) -> None:
+        waiting_there = self._parked.get(connection_id)
+        if waiting_there is not None:
+            waiting_there.pop(waiting, None)
+            if not waiting_there:
+                del self._parked[connection_id]
+
+    # Topics and partitions
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition, or UNKNOWN_TOPIC_OR_PARTITION."""
+        partitions = self.topics.get(topic)
+        if partitions is None or not 0 <= index < len(partitions):
+            raise no_such_partition(topic, index)
+        return partitions[index]
+
+    def has_partition(self, topic: str, index: int) -> bool:
+        return 0 <= index < len(self.topics.get(topic, ()))
+
+    def has_data(self, partition: Partition) -> bool:
+        """Whether a partition holds records; opens its log if that has not been done."""
+        log = partition.replica.log
+        return log.log_end_offset > log.log_start_offset
+
+    def partitions(self) -> Iterator[Partition]:
+        for partitions in self.topics.values():
+            yield from partitions
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        topic = self.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def topic_id(self, name: str) -> TopicId:
+        topic = self.image.topics.get(name)
+        return ZERO_TOPIC_ID if topic is None else topic.topic_id
+
+    def apply(self, delta: ImageDelta, now_ms: int) -> None:
+        """The cluster's metadata changed; the image has it already."""
+        self.now_ms = now_ms
+        for topic in delta.deleted:
+            self._topic_deleted(topic, now_ms)
+        for topic in delta.created:
+            self._topic_created(topic)
+        for change in delta.changed:
+            self._topic_changed(change.after)
+        if delta.broker_settings_changed:
+            for name, partitions in self.topics.items():
+                for partition in partitions:
+                    partition.change_settings(self.image.topics[name].settings)
+
+    def _topic_created(self, topic: TopicImage) -> None:
+        self.topics[topic.name] = [self._new_partition(topic, index) for index in range(len(topic.partitions))]
+
+    def _topic_changed(self, topic: TopicImage) -> None:
+        partitions = self.topics[topic.name]
+        for index in range(len(partitions), len(topic.partitions)):
+            partitions.append(self._new_partition(topic, index))
+        for partition in partitions:
+            partition.change_settings(topic.settings)
+
+    def _topic_deleted(self, topic: TopicImage, now_ms: int) -> None:
+        for partition in self.topics.pop(topic.name):
+            self._dirty.pop(partition, None)
+            self._partitions_with_acks.pop(partition, None)
+            partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+            self.maintenance.delete_log(partition)
+        self.encoded_topics.forget(topic.name)
+        self.positions.topic_deleted(topic.name, now_ms)
+
+    def _new_partition(self, topic: TopicImage, index: int) -> Partition:
+        image = topic.partitions[index]
+        name = TopicPartition(topic.name, index)
+        return Partition(name, topic.topic_id, topic.settings, image.leader_epoch, image.isr, self._open_replica)
+
+    def _open_replica(self, partition: Partition) -> LeaderReplica:
+        log = self.logs.open_log(partition.name, partition.topic_id, partition.settings, self.now_ms)
+        replica = LeaderReplica(log, self.broker_id, partition.leader_epoch, partition.isr)
+        if log.log_end_offset > log.durable_end_offset:
+            self._dirty[partition] = None
+            self.effects.wake()
+        return replica
+
+    def create_internal_topic(self, name: str, done: Callable[[ProtocolError | None], None]) -> None:
+        def created(result: object) -> None:
+            if isinstance(result, ProtocolError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                done(result)
+            elif isinstance(result, Exception) and not isinstance(result, ProtocolError):
+                self.report_storage_failure(result)
+                done(ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be created: {result}"))
+            else:
+                done(None)
+
+        self.effects.controller(lambda controller: controller.create_internal_topic(name), created)
+
+    # Appending and waiting
+
+    def append(self, partition: Partition, batch: memoryview, acks: int, now_ms: int) -> tuple[Appended, bool]:
+        """Appends a client's batch. True if it is already as safe as its acks ask for."""
+        replica = partition.replica
+        if acks == ALL_REPLICAS and not replica.enough_in_sync:
+            raise ProtocolError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition.name} has fewer in-sync replicas than min.insync.replicas="
+                f"{partition.settings.min_insync_replicas}.",
+            )
+        log = replica.log
+        appended = log.append(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        self._appended(partition, appended, now_ms)
+        last_offset = appended.last_offset
+        safe = not partition.must_sync or log.durable_end_offset > last_offset
+        if acks == ALL_REPLICAS and replica.high_watermark <= last_offset:
+            safe = False
+        return appended, safe
+
+    def append_internal(self, partition: Partition, batch: bytearray, now_ms: int) -> Appended:
+        """Appends records of a coordinator."""
+        replica = partition.replica
+        appended = replica.log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        self._appended(partition, appended, now_ms)
+        return appended
+
+    def _appended(self, partition: Partition, appended: Appended, now_ms: int) -> None:
+        settings = partition.settings
+        if settings.ack_durability == "disk":
+            self._dirty[partition] = None
+            self.effects.wake()
+            return
+        partition.moved(now_ms)
+        partition.unsynced_messages += appended.last_offset - appended.base_offset + 1
+        if partition.unsynced_messages >= settings.flush_messages:
+            self._dirty[partition] = None
+            self.effects.wake()
+        elif settings.flush_ms != NO_LIMIT and not partition.flush_due:
+            partition.flush_due = True
+            self.timers.at(now_ms + settings.flush_ms, lambda _: self._flush_due(partition))
+            self.effects.wake()
+
+    def _flush_due(self, partition: Partition) -> None:
+        partition.flush_due = False
+        if self.has_partition(*partition.name):
+            self._dirty[partition] = None
+            self.effects.wake()
+
+    def when_safe(self, partition: Partition, offset: int, acks: int, deadline_ms: int, done: Done) -> None:
+        """Calls back when a record is as safe as its acks ask for."""
+        if partition.replica.high_watermark > offset or acks != ALL_REPLICAS:
+            partition.when_durable(offset, deadline_ms, done)
+        else:
+            partition.when_committed(offset, deadline_ms, done)
+        self._partitions_with_acks[partition] = None
+
+    def when_committed(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
+        partition.when_committed(offset, deadline_ms, done)
+        self._partitions_with_acks[partition] = None
+
+    def take_flush_tickets(self) -> list[FlushTicket]:
+        """What the next flush round has to make durable."""
+        tickets = []
+        for partition in self._dirty:
+            ticket = partition.replica.log.begin_flush()
+            if ticket is not None:
+                tickets.append(ticket)
+        self._dirty.clear()
+        return tickets
+
+    def flushed(self, tickets: list[FlushTicket], now_ms: int) -> None:
+        """A flush round is over: these logs are durable up to their tickets' ends."""
+        self.now_ms = now_ms
+        for ticket in tickets:
+            log = ticket.log
+            log.finish_flush(ticket)
+            topic, index = log.partition
+            if self.has_partition(topic, index):
+                partition = self.topics[topic][index]
+                if partition.opened is not None and partition.opened.log is log:
+                    partition.unsynced_messages = 0
+                    partition.synced(now_ms)
+
+    # Time
+
+    def tick(self, now_ms: int) -> int | None:
+        """Runs what is due; returns when it wants to be called again."""
+        self.now_ms = now_ms
+        return self.timers.run(now_ms)
+
+    def clock_jumped(self, by_ms: int) -> None:
+        """The wall clock was set: deadlines keep their distance."""
+        self.timers.shift(by_ms)
+        for partition in self._partitions_with_acks:
+            partition.shift_deadlines(by_ms)
+
+    def _expire_acks(self, now_ms: int) -> None:
+        for partition in list(self._partitions_with_acks):
+            if not partition.expire_acks(now_ms):
+                self._partitions_with_acks.pop(partition, None)
+        self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
+
+    def log_starts_changed(self) -> None:
+        """Some log begins later than before: the checkpoint of log starts is due."""
+        self.maintenance.checkpoint_soon()
+
+    def report_storage_failure(self, failure: Exception) -> None:
+        """Said once for each kind and place: a full disk must not fill the log as well."""
+        level = logging.ERROR if isinstance(failure, EnvironmentFailure) else logging.CRITICAL
+        self.maintenance.report(level, str(failure))

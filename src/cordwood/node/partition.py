@@ -1,0 +1,154 @@
+"""One partition on this node: its leader, and who waits for it to move.
+
+Three kinds of waiting, each woken by exactly one thing: acks that wait for this replica's disk, acks (and coordinators)
+that wait for the high watermark, and fetches that wait for something to read.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.replication.leader import LeaderReplica
+
+Done = Callable[[ErrorCode], None]
+
+
+class WaitingAck:
+    """Called once: when the offset is reached, when the deadline passes, or when the partition goes away."""
+
+    __slots__ = ("deadline_ms", "done", "offset")
+
+    def __init__(self, offset: int, deadline_ms: int, done: Done) -> None:
+        self.offset = offset
+        self.deadline_ms = deadline_ms
+        self.done = done
+
+
+class WaitingReader(Protocol):
+    def woken_by(self, partition: "Partition", now_ms: int) -> None: ...
+
+
+class Partition:
+    """A partition that this node leads. Its log is opened when it is first needed."""
+
+    __slots__ = (
+        "_open",
+        "_replica",
+        "flush_due",
+        "isr",
+        "leader_epoch",
+        "name",
+        "settings",
+        "topic_id",
+        "unsynced_messages",
+        "waiting_committed",
+        "waiting_durable",
+        "waiting_readers",
+    )
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: TopicId,
+        settings: TopicSettings,
+        leader_epoch: int,
+        isr: tuple[int, ...],
+        open_replica: Callable[["Partition"], LeaderReplica],
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.settings = settings
+        self.leader_epoch = leader_epoch
+        self.isr = isr
+        self._open = open_replica
+        self._replica: LeaderReplica | None = None
+        self.waiting_durable: deque[WaitingAck] = deque()
+        self.waiting_committed: deque[WaitingAck] = deque()
+        self.waiting_readers: dict[WaitingReader, None] = {}
+        self.unsynced_messages = 0
+        self.flush_due = False
+
+    @property
+    def replica(self) -> LeaderReplica:
+        if self._replica is None:
+            self._replica = self._open(self)
+        return self._replica
+
+    @property
+    def opened(self) -> LeaderReplica | None:
+        """The replica if its log is open: what duties that need not open it look at."""
+        return self._replica
+
+    @property
+    def must_sync(self) -> bool:
+        """Whether the ack of what was appended last waits for this replica's disk."""
+        settings = self.settings
+        return settings.ack_durability == "disk" or self.unsynced_messages >= settings.flush_messages
+
+    def change_settings(self, settings: TopicSettings) -> None:
+        self.settings = settings
+        if self._replica is not None:
+            self._replica.log.settings = settings
+
+    def when_durable(self, offset: int, deadline_ms: int, done: Done) -> None:
+        """Calls `done` once this replica has synced the record at `offset`."""
+        self.waiting_durable.append(WaitingAck(offset, deadline_ms, done))
+
+    def when_committed(self, offset: int, deadline_ms: int, done: Done) -> None:
+        """Calls `done` once every in-sync replica has the record at `offset`."""
+        self.waiting_committed.append(WaitingAck(offset, deadline_ms, done))
+
+    def synced(self, now_ms: int) -> None:
+        """The log's durable end moved."""
+        durable_end = self.replica.log.durable_end_offset
+        waiting = self.waiting_durable
+        while waiting and waiting[0].offset < durable_end:
+            waiting.popleft().done(ErrorCode.NONE)
+        self.moved(now_ms)
+
+    def moved(self, now_ms: int) -> None:
+        """The log's or a follower's end moved: advance the high watermark and wake who waited for it."""
+        replica = self.replica
+        if not replica.advance():
+            return
+        waiting = self.waiting_committed
+        high_watermark = replica.high_watermark
+        while waiting and waiting[0].offset < high_watermark:
+            error = ErrorCode.NONE if replica.enough_in_sync else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            waiting.popleft().done(error)
+        self.wake_readers(now_ms)
+
+    def wake_readers(self, now_ms: int) -> None:
+        if self.waiting_readers:
+            for reader in list(self.waiting_readers):
+                reader.woken_by(self, now_ms)
+
+    def expire_acks(self, now_ms: int) -> bool:
+        """Acks past their deadline are told REQUEST_TIMED_OUT. True if some still wait."""
+        for waiting in (self.waiting_durable, self.waiting_committed):
+            if any(ack.deadline_ms <= now_ms for ack in waiting):
+                kept = [ack for ack in waiting if ack.deadline_ms > now_ms]
+                expired = [ack for ack in waiting if ack.deadline_ms <= now_ms]
+                waiting.clear()
+                waiting.extend(kept)
+                for ack in expired:
+                    ack.done(ErrorCode.REQUEST_TIMED_OUT)
+        return bool(self.waiting_durable or self.waiting_committed)
+
+    def shift_deadlines(self, by_ms: int) -> None:
+        for ack in (*self.waiting_durable, *self.waiting_committed):
+            ack.deadline_ms += by_ms
+
+    def gone(self, error: ErrorCode, now_ms: int) -> None:
+        """This node no longer leads the partition, or it was deleted."""
+        for waiting in (self.waiting_durable, self.waiting_committed):
+            while waiting:
+                waiting.popleft().done(error)
+        self.wake_readers(now_ms)
+
+
+def no_such_partition(name: str, index: int) -> ProtocolError:
+    return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic {name!r}.")

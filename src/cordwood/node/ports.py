@@ -1,0 +1,43 @@
+"""What a node needs from whoever drives it: a place for answers, and the slow outside world.
+
+The broker drives a node on uvloop; the simulator drives the same node from a seeded heap.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from cordwood.cluster.controller import Controller
+from cordwood.log.log import LogSlice
+
+T = TypeVar("T")
+
+Frame = bytes | list[bytes | LogSlice]
+"""A whole response frame, with its size and header. Records may still be in their file."""
+
+
+class Reply(Protocol):
+    """The answer to one request. Exactly one of the three is called, exactly once."""
+
+    client_host: str
+    connection_id: int
+
+    def send(self, frame: Frame) -> None: ...
+
+    def nothing(self) -> None:
+        """The protocol has no answer to this request (acks=0)."""
+
+    def hang_up(self, reason: str) -> None:
+        """The only answer left is to close the connection."""
+
+
+class Effects(Protocol):
+    """Work that must not be done in the loop. `done` is called in the loop, with the result or the exception."""
+
+    def controller(self, call: Callable[[Controller], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
+        """Ask the cluster's controller: it goes through the metadata store."""
+
+    def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        """Work on files, in a thread."""
+
+    def wake(self) -> None:
+        """A log became dirty or a deadline moved: flush and tick soon. Cheap; called often."""

@@ -1,0 +1,46 @@
+"""Deadlines of a node: a heap of callbacks. Cancelled ones stay until they are due and are then skipped."""
+
+import heapq
+from collections.abc import Callable
+
+
+class Timer:
+    """One deadline. `cancel()` is all that can be done with it."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[int], None]) -> None:
+        self.callback: Callable[[int], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._sequence = 0
+
+    def at(self, deadline_ms: int, callback: Callable[[int], None]) -> Timer:
+        """Calls back with the time, once, when the deadline has passed."""
+        timer = Timer(callback)
+        self._sequence += 1
+        heapq.heappush(self._heap, (deadline_ms, self._sequence, timer))
+        return timer
+
+    def run(self, now_ms: int) -> int | None:
+        """Fires what is due, in order; returns the next deadline."""
+        heap = self._heap
+        while heap:
+            deadline_ms, _, timer = heap[0]
+            if timer.callback is not None and deadline_ms > now_ms:
+                return deadline_ms
+            heapq.heappop(heap)
+            if timer.callback is not None:
+                timer.callback(now_ms)
+        return None
+
+    def shift(self, by_ms: int) -> None:
+        """The wall clock jumped: what was to wait a while still waits that while."""
+        self._heap = [(deadline_ms + by_ms, sequence, timer) for deadline_ms, sequence, timer in self._heap]
+        heapq.heapify(self._heap)

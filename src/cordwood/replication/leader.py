@@ -1,0 +1,104 @@
+"""The leader of one partition: what is committed, what readers may see, which requests are of its epoch.
+
+Three ends are distinct from the first day:
+- log end: what the leader has appended;
+- durable end: what it has synced (under `ack.durability=disk` the only end that counts);
+- high watermark: what every replica of the maximal in-sync set has, so what consumers see and acks=all waits for.
+
+One node is a cluster of one: the same machine with an in-sync set of one. The machine does no I/O and reads no clock;
+it looks at the log's ends and at what followers report.
+"""
+
+from collections.abc import Collection
+
+from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+
+class LeaderReplica:
+    """Leads one partition in one epoch. A new epoch is a new object over the same log."""
+
+    __slots__ = ("_follower_ends", "_isr", "broker_id", "epoch_start_offset", "high_watermark", "leader_epoch", "log")
+
+    def __init__(self, log: Log, broker_id: int, leader_epoch: int, isr: Collection[int]) -> None:
+        assert broker_id in isr, f"{log.partition}: broker {broker_id} leads but is not in the ISR {sorted(isr)}"
+        self.log = log
+        self.broker_id = broker_id
+        self.leader_epoch = leader_epoch
+        # Recorded before the first request is served: without it a follower could not tell where this epoch began.
+        log.begin_leader_epoch(leader_epoch)
+        self.epoch_start_offset = log.log_end_offset
+        self._isr = frozenset(isr)
+        self._follower_ends: dict[int, int] = {}
+        self.high_watermark = log.log_start_offset
+        self.advance()
+
+    @property
+    def own_end(self) -> int:
+        """How far this replica has the log, as the topic's `ack.durability` counts having."""
+        log = self.log
+        return log.durable_end_offset if log.settings.acks_mean_disk else log.log_end_offset
+
+    def advance(self) -> bool:
+        """Moves the high watermark to where the in-sync set allows it. True if it moved; it never falls."""
+        end = self.own_end
+        if len(self._isr) > 1:
+            end = min([end, *(self._follower_ends.get(member, 0) for member in self._isr if member != self.broker_id)])
+        if end <= self.high_watermark or not self.enough_in_sync:
+            return False
+        self.high_watermark = end
+        return True
+
+    def follower_has(self, broker_id: int, end_offset: int) -> bool:
+        """A follower fetches from its durable end, so its fetch offset is the truth. True if the watermark moved."""
+        self._follower_ends[broker_id] = end_offset
+        return self.advance()
+
+    def change_isr(self, isr: Collection[int]) -> bool:
+        """A new in-sync set was agreed on (or proposed: callers pass the maximal one)."""
+        assert self.broker_id in isr
+        self._isr = frozenset(isr)
+        return self.advance()
+
+    @property
+    def enough_in_sync(self) -> bool:
+        return len(self._isr) >= self.log.settings.min_insync_replicas
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what a read_committed reader sees: no transaction below it is open."""
+        unstable = self.log.first_unstable_offset
+        if unstable is None or unstable > self.high_watermark:
+            return self.high_watermark
+        return unstable
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Refuses a request that was made under another leader's epoch; -1 means that the peer does not check."""
+        if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise ProtocolError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"{self.log.partition} is in leader epoch {self.leader_epoch}, not {current_leader_epoch}.",
+            )
+        raise ProtocolError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{self.log.partition} has not reached leader epoch {current_leader_epoch}, it is in {self.leader_epoch}.",
+        )
+
+    def end_offset_for(self, leader_epoch: int) -> tuple[int, int]:
+        """(largest epoch at or below the one asked for, where it ended); (-1, -1) if this log cannot say."""
+        if leader_epoch == self.leader_epoch:
+            return leader_epoch, self.log.log_end_offset
+        return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
+
+    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+        """(epoch, end offset) where a reader's log left this one, if it did; OFFSET_OUT_OF_RANGE if none can say."""
+        epoch, end_offset = self.end_offset_for(last_fetched_epoch)
+        if epoch == -1:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.log.partition} does not know leader epoch {last_fetched_epoch}."
+            )
+        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+            return epoch, end_offset
+        return None

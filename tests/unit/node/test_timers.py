@@ -1,0 +1,40 @@
+"""Timers fire once, in order, and keep their distance when the wall clock jumps."""
+
+from cordwood.node.timers import Timers
+
+
+def test_what_is_due_fires_in_order_and_the_next_deadline_is_told() -> None:
+    timers, fired = Timers(), list[tuple[str, int]]()
+    timers.at(30, lambda now: fired.append(("c", now)))
+    timers.at(10, lambda now: fired.append(("a", now)))
+    timers.at(10, lambda now: fired.append(("b", now)))
+    assert timers.run(9) == 10
+    assert timers.run(20) == 30
+    assert fired == [("a", 20), ("b", 20)]
+    assert timers.run(30) is None
+    assert fired[-1] == ("c", 30)
+
+
+def test_a_cancelled_timer_never_fires_and_is_no_deadline() -> None:
+    timers, fired = Timers(), list[int]()
+    timers.at(10, fired.append).cancel()
+    timers.at(20, fired.append)
+    assert timers.run(5) == 20
+    assert timers.run(25) is None
+    assert fired == [25]
+
+
+def test_a_timer_may_set_another() -> None:
+    timers, fired = Timers(), list[int]()
+    timers.at(10, lambda now: timers.at(now, fired.append) and None)
+    timers.run(10)
+    assert fired == [10]
+
+
+def test_deadlines_follow_the_wall_clock_when_it_jumps() -> None:
+    timers, fired = Timers(), list[int]()
+    timers.at(1000, fired.append)
+    timers.shift(-900)
+    assert timers.run(99) == 100
+    timers.run(100)
+    assert fired == [100]
