@@ -125,7 +125,9 @@ def make_noise(directory: str, megabytes_per_s: float) -> int:
             time.sleep(ahead)
 
 
-def measure(directory: str, count: int, batch: int, rounds: int, pools: dict[int, ThreadPoolExecutor]) -> list[dict[str, object]]:
+def measure(
+    directory: str, count: int, batch: int, rounds: int, pools: dict[int, ThreadPoolExecutor]
+) -> list[dict[str, object]]:
     files = Files(directory, count, batch, pools)
     files.append_everywhere()
     whole_filesystem(files)

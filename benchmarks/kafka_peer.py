@@ -203,6 +203,10 @@ class KafkaBroker:
         return self._process.pid
 
     @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log_directory(self) -> Path:
         """Where the partitions' directories are."""
         return self.directory / "data"

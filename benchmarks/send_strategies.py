@@ -339,11 +339,10 @@ def main() -> None:
                     run = best(strategy, file.name, slice_size, response, rounds, options.repeats)
                     gigabytes = rounds * response / 1e9
                     cpu = run["cpu_s"] / gigabytes
-                    rows.append({"strategy": strategy, "response": response, "slice": slice_size, "cpu_s_per_gb": cpu} | run)
-                    print(
-                        f"{strategy:30} {response:10} {slice_size:8} {gigabytes / run['wall_s']:6.2f}"
-                        f" {cpu:9.3f}"
+                    rows.append(
+                        {"strategy": strategy, "response": response, "slice": slice_size, "cpu_s_per_gb": cpu} | run
                     )
+                    print(f"{strategy:30} {response:10} {slice_size:8} {gigabytes / run['wall_s']:6.2f} {cpu:9.3f}")
                     sys.stdout.flush()
         print(f"\n{'strategy':30} {'bytes':>10} {'requests/s':>10} {'CPU us per request':>20}")
         for strategy in (name for name in (*TRANSPORTS, *OWN) if name.startswith("echo")):

@@ -1,0 +1,140 @@
+"""`python -m benchmarks [--quick] [names...]`: run the scenarios, print the tables, keep the JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from benchmarks import load, report
+from benchmarks.bench import FULL, QUICK, Bench, OutOfTime
+from benchmarks.figures import CORDWOOD, KAFKA
+from benchmarks.kafka_peer import PEERS, PeerUnavailable, install_kafka
+from benchmarks.machine import facts
+from benchmarks.scenarios import SCENARIOS, Scenario
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parse(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    if options.list:
+        for scenario in SCENARIOS:
+            console.print(f"{scenario.name:12} {scenario.title}")
+        return 0
+    began = datetime.now().astimezone()
+    bench = _prepare(options, console)
+    if bench is None:
+        return 2
+    command = shlex.join(["python", "-m", "benchmarks", *(sys.argv[1:] if arguments is None else arguments)])
+    known = facts(bench.directory, bench.jars.version if bench.jars else None)
+    _print_head(console, command, known, bench)
+    chosen = [scenario for scenario in SCENARIOS if not options.names or scenario.name in options.names]
+    finished = True
+    try:
+        for scenario in chosen:
+            finished = _run(bench, scenario, options) and finished
+    except KeyboardInterrupt:
+        console.print("[yellow]interrupted[/]: what was measured so far is kept")
+        finished = False
+    finally:
+        bench.close()
+        shutil.rmtree(bench.directory, ignore_errors=True)
+    report.print_targets(console, bench.figures)
+    path = RESULTS / f"{began:%Y-%m-%d-%H%M%S}.json"
+    report.write_json(path, began=began, command=command, facts=known, figures=bench.figures, notes=bench.notes)
+    console.print(f"{bench.elapsed_s:.0f} s in all; results in {path}")
+    return 0 if finished else 1
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    names = [scenario.name for scenario in SCENARIOS]
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Cordwood and Apache Kafka side by side.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"scenarios to run (all): {', '.join(names)}")
+    parser.add_argument("--quick", action="store_true", help="shorter runs, fewer rounds: at most five minutes in all")
+    parser.add_argument("--only", choices=(CORDWOOD, KAFKA), help="run one system alone")
+    parser.add_argument("--rounds", type=int, help="rounds per case")
+    parser.add_argument("--seconds", type=float, help="length of a throughput or latency run")
+    parser.add_argument("--directory", type=Path, default=PEERS / "work", help="where the brokers keep their data")
+    parser.add_argument("--list", action="store_true", help="name the scenarios and end")
+    options = parser.parse_args(arguments)
+    unknown = set(options.names) - set(names)
+    if unknown:
+        parser.error(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    return options
+
+
+def _prepare(options: argparse.Namespace, console: Console) -> Bench | None:
+    """Everything that must be there before the clock runs: the client, the peer, an empty directory."""
+    plan = QUICK if options.quick else FULL
+    if options.rounds:
+        plan = dataclasses.replace(plan, rounds=options.rounds)
+    if options.seconds:
+        plan = dataclasses.replace(plan, seconds=options.seconds)
+    names = [options.only] if options.only else [CORDWOOD, KAFKA]
+    try:
+        load.binary()
+    except load.LoadUnavailable as error:
+        console.print(f"[red]no client:[/] {escape(str(error))}")
+        return None
+    jars = None
+    try:
+        with console.status("fetching Apache Kafka (once)"):
+            jars = install_kafka()
+    except PeerUnavailable as error:
+        if options.only == KAFKA:
+            console.print(f"[red]no peer:[/] {escape(str(error))}")
+            return None
+        console.print(f"[yellow]no peer, no ratios:[/] {escape(str(error))}")
+        names = [CORDWOOD]
+    directory = options.directory / f"run-{int(time.time())}"
+    return Bench(console, plan, directory, names, jars)
+
+
+def _print_head(console: Console, command: str, known: dict[str, object], bench: Bench) -> None:
+    console.print(f"[bold]{escape(command)}[/]")
+    for name, value in known.items():
+        console.print(f"  {name:22} {escape(str(value))}")
+    pace = f"{bench.plan.rounds} rounds of {bench.plan.seconds:g} s, medians"
+    console.print(f"  {'rounds':22} {pace}; ratio = Cordwood / Kafka")
+    console.print(f"  {'limit':22} what held a run back: a client's or broker's thread at 90%, or all cores")
+    console.print(f"  {'PYTHONDONTWRITEBYTECODE':22} unset for Cordwood: its bytecode is cached, as users have it\n")
+
+
+def _run(bench: Bench, scenario: Scenario, options: argparse.Namespace) -> bool:
+    """One scenario to its end or its failure; what it measured is printed in both cases."""
+    bench.scenario = scenario.name
+    bench.scenario_ends = time.monotonic() + scenario.quick_s if bench.plan.quick else float("inf")
+    before = len(bench.figures)
+    finished = True
+    try:
+        bench.check_time()
+        scenario.run(bench)
+    except OutOfTime as error:
+        bench.note(f"cut short: {error}; `python -m benchmarks --quick {scenario.name}` runs it alone")
+        finished = False
+    except Exception as error:
+        bench.note(f"failed: {type(error).__name__}: {error}")
+        finished = False
+    flags = (["--quick"] if bench.plan.quick else []) + (["--only", options.only] if options.only else [])
+    if options.rounds:
+        flags += ["--rounds", str(options.rounds)]
+    if options.seconds:
+        flags += ["--seconds", f"{options.seconds:g}"]
+    reproduce = shlex.join(["python", "-m", "benchmarks", *flags, scenario.name])
+    report.print_scenario(bench.console, scenario.title, bench.figures[before:], bench.labels, reproduce)
+    return finished
+
+
+if __name__ == "__main__":
+    sys.exit(main())

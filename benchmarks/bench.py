@@ -1,0 +1,289 @@
+"""One run of the benchmarks: the systems, the rounds, the clock, and the figures so far.
+
+Owns alternation and failure. Promises: systems take turns within every case, the order changing each round; a
+measurement that fails is noted with its message and does not stop the others; a quick run leaves out rounds, and in
+the end whole cases, rather than overrun its time, and says so.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.markup import escape
+
+from benchmarks import load
+from benchmarks.figures import KAFKA, Figure, Metric, limit_of
+from benchmarks.kafka_peer import KafkaJars
+from benchmarks.machine import cores
+from benchmarks.processes import Meter, Usage
+from benchmarks.report import in_words
+from benchmarks.systems import CordwoodSystem, Durability, KafkaSystem, System, create_topics, delete_topics
+
+
+class OutOfTime(Exception):
+    """A quick run has used its time."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much a run measures."""
+
+    quick: bool
+    rounds: int
+    seconds: float
+    backlog_bytes: Mapping[int, int]
+    fanout_bytes: int
+    java_messages: Mapping[int, int]
+    partitions: int
+    cold_bytes: int
+    steady_s: float
+    timeout_s: float
+    total_s: float | None
+
+
+FULL = Plan(
+    quick=False,
+    rounds=5,
+    seconds=4.0,
+    backlog_bytes={100: 600_000_000, 1024: 2_000_000_000},
+    fanout_bytes=4_000_000_000,
+    java_messages={100: 5_000_000, 1024: 1_000_000},
+    partitions=10_000,
+    cold_bytes=4_000_000_000,
+    steady_s=15,
+    timeout_s=120,
+    total_s=None,
+)
+QUICK = Plan(
+    quick=True,
+    rounds=2,
+    seconds=1.0,
+    backlog_bytes={100: 100_000_000, 1024: 400_000_000},
+    fanout_bytes=800_000_000,
+    java_messages={100: 500_000, 1024: 150_000},
+    partitions=2_000,
+    cold_bytes=600_000_000,
+    steady_s=4,
+    timeout_s=20,
+    total_s=280,
+)
+
+
+class Sample(NamedTuple):
+    """One measurement of one system: a value per metric, in the order of the metrics."""
+
+    values: Sequence[float]
+    limit: str = ""
+    command: str = ""
+
+
+class Measured(NamedTuple):
+    """A client's run and what the broker used meanwhile."""
+
+    client: load.LoadResult
+    broker: Usage
+
+    @property
+    def limit(self) -> str:
+        return limit_of(
+            seconds=self.client.seconds,
+            client_thread_s=self.client.busiest_thread_s,
+            broker_thread_s=self.broker.busiest_thread_s,
+            all_cpu_s=self.client.cpu_s + self.broker.cpu_s,
+            cores=cores(),
+        )
+
+
+@dataclass
+class Bench:
+    """The state of a run; scenarios get it and add figures through it."""
+
+    console: Console
+    plan: Plan
+    directory: Path
+    names: Sequence[str]
+    jars: KafkaJars | None
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    scenario: str = ""
+    scenario_ends: float = float("inf")
+    _began: float = field(default_factory=time.monotonic)
+    _kept: list[System] = field(default_factory=list)
+    _counter: int = 0
+
+    # -- systems
+
+    def new_system(self, name: str, *, heap: str | None = None) -> System:
+        """A broker of that name on a new directory, not started."""
+        self._counter += 1
+        directory = self.directory / f"{name}-{self._counter}"
+        if name == KAFKA:
+            assert self.jars is not None
+            system: System = KafkaSystem(directory, self.jars, heap) if heap else KafkaSystem(directory, self.jars)
+        else:
+            system = CordwoodSystem(directory)
+        self.labels[name] = system.label
+        return system
+
+    @contextmanager
+    def fresh(self, name: str, *, heap: str | None = None) -> Iterator[System]:
+        """A broker of its own for one measurement; its data goes with it."""
+        system = self.new_system(name, heap=heap)
+        try:
+            yield system
+        finally:
+            dispose(system)
+
+    def pair(self) -> list[System]:
+        """One running and warm broker of each kind, kept from scenario to scenario. A dead one is replaced."""
+        for system in [system for system in self._kept if not system.alive]:
+            self.say(f"{system.name} has died; its output is in {system.directory}")
+            self._kept.remove(system)
+        running = {system.name for system in self._kept}
+        for name in self.names:
+            if name not in running:
+                system = self.new_system(name)
+                try:
+                    system.start()
+                except Exception as error:
+                    dispose(system)
+                    self.note(f"{name} did not start: {error}")
+                    continue
+                self._kept.append(system)
+                self._warm_up(system)
+        return sorted(self._kept, key=lambda system: self.names.index(system.name))
+
+    def close(self) -> None:
+        while self._kept:
+            dispose(self._kept.pop())
+
+    def _warm_up(self, system: System) -> None:
+        """Both get the same: the JVM compiles what is hot, Python caches what it looks up."""
+        self.say(f"warming up {system.name}")
+        try:
+            for size in (100, 1024):
+                with self.topic(system, partitions=4) as topic:
+                    seconds = max(2.0, self.plan.seconds)
+                    self.load(system, "produce", topic, seconds=seconds, size=size, partitions=4)
+                    self.load(system, "consume", topic, partitions=4)
+        except Exception as error:
+            self.note(f"warm-up of {system.name}: {error}")
+
+    # -- measuring
+
+    @contextmanager
+    def topic(
+        self,
+        system: System,
+        *,
+        partitions: int = 1,
+        durability: Durability = "os",
+        settings: Mapping[str, str] | None = None,
+    ) -> Iterator[str]:
+        """A topic that is deleted afterwards: its dirty pages are dropped, not written during the next run."""
+        self._counter += 1
+        name = f"bench-{self._counter}"
+        create_topics(system, [name], partitions, {**system.topic_settings(durability), **(settings or {})})
+        try:
+            yield name
+        finally:
+            if system.alive:
+                delete_topics(system, [name])
+
+    def load(
+        self, system: System, mode: str, topic: str, *, properties: Mapping[str, str] | None = None, **flags: object
+    ) -> Measured:
+        """Run load.c to its end and meter the broker meanwhile."""
+        meter = Meter(system.pid)
+        run = load.start(
+            mode, system.bootstrap, topic, properties=properties, timeout=int(self.plan.timeout_s), **flags
+        )
+        client = run.result(self.plan.timeout_s + 10)
+        return Measured(client, meter.usage())
+
+    def alternate(
+        self,
+        case: str,
+        metrics: Sequence[Metric],
+        systems: Sequence[System],
+        measure: Callable[[System], Sample],
+        *,
+        rounds: int | None = None,
+    ) -> None:
+        """Measure every system in turn, round by round, and add one figure per metric."""
+        names = [system.name for system in systems]
+        by_name = {system.name: system for system in systems}
+        self.alternate_names(case, metrics, names, lambda name: measure(by_name[name]), rounds=rounds)
+
+    def alternate_names(
+        self,
+        case: str,
+        metrics: Sequence[Metric],
+        names: Sequence[str],
+        measure: Callable[[str], Sample],
+        *,
+        rounds: int | None = None,
+    ) -> None:
+        """As `alternate`, for measurements that start a broker of their own."""
+        self.check_time()
+        figures = [Figure(self.scenario, case, metric) for metric in metrics]
+        self.figures.extend(figures)
+        failed: set[str] = set()
+        total = rounds or self.plan.rounds
+        for number in range(total):
+            if number and self._late:
+                break
+            for name in names if number % 2 == 0 else reversed(names):
+                if name in failed:
+                    continue
+                self.check_time()
+                try:
+                    sample = measure(name)
+                except Exception as error:
+                    failed.add(name)
+                    message = f"{type(error).__name__}: {error}"
+                    for figure in figures:
+                        figure.failures[name] = message
+                    self.say(f"{case} · {name}: failed: {message}")
+                    continue
+                for figure, value in zip(figures, sample.values, strict=True):
+                    figure.add(name, value, sample.limit, sample.command)
+                first = f"{metrics[0].name} {in_words(sample.values[0], metrics[0].unit)}"
+                self.say(f"{case} · round {number + 1}/{total} · {name}: {first}")
+
+    # -- time and words
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() > self.scenario_ends
+
+    def check_time(self) -> None:
+        if self.plan.total_s is not None and self.elapsed_s > self.plan.total_s:
+            raise OutOfTime(f"the {self.plan.total_s:.0f} s of a quick run are used up")
+
+    def say(self, text: str) -> None:
+        """Progress: one line, with the seconds since the start."""
+        self.console.print(f"[dim]{self.elapsed_s:5.0f} s  {self.scenario}: {escape(text)}[/]")
+
+    def note(self, text: str) -> None:
+        """Something that a reader of the figures must know."""
+        self.notes.append(f"{self.scenario}: {text}")
+        self.console.print(f"[yellow]note:[/] {escape(self.notes[-1])}")
+
+
+def dispose(system: System) -> None:
+    """Stop a broker and remove its directory."""
+    system.stop()
+    shutil.rmtree(system.directory, ignore_errors=True)

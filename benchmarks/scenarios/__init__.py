@@ -1,0 +1,33 @@
+"""The scenarios by name, in the order in which a run takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.bench import Bench
+from benchmarks.scenarios import backfill, fanout, latency, memory, partitions, start, throughput
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One question to both systems. `quick_s` is its share of a quick run; beyond it only one round is made."""
+
+    name: str
+    title: str
+    run: Callable[[Bench], None]
+    quick_s: float
+
+
+SCENARIOS = (
+    Scenario("produce", "Produce throughput and broker CPU", throughput.produce, 70),
+    Scenario("consume", "Consume throughput and broker CPU", throughput.consume, 22),
+    Scenario("sync", "Latency of one message at a time", latency.sync, 25),
+    Scenario("requests", "One-message requests, pipelined", latency.requests, 8),
+    Scenario("fanout", "Fan-out: many readers of one topic", fanout.fanout, 18),
+    Scenario("backfill", "Producer latency while another reader back-fills cold data", backfill.backfill, 35),
+    Scenario("java", "Kafka's own performance tools as the client", throughput.java, 28),
+    Scenario("start", "From process start to the first acknowledgement", start.start, 20),
+    Scenario("memory", "Resident memory", memory.memory, 35),
+    Scenario("partitions", "Thousands of partitions", partitions.partitions, 40),
+)

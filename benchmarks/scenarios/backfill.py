@@ -1,0 +1,116 @@
+"""A producer at a steady rate, alone and while a reader back-fills data that is no longer in the page cache."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+
+from benchmarks import load
+from benchmarks.bench import Bench, Sample
+from benchmarks.figures import BACKFILL, LATENCY_P99, Metric, ratio
+from benchmarks.storage import evict, resident_share
+from benchmarks.systems import System
+
+RATE_PER_S = 1000
+SIZE = 1024
+PARTITIONS = 4
+_METRICS = (
+    Metric("p99 while back-filling / p99 alone", "x", BACKFILL),
+    Metric("p99 alone", "us"),
+    Metric("p99 while back-filling", "us", LATENCY_P99),
+    Metric("cold data read meanwhile", "MB/s"),
+)
+
+
+def backfill(bench: Bench) -> None:
+    """1,000 messages of 1 KiB a second, acks=all; latency counts from when a message was due."""
+    systems = bench.pair()
+    with ExitStack() as stack:
+        cold = {}
+        for system in systems:
+            settings = {"segment.bytes": str(128 * 2**20)}  # most of the data is in closed segments
+            cold[system.name] = stack.enter_context(bench.topic(system, partitions=PARTITIONS, settings=settings))
+            bench.say(f"{system.name}: writing {bench.plan.cold_bytes / 1e9:.1f} GB that will be cold")
+            flags = {"size": SIZE, "partitions": PARTITIONS, "messages": bench.plan.cold_bytes // SIZE}
+            bench.load(system, "produce", cold[system.name], properties={"linger.ms": "5"}, **flags)
+
+        def measure(system: System) -> Sample:
+            with bench.topic(system) as topic:
+                alone = _steady(bench, system, topic)
+                with _ColdReader(bench, system, cold[system.name]) as reader:
+                    beside = _steady(bench, system, topic)
+            alone_us, beside_us = alone.latency_us("p99"), beside.latency_us("p99")
+            factor = ratio(beside_us, alone_us)
+            assert factor is not None
+            return Sample((factor, alone_us, beside_us, reader.mb_per_s), "", beside.command)
+
+        bench.alternate(
+            f"{RATE_PER_S:,}/s of 1 KiB, acks=all, page cache",
+            _METRICS,
+            systems,
+            measure,
+            rounds=min(3, bench.plan.rounds),
+        )
+
+
+def _steady(bench: Bench, system: System, topic: str) -> load.LoadResult:
+    return bench.load(
+        system, "steady", topic, rate=RATE_PER_S, size=SIZE, seconds=bench.plan.steady_s, acks="all"
+    ).client
+
+
+class _ColdReader:
+    """Reads the cold topic from the beginning, again and again, dropping it from the page cache before each pass."""
+
+    def __init__(self, bench: Bench, system: System, topic: str) -> None:
+        self._bench = bench
+        self._system = system
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="cold-reader")
+        self._read_bytes = 0
+        self._read_s = 0.0
+        self._failure: Exception | None = None
+
+    @property
+    def mb_per_s(self) -> float:
+        return self._read_bytes / self._read_s / 1e6 if self._read_s else 0.0
+
+    def __enter__(self) -> _ColdReader:
+        evict(self._system.data, self._topic)
+        left = resident_share(self._system.data, self._topic)
+        if left > 0.05:
+            self._bench.note(f"{self._system.name}: {left:.0%} of the cold data stayed in the page cache")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _read(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._one_pass()
+                evict(self._system.data, self._topic)
+        except Exception as error:
+            self._failure = error
+
+    def _one_pass(self) -> None:
+        run = load.start(
+            "consume",
+            self._system.bootstrap,
+            self._topic,
+            properties={"queued.max.messages.kbytes": "65536"},
+            partitions=PARTITIONS,
+            timeout=int(self._bench.plan.timeout_s),
+        )
+        while run.running:
+            if self._stop.wait(0.05):
+                run.abandon()
+                return
+        done = run.result(1)
+        self._read_bytes += done.size_bytes
+        self._read_s += done.seconds

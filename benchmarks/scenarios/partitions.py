@@ -1,0 +1,54 @@
+"""Many partitions on one broker: create them, write to a thousand at once, start again with all of them."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks import processes
+from benchmarks.bench import Bench, Sample
+from benchmarks.figures import MEMORY, START, THROUGHPUT, Metric
+from benchmarks.scenarios.start import time_first_ack
+from benchmarks.systems import create_topics
+
+TOPICS = 10
+_SPREAD = 1000
+_METRICS = (
+    Metric("created after", "s"),
+    Metric("messages/s over 1,000 partitions", "/s", THROUGHPUT),
+    Metric("RSS at most", "MB", MEMORY),
+    Metric("first ack after restart", "ms", START),
+)
+
+
+def partitions(bench: Bench) -> None:
+    """10 topics share the partitions; 100 B, acks=1, page cache, linger 50 ms so that batches have some messages."""
+    total = bench.plan.partitions
+    if bench.plan.quick:
+        bench.note(f"a quick run makes {total:,} partitions; a full run makes 10,000")
+    names = [f"many-{number}" for number in range(TOPICS)]
+
+    def measure(name: str) -> Sample:
+        with bench.fresh(name) as system:
+            system.start()
+            begin = time.monotonic()
+            settings = system.topic_settings("os")
+            create_topics(system, names, total // TOPICS, settings, timeout_s=bench.plan.timeout_s)
+            created_s = time.monotonic() - begin
+            bench.say(f"{name}: {total:,} partitions created after {created_s:.1f} s")
+            spread_over = min(_SPREAD, total // TOPICS)
+            done = bench.load(
+                system,
+                "produce",
+                names[0],
+                properties={"linger.ms": "50"},
+                partitions=spread_over,
+                seconds=bench.plan.seconds,
+            )
+            most = processes.peak_rss_bytes(system.pid)
+            system.stop()
+            again = time_first_ack(bench, system, topic=names[0])
+        values = (created_s, done.client.messages_per_s, most / 1e6, again.values[0])
+        return Sample(values, done.limit, done.client.command)
+
+    rounds = 1 if bench.plan.quick else 3
+    bench.alternate_names(f"{total:,} partitions", _METRICS, bench.names, measure, rounds=rounds)

@@ -1,0 +1,149 @@
+"""How much per second, and what it costs the broker: produce, consume, and both with Kafka's own tools."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from benchmarks import java_tools
+from benchmarks.bench import Bench, Sample
+from benchmarks.figures import CPU, THROUGHPUT, Metric, limit_of, per_gigabyte
+from benchmarks.processes import Meter
+from benchmarks.storage import settle
+from benchmarks.systems import Durability, System
+
+PARTITIONS = 4
+SIZES = (100, 1024)
+_LINGER = {"linger.ms": "5"}
+
+
+def size_in_words(size: int) -> str:
+    return f"{size // 1024} KiB" if size % 1024 == 0 else f"{size} B"
+
+
+def _metrics(size: int, what: str) -> tuple[Metric, ...]:
+    rate = Metric("messages/s", "/s", THROUGHPUT) if size == 100 else Metric("MB/s", "MB/s", THROUGHPUT)
+    return rate, Metric(f"broker CPU per GB {what}", "s", CPU)
+
+
+def produce(bench: Bench) -> None:
+    """One producer, 4 partitions, linger 5 ms, batches up to 1 MB, no compression."""
+    systems = bench.pair()
+    durabilities: tuple[Durability, ...] = ("os", "disk")
+    for durability in durabilities:
+        for size in SIZES:
+            for acks in ("1", "all"):
+                words = "page cache" if durability == "os" else "fsync"
+                case = f"{size_in_words(size)}, acks={acks}, {words}"
+
+                def measure(
+                    system: System, size: int = size, acks: str = acks, durability: Durability = durability
+                ) -> Sample:
+                    flags = {"size": size, "acks": acks, "partitions": PARTITIONS}
+                    with bench.topic(system, partitions=PARTITIONS, durability=durability) as topic:
+                        seconds = bench.plan.seconds
+                        done = bench.load(system, "produce", topic, properties=_LINGER, seconds=seconds, **flags)
+                    rate = done.client.messages_per_s if size == 100 else done.client.mb_per_s
+                    cost = per_gigabyte(done.broker.cpu_s, done.client.size_bytes)
+                    return Sample((rate, cost), done.limit, done.client.command)
+
+                bench.alternate(case, _metrics(size, "produced"), systems, measure)
+
+
+def consume(bench: Bench) -> None:
+    """One consumer reads 4 partitions from the beginning; the data is in the page cache."""
+    systems = bench.pair()
+    for size in SIZES:
+        messages = bench.plan.backlog_bytes[size] // size
+        with ExitStack() as stack:
+            topics = {}
+            for system in systems:
+                topics[system.name] = stack.enter_context(bench.topic(system, partitions=PARTITIONS))
+                flags = {"size": size, "partitions": PARTITIONS, "messages": messages}
+                bench.load(system, "produce", topics[system.name], properties=_LINGER, **flags)
+                settle(system.data)
+
+            def measure(system: System, size: int = size, topics: dict[str, str] = topics) -> Sample:
+                done = bench.load(system, "consume", topics[system.name], partitions=PARTITIONS)
+                rate = done.client.messages_per_s if size == 100 else done.client.mb_per_s
+                cost = per_gigabyte(done.broker.cpu_s, done.client.size_bytes)
+                return Sample((rate, cost), done.limit, done.client.command)
+
+            bench.alternate(size_in_words(size), _metrics(size, "consumed"), systems, measure)
+
+
+def java(bench: Bench) -> None:
+    """ProducerPerformance and ConsumerPerformance with the Java client's defaults (batches of 16 KiB, linger 5 ms)."""
+    if bench.jars is None:
+        bench.note("left out: Kafka's tools come with its jars, which are not here")
+        return
+    systems = bench.pair()
+    for size in SIZES:
+        for acks in ("1", "all"):
+            case = f"ProducerPerformance, {size_in_words(size)}, acks={acks}"
+
+            def measure(system: System, size: int = size, acks: str = acks) -> Sample:
+                with bench.topic(system, partitions=PARTITIONS) as topic:
+                    return _java_produce(bench, system, topic, size, acks)
+
+            bench.alternate(case, _metrics(size, "produced"), systems, measure, rounds=min(3, bench.plan.rounds))
+    _java_consume(bench, systems)
+
+
+def _java_produce(bench: Bench, system: System, topic: str, size: int, acks: str) -> Sample:
+    assert bench.jars is not None
+    meter = Meter(system.pid)
+    done = java_tools.produce(
+        bench.jars,
+        system.bootstrap,
+        topic,
+        messages=bench.plan.java_messages[size],
+        size=size,
+        properties={"acks": acks},
+        timeout_s=bench.plan.timeout_s * 2,
+    )
+    used = meter.usage()
+    rate = done.messages_per_s if size == 100 else done.mb_per_s
+    limit = _java_limit(done.seconds, used.busiest_thread_s)
+    return Sample((rate, per_gigabyte(used.cpu_s, done.size_bytes)), limit, done.command)
+
+
+def _java_limit(seconds: float, broker_thread_s: float) -> str:
+    """Only the broker's side is known: the tool's CPU time includes the start of its JVM."""
+    return limit_of(seconds=seconds, client_thread_s=0, broker_thread_s=broker_thread_s, all_cpu_s=0, cores=1)
+
+
+def _java_consume(bench: Bench, systems: list[System]) -> None:
+    jars = bench.jars
+    assert jars is not None
+    size = 1024
+    messages = bench.plan.java_messages[size]
+    able = []
+    for system in systems:
+        if java_tools.offers_groups(system.bootstrap):
+            able.append(system)
+        else:
+            bench.note(f"ConsumerPerformance reads as a member of a group, which {system.name} does not offer yet")
+    with ExitStack() as stack:
+        topics = {}
+        for system in able:
+            topics[system.name] = stack.enter_context(bench.topic(system, partitions=PARTITIONS))
+            flags = {"size": size, "partitions": PARTITIONS, "messages": messages}
+            bench.load(system, "produce", topics[system.name], properties=_LINGER, **flags)
+            settle(system.data)
+
+        def measure(system: System) -> Sample:
+            meter = Meter(system.pid)
+            done = java_tools.consume(
+                jars,
+                system.bootstrap,
+                topics[system.name],
+                messages=messages,
+                size=size,
+                timeout_s=bench.plan.timeout_s * 2,
+            )
+            used = meter.usage()
+            limit = _java_limit(done.seconds, used.busiest_thread_s)
+            return Sample((done.mb_per_s, per_gigabyte(used.cpu_s, done.size_bytes)), limit, done.command)
+
+        case = f"ConsumerPerformance, {size_in_words(size)}"
+        bench.alternate(case, _metrics(size, "consumed"), able, measure, rounds=min(3, bench.plan.rounds))

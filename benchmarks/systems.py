@@ -1,0 +1,195 @@
+"""The systems under test behind one interface: start, stop, process, address, CPU, memory, topics.
+
+Promises: what differs between the systems is here and nowhere else. A durability is asked for in one word and
+translated: `os` is Cordwood's ack.durability=os and Kafka's default; `disk` is Cordwood's ack.durability=disk (its
+default) and Kafka's flush.messages=1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks import processes
+from benchmarks.figures import CORDWOOD, KAFKA
+from benchmarks.kafka_peer import DEFAULT_HEAP, KafkaBroker, KafkaJars, free_port
+
+Durability = Literal["os", "disk"]
+
+
+class SystemFailed(Exception):
+    """A broker did not start, or did not do what was asked; the message holds the end of its output."""
+
+
+class System(Protocol):
+    """One broker on one directory of its own."""
+
+    name: str
+    directory: Path
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def data(self) -> Path: ...
+    @property
+    def alive(self) -> bool: ...
+    def start(self, *, wait: bool = True) -> None: ...
+    def stop(self) -> None: ...
+    def topic_settings(self, durability: Durability) -> dict[str, str]: ...
+
+
+class KafkaSystem:
+    """Apache Kafka with the JVM flags of its own start script."""
+
+    name = KAFKA
+
+    def __init__(self, directory: Path, jars: KafkaJars, heap: str = DEFAULT_HEAP) -> None:
+        self.directory = directory
+        self.heap = heap
+        # Deleted topics give their space back at once, so that a long run does not fill the disk.
+        settings = {"log.segment.delete.delay.ms": "100", "auto.create.topics.enable": "false"}
+        self._broker = KafkaBroker(jars, directory, heap, settings)
+
+    @property
+    def label(self) -> str:
+        return f"Kafka {self._broker.jars.version}"
+
+    @property
+    def bootstrap(self) -> str:
+        return self._broker.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self._broker.pid
+
+    @property
+    def data(self) -> Path:
+        return self._broker.log_directory
+
+    @property
+    def alive(self) -> bool:
+        return self._broker.alive
+
+    def start(self, *, wait: bool = True) -> None:
+        self._broker.start(wait=wait)
+
+    def stop(self) -> None:
+        self._broker.stop()
+
+    def topic_settings(self, durability: Durability) -> dict[str, str]:
+        return {"flush.messages": "1"} if durability == "disk" else {}
+
+
+class CordwoodSystem:
+    """`cordwood serve` of this environment, with bytecode cached as users have it."""
+
+    name = CORDWOOD
+    label = "Cordwood"
+    _ready = re.compile(r"cordwood ready on ([^\s:]+):(\d+)")
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise SystemFailed("Cordwood is not running")
+        return self._process.pid
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, *, wait: bool = True) -> None:
+        assert self._process is None, "already started"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        installed = Path(sys.executable).with_name("cordwood")
+        command = [str(installed)] if installed.exists() else [sys.executable, "-m", "cordwood.cli"]
+        command += ["serve", "--data-dir", str(self.data), "--listen", self.bootstrap]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONUNBUFFERED"] = "1"
+        begin = self._output.stat().st_size if self._output.exists() else 0
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,  # an interrupt at the terminal is ours to handle
+            )
+        if wait:
+            self._wait_until_ready(begin)
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+    def topic_settings(self, durability: Durability) -> dict[str, str]:
+        return {"ack.durability": durability}
+
+    @property
+    def _output(self) -> Path:
+        return self.directory / "cordwood.out"
+
+    def _wait_until_ready(self, begin: int, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self._ready.search(self._output.read_bytes()[begin:].decode(errors="replace")):
+                return
+            if not self.alive:
+                break
+            time.sleep(0.005)
+        self.stop()
+        raise SystemFailed(f"Cordwood did not start:\n{self._output.read_text(errors='replace')[-2000:]}")
+
+
+def create_topics(
+    system: System, names: list[str], partitions: int, settings: Mapping[str, str], *, timeout_s: float = 30
+) -> None:
+    """All of them in one request; returns when the broker has said that they exist."""
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    topics = [NewTopic(name, partitions, 1, config=dict(settings)) for name in names]
+    for done in admin.create_topics(topics, operation_timeout=timeout_s, request_timeout=timeout_s).values():
+        done.result()
+
+
+def delete_topics(system: System, names: list[str], *, timeout_s: float = 30) -> None:
+    admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    for done in admin.delete_topics(names, operation_timeout=timeout_s, request_timeout=timeout_s).values():
+        done.result()
+
+
+def memory(system: System) -> tuple[int, int]:
+    """Resident bytes now and at the most."""
+    return processes.rss_bytes(system.pid), processes.peak_rss_bytes(system.pid)
