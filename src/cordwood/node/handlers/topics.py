@@ -1,0 +1,118 @@
+"""Topics come and go: CreateTopics, DeleteTopics, CreatePartitions."""
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.cluster.planner.placement import Assignment
+from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import ZERO_TOPIC_ID
+from cordwood.node.request import Request, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+UNKNOWN = -1
+
+
+def create_topics(node: "Node", request: Request) -> None:
+    body = request.decode()
+    asked = [
+        NewTopic(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            tuple(Assignment(a.partition_index, tuple(a.broker_ids)) for a in topic.assignments),
+            {config.name: config.value for config in topic.configs},
+        )
+        for topic in body.topics
+    ]
+
+    def created(outcomes: Any) -> None:
+        topics = []
+        for name, outcome in _each(node, outcomes, list(dict.fromkeys(topic.name for topic in asked))):
+            result: dict[str, Any] = {"name": name, "topic_id": ZERO_TOPIC_ID, **_status(outcome), "configs": ()}
+            if not isinstance(outcome, ProtocolError):
+                result["topic_id"] = outcome.topic_id
+                result["num_partitions"] = outcome.partition_count
+                result["replication_factor"] = outcome.replication_factor
+                # The Java client wants an array here whenever the topic was created.
+                result["configs"] = [
+                    {
+                        "name": config.name,
+                        "value": config.value,
+                        "read_only": config.read_only,
+                        "config_source": config.source,
+                        "is_sensitive": False,
+                    }
+                    for config in node.configs_of_new_topic(outcome.overrides)
+                ]
+            topics.append(result)
+        request.answer(topics=topics)
+
+    node.effects.controller(lambda controller: controller.create_topics(asked, body.validate_only), created)
+
+
+def delete_topics(node: "Node", request: Request) -> None:
+    body = request.decode()
+    if request.version >= 6:
+        asked = [TopicReference(topic.name, topic.topic_id) for topic in body.topics]
+    else:
+        asked = [TopicReference(name) for name in body.topic_names]
+
+    def deleted(outcomes: Any) -> None:
+        responses = []
+        for reference, outcome in _each(node, outcomes, list(dict.fromkeys(asked))):
+            known = None if isinstance(outcome, ProtocolError) else outcome
+            responses.append(
+                {
+                    "name": reference.name if known is None else known.name,
+                    "topic_id": (reference.topic_id or ZERO_TOPIC_ID) if known is None else known.topic_id,
+                    **_status(outcome),
+                }
+            )
+        request.answer(responses=responses)
+
+    node.effects.controller(lambda controller: controller.delete_topics(asked), deleted)
+
+
+def create_partitions(node: "Node", request: Request) -> None:
+    body = request.decode()
+    asked = [
+        MorePartitions(
+            topic.name,
+            topic.count,
+            None if topic.assignments is None else tuple(tuple(a.broker_ids) for a in topic.assignments),
+        )
+        for topic in body.topics
+    ]
+
+    def grown(outcomes: Any) -> None:
+        names = list(dict.fromkeys(topic.name for topic in asked))
+        request.answer(
+            results=[{"name": name, **_status(outcome)} for name, outcome in _each(node, outcomes, names)]
+        )
+
+    node.effects.controller(lambda controller: controller.create_partitions(asked, body.validate_only), grown)
+
+
+def _each(node: "Node", outcomes: Any, keys: list[Any]) -> list[tuple[Any, Any]]:
+    """Key and outcome of everything asked for; if the controller itself failed, that failure for each."""
+    if isinstance(outcomes, Exception):
+        node.report_storage_failure(outcomes)
+        error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The metadata store failed: {outcomes}")
+        return [(key, error) for key in keys]
+    return [(key, outcomes[key]) for key in keys]
+
+
+def _status(outcome: object) -> dict[str, Any]:
+    if isinstance(outcome, ProtocolError):
+        return {"error_code": outcome.code, "error_message": outcome.message}
+    return {"error_code": ErrorCode.NONE, "error_message": None}
+
+
+HANDLERS = (
+    serves(ApiKey.CREATE_TOPICS, 2, 7, create_topics),
+    serves(ApiKey.DELETE_TOPICS, 1, 6, delete_topics),
+    serves(ApiKey.CREATE_PARTITIONS, 0, 3, create_partitions),
+)

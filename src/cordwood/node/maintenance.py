@@ -1,0 +1,105 @@
+"""What a node does by the clock: retention, rolling, checkpoints, forgetting idle producers and old positions.
+
+Partitions are visited a few at a time, so that ten thousand of them do not stall the loop.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import StorageFailure
+from cordwood.node.partition import Partition
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+logger = logging.getLogger("cordwood")
+
+PARTITIONS_PER_STEP = 32
+PAUSE_MS = 5
+REPEAT_AFTER_MS = 30_000
+MAX_REMEMBERED_REPORTS = 256
+
+
+class Maintenance:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._sweep: Iterator[Partition] | None = None
+        self._checkpoint_is_due = False
+        self._reported: dict[str, int] = {}
+
+    def schedule(self, now_ms: int) -> None:
+        settings = self._node.settings
+        timers = self._node.timers
+        timers.at(now_ms + settings.log_retention_check_interval_ms, self._begin_sweep)
+        timers.at(now_ms + settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_again)
+        timers.at(now_ms + settings.offsets_retention_check_interval_ms, self._expire_positions)
+
+    # Retention, rolling, idle producers: one visit to each partition
+
+    def _begin_sweep(self, now_ms: int) -> None:
+        settings = self._node.settings
+        self._node.timers.at(now_ms + settings.log_retention_check_interval_ms, self._begin_sweep)
+        if self._sweep is None:
+            self._sweep = iter(list(self._node.partitions()))
+            self._continue_sweep(now_ms)
+
+    def _continue_sweep(self, now_ms: int) -> None:
+        assert self._sweep is not None
+        for _ in range(PARTITIONS_PER_STEP):
+            partition = next(self._sweep, None)
+            if partition is None:
+                self._sweep = None
+                return
+            self._visit(partition, now_ms)
+        self._node.timers.at(now_ms + PAUSE_MS, self._continue_sweep)
+
+    def _visit(self, partition: Partition, now_ms: int) -> None:
+        if not self._node.has_partition(*partition.name):
+            return
+        if partition.opened is None and not self._node.logs.has_log(partition.name):
+            return
+        try:
+            replica = partition.replica
+            log = replica.log
+            log.roll_if_due(now_ms)
+            log.producers.expire(now_ms)
+            if log.apply_retention(now_ms, limit_offset=replica.high_watermark):
+                self.checkpoint_soon()
+                partition.wake_readers(now_ms)
+        except StorageFailure as failure:
+            self._node.report_storage_failure(failure)
+
+    def _expire_positions(self, now_ms: int) -> None:
+        self._node.timers.at(now_ms + self._node.settings.offsets_retention_check_interval_ms, self._expire_positions)
+        self._node.positions.expire(now_ms)
+
+    # Checkpoints
+
+    def checkpoint_soon(self) -> None:
+        if not self._checkpoint_is_due:
+            self._checkpoint_is_due = True
+            self._node.timers.at(self._node.now_ms + 1000, self._checkpoint)
+            self._node.effects.wake()
+
+    def _checkpoint_again(self, now_ms: int) -> None:
+        settings = self._node.settings
+        self._node.timers.at(now_ms + settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_again)
+        self._checkpoint(now_ms)
+
+    def _checkpoint(self, now_ms: int) -> None:
+        self._checkpoint_is_due = False
+
+    def delete_log(self, partition: Partition) -> None:
+        """A topic was deleted: its files go, in a thread."""
+
+    def report(self, level: int, message: str) -> None:
+        """Says it once, and again only after a while: a full disk must not fill the log as well."""
+        now_ms = self._node.now_ms
+        last_ms = self._reported.get(message)
+        if last_ms is not None and now_ms - last_ms < REPEAT_AFTER_MS:
+            return
+        if len(self._reported) >= MAX_REMEMBERED_REPORTS:
+            self._reported.clear()
+        self._reported[message] = now_ms
+        logger.log(level, message)
