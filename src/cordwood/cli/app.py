@@ -13,6 +13,8 @@ from cordwood.cli.config.alter import alter as alter_config
 from cordwood.cli.config.describe import describe as describe_config
 from cordwood.cli.config.list import list_settings
 from cordwood.cli.consume import consume
+from cordwood.cli.history import check as check_history
+from cordwood.cli.inspect.command import inspect
 from cordwood.cli.produce import produce
 from cordwood.cli.serve import serve
 from cordwood.cli.topic.alter import alter as alter_topic
@@ -68,3 +70,15 @@ app.add_typer(_topic, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(_config, name="config")
+app.command("inspect")(inspect)
+
+_history = typer.Typer(help="Judge what clients did and saw.", no_args_is_help=True)
+
+
+@_history.callback()
+def _history_group() -> None:
+    """Only makes `check` a command of its own group: typer would otherwise take its place."""
+
+
+_history.command("check")(check_history)
+app.add_typer(_history, name="history", help="Judge what clients did and saw.")

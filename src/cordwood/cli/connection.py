@@ -4,7 +4,6 @@ The first step is a plain TCP connection: librdkafka would retry a refused conne
 to hear at once that nothing listens there.
 """
 
-import difflib
 import logging
 import socket
 import time
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.model.errors import ErrorCode
 
 K = TypeVar("K")
@@ -91,7 +90,13 @@ class Connection:
 
     def unknown_topic(self, name: str) -> Failure:
         """The failure for a topic that does not exist, with the names that it may have been meant to be."""
-        return not_found("topic", name, self.topic_names(), "UNKNOWN_TOPIC_OR_PARTITION", self.bootstrap_servers)
+        shown = f"`cordwood topic list` shows what there is; `cordwood topic create {name}` makes it"
+        return Failure(
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            f"there is no topic {name!r} at {self.bootstrap_servers}",
+            near_names(name, self.topic_names()) or shown,
+            ExitCode.NOT_FOUND,
+        )
 
     def no_answer(self) -> Failure:
         return Failure(
@@ -186,18 +191,6 @@ def code_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"ERROR_{code}"
-
-
-def not_found(kind: str, name: str, known: Iterable[str], code: str, where: str) -> Failure:
-    """A failure that offers the names nearest to the one that does not exist."""
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    elif kind == "topic":
-        hint = f"`cordwood topic list` shows what there is; `cordwood topic create {name}` makes it"
-    else:
-        hint = ""
-    return Failure(code, f"there is no {kind} {name!r} at {where}", hint, ExitCode.NOT_FOUND)
 
 
 def _exit_code(code: int) -> ExitCode:

@@ -3,7 +3,9 @@
 One shape for every error, so that scripts need to know only one: `{"error": {"code", "message", "hint"}}`.
 """
 
+import difflib
 import json
+from collections.abc import Iterable
 from enum import IntEnum
 
 
@@ -48,3 +50,9 @@ class Failure(Exception):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """`did you mean orders?`, or nothing if no known name is like this one."""
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(near)}?" if near else ""

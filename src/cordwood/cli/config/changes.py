@@ -1,12 +1,11 @@
 """Changing settings of a topic or a broker, with a hint when a name is not one."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import Failure
+from cordwood.cli.failure import Failure, near_names
 from cordwood.cli.setting_tables import known_settings
 
 
@@ -40,8 +39,6 @@ def with_near_names(failure: Failure, names: Iterable[str]) -> Failure:
     """The same failure; if a name is none of a setting's, with the settings that it may have been meant to be."""
     known = known_settings()
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-            if near:
-                return Failure(failure.code, failure.message, f"did you mean {' or '.join(near)}?", failure.exit_code)
+        if name not in known and (near := near_names(name, known)):
+            return Failure(failure.code, failure.message, near, failure.exit_code)
     return failure

@@ -1,0 +1,1 @@
+"""`cordwood inspect`: a stopped log directory, looked at without changing a byte of it."""

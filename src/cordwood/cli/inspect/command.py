@@ -1,0 +1,70 @@
+"""`cordwood inspect`, the command: which view of which partitions."""
+
+import os
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import AsJson
+
+
+def inspect(
+    directory: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A broker's data directory, or one partition's directory in it."),
+    ] = "./cordwood-data",
+    partition: Annotated[
+        str | None,
+        typer.Argument(metavar="[TOPIC-PARTITION]", help="One partition, as `orders-0`; all if not given."),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read and check every batch, record, index, snapshot and checkpoint.")
+    ] = False,
+    batches: Annotated[bool, typer.Option("--batches", help="List every batch.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="List every record.")] = False,
+    producers: Annotated[bool, typer.Option("--producers", help="List the idempotent producers it knows.")] = False,
+    from_offset: Annotated[
+        int, typer.Option("--from", metavar="OFFSET", min=0, help="List batches or records from here on.")
+    ] = 0,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="List at most this many batches or records.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look into the files of a stopped broker: partitions, segments, batches, records, producers, checkpoints.
+
+    Nothing is changed, and no broker is needed; while one uses the directory, inspect refuses. --verify exits with 5 if
+    anything is not as it should be. Directories of Apache Kafka, stopped, can be inspected as well.
+    """
+    from cordwood.cli.inspect import show
+    from cordwood.cli.inspect.directory import Partition, read_data_directory
+    from cordwood.cli.inspect.lock import stopped
+
+    views = [name for name, chosen in (("batches", batches), ("records", records), ("producers", producers)) if chosen]
+    if len(views) + verify > 1:
+        raise Failure(
+            "USAGE", "--verify, --batches, --records and --producers exclude each other", "give one", ExitCode.USAGE
+        )
+    with ExitStack() as stack:
+        for held in (directory, os.path.dirname(os.path.abspath(directory))):
+            stack.enter_context(stopped(held))
+        data = read_data_directory(directory)
+        chosen: list[Partition] = data.partitions
+        if partition is not None:
+            chosen = [read for read in data.partitions if str(read.partition) == partition]
+            if not chosen:
+                raise show.no_partition(partition, data)
+        if verify:
+            show.verification(data, chosen, as_json=as_json)
+        elif views == ["batches"]:
+            show.batches(chosen, from_offset, limit, as_json=as_json)
+        elif views == ["records"]:
+            show.records(chosen, from_offset, limit, as_json=as_json)
+        elif views == ["producers"]:
+            show.producers(chosen, as_json=as_json)
+        elif len(chosen) == 1:
+            show.partition(chosen[0], as_json=as_json)
+        else:
+            show.overview(data, as_json=as_json)

@@ -1,0 +1,175 @@
+"""What lies in a data directory: its partitions, their segments, snapshots and checkpoints."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.records.batch import HEADER_SIZE, read_header
+from cordwood.segments.damaged import DamagedFile
+from cordwood.segments.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
+from cordwood.segments.leader_epochs import LeaderEpochs
+from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_file
+from cordwood.segments.offset_checkpoint import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
+from cordwood.segments.partition_metadata import FILE_NAME as PARTITION_METADATA_FILE
+from cordwood.segments.partition_metadata import decode_partition_metadata
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment: where it begins, and how large its log file is."""
+
+    directory: str
+    base_offset: int
+    size_bytes: int
+
+    def path(self, suffix: Suffix) -> str:
+        return segment_file(self.directory, self.base_offset, suffix)
+
+    def size_of(self, suffix: Suffix) -> int | None:
+        """Bytes of one of its files; None if it is not there."""
+        try:
+            return os.path.getsize(self.path(suffix))
+        except FileNotFoundError:
+            return None
+
+
+@dataclass(slots=True)
+class Partition:
+    """The directory of one partition. Checkpoints are None where there is none for it."""
+
+    partition: TopicPartition
+    directory: str
+    segments: list[Segment] = field(default_factory=list)
+    snapshots: list[int] = field(default_factory=list)
+    """The offsets at which producer state was written down, ascending."""
+    leftovers: list[str] = field(default_factory=list)
+    """Files on their way in or out: `.deleted`, `.cleaned`, `.swap`."""
+    topic_id: TopicId | None = None
+    leader_epochs: LeaderEpochs | None = None
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    cleaned_to: int | None = None
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    """Checkpoints that could not be read, and why."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def start_offset(self) -> int:
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(first, self.log_start_offset or 0)
+
+
+@dataclass(slots=True)
+class DataDirectoryView:
+    path: str
+    partitions: list[Partition]
+    unreadable: list[tuple[str, str]]
+
+
+def read_data_directory(path: str) -> DataDirectoryView:
+    """All partitions under a data directory, or the one whose own directory this is. A Failure if it is neither."""
+    if not os.path.isdir(path):
+        raise Failure("NO_SUCH_DIRECTORY", f"there is no directory {path}", "", ExitCode.NOT_FOUND)
+    names = sorted(os.listdir(path))
+    if any(parse_segment_file(name) is not None for name in names):
+        parent, name = os.path.split(os.path.abspath(path))
+        return _view(parent, [name])
+    found = [name for name in names if _is_partition(os.path.join(path, name))]
+    if not found and not any(name == "meta.properties" or name.endswith("checkpoint") for name in names):
+        raise Failure(
+            "NOT_A_DATA_DIRECTORY",
+            f"{path} holds no partitions",
+            "give the --data-dir of a broker, or a partition's directory in it",
+            ExitCode.NOT_FOUND,
+        )
+    return _view(path, found)
+
+
+def _view(path: str, names: list[str]) -> DataDirectoryView:
+    unreadable: list[tuple[str, str]] = []
+    checkpoints = {
+        name: _read(os.path.join(path, name), decode_offsets, unreadable) or {}
+        for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE)
+    }
+    partitions = []
+    for name in names:
+        try:
+            partition = TopicPartition.parse(name)
+        except ValueError:
+            raise Failure(
+                "NOT_A_DATA_DIRECTORY",
+                f"{name} is not named as a partition's directory is",
+                "TOPIC-NUMBER is",
+                ExitCode.NOT_FOUND,
+            ) from None
+        read = _partition(partition, os.path.join(path, name))
+        read.recovery_point = checkpoints[RECOVERY_POINT_FILE].get(partition)
+        read.log_start_offset = checkpoints[LOG_START_FILE].get(partition)
+        read.cleaned_to = checkpoints[CLEANER_FILE].get(partition)
+        partitions.append(read)
+    partitions.sort(key=lambda read: read.partition)
+    return DataDirectoryView(path, partitions, unreadable)
+
+
+def _is_partition(path: str) -> bool:
+    try:
+        TopicPartition.parse(os.path.basename(path))
+    except ValueError:
+        return False
+    return os.path.isdir(path)
+
+
+def _partition(partition: TopicPartition, directory: str) -> Partition:
+    read = Partition(partition, directory)
+    for name in sorted(os.listdir(directory)):
+        parsed = parse_segment_file(name)
+        if parsed is None:
+            continue
+        if parsed.stage is not Stage.LIVE:
+            read.leftovers.append(name)
+        elif parsed.suffix is Suffix.LOG:
+            size = os.path.getsize(os.path.join(directory, name))
+            read.segments.append(Segment(directory, parsed.base_offset, size))
+        elif parsed.suffix is Suffix.SNAPSHOT:
+            read.snapshots.append(parsed.base_offset)
+    read.topic_id = _read(os.path.join(directory, PARTITION_METADATA_FILE), decode_partition_metadata, read.unreadable)
+    read.leader_epochs = _read(os.path.join(directory, LEADER_EPOCH_FILE), LeaderEpochs.from_bytes, read.unreadable)
+    return read
+
+
+def _read(path: str, decode: Callable[[bytes], T], unreadable: list[tuple[str, str]]) -> T | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        # Apache Kafka leaves checkpoints empty that it has no entry for.
+        return decode(data) if data else None
+    except FileNotFoundError:
+        return None
+    except DamagedFile as error:
+        unreadable.append((path, str(error)))
+        return None
+
+
+def last_offsets(partition: Partition) -> Iterator[tuple[Segment, int, int]]:
+    """(segment, batches, offset after its last whole batch), by hopping from header to header: nothing is verified."""
+    for segment in partition.segments:
+        batches, next_offset = 0, segment.base_offset
+        with open(segment.path(Suffix.LOG), "rb") as file:
+            position = 0
+            while position + HEADER_SIZE <= segment.size_bytes:
+                file.seek(position)
+                header = read_header(file.read(HEADER_SIZE))
+                if header.size < HEADER_SIZE or position + header.size > segment.size_bytes:
+                    break
+                position += header.size
+                next_offset = header.next_offset
+                batches += 1
+        yield segment, batches, next_offset

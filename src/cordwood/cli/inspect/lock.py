@@ -1,0 +1,32 @@
+"""Keeps a broker out while its directory is inspected, and refuses if one is in."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cordwood.cli.failure import Failure
+
+LOCK_FILE = ".lock"
+
+
+@contextmanager
+def stopped(data_directory: str) -> Iterator[None]:
+    """Holds a shared lock on the directory: inspections go side by side, a broker's exclusive lock excludes them."""
+    try:
+        descriptor = os.open(os.path.join(data_directory, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield  # a copy of a directory, or one that no broker has opened
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(
+                "DATA_DIRECTORY_IN_USE",
+                f"a broker is using {data_directory}",
+                "stop it first, or inspect a copy: files that are being written look damaged when they are not",
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

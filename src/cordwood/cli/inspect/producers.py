@@ -1,0 +1,80 @@
+"""The idempotent producers that a partition knows: the newest snapshot, and what the log adds to it."""
+
+from dataclasses import dataclass
+
+from cordwood.cli.inspect.directory import Partition
+from cordwood.cli.inspect.files import ReadOnlyFile
+from cordwood.records.control import read_transaction_marker
+from cordwood.records.corruption import CorruptRecords
+from cordwood.segments.damaged import DamagedFile
+from cordwood.segments.names import Suffix, segment_file
+from cordwood.segments.producer_snapshot import decode_snapshot
+from cordwood.segments.scan import SegmentScan
+
+
+@dataclass(slots=True)
+class ProducerView:
+    """What a restarted broker would know of one producer."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    last_timestamp_ms: int
+    open_transaction_from: int | None
+
+
+def producers_of(partition: Partition) -> tuple[int | None, list[ProducerView]]:
+    """The offset of the snapshot that was used (None: none was), and the producers by id."""
+    snapshot_offset, known = _newest_snapshot(partition)
+    start = partition.start_offset if snapshot_offset is None else snapshot_offset
+    for segment in partition.segments:
+        following = [other.base_offset for other in partition.segments if other.base_offset > segment.base_offset]
+        if following and following[0] <= start:
+            continue  # all of it is before the snapshot
+        with ReadOnlyFile(segment.path(Suffix.LOG)) as file:
+            scan = SegmentScan(file, segment.base_offset)
+            for _, header in scan:
+                if header.producer_id < 0 or header.base_offset < start:
+                    continue
+                view = known.setdefault(
+                    header.producer_id, ProducerView(header.producer_id, header.producer_epoch, -1, -1, -1, None)
+                )
+                view.epoch = header.producer_epoch
+                view.last_timestamp_ms = header.max_timestamp
+                if header.control:
+                    if _ends_transaction(scan.batch):
+                        view.open_transaction_from = None
+                    continue
+                view.last_sequence, view.last_offset = header.last_sequence, header.last_offset
+                if header.transactional and view.open_transaction_from is None:
+                    view.open_transaction_from = header.base_offset
+    return snapshot_offset, [known[producer_id] for producer_id in sorted(known)]
+
+
+def _ends_transaction(batch: memoryview) -> bool:
+    try:
+        return read_transaction_marker(batch) is not None
+    except CorruptRecords:
+        return False  # a marker of a newer version, or damage, which --verify reports
+
+
+def _newest_snapshot(partition: Partition) -> tuple[int | None, dict[int, ProducerView]]:
+    for offset in reversed(partition.snapshots):
+        try:
+            with open(segment_file(partition.directory, offset, Suffix.SNAPSHOT), "rb") as file:
+                entries = decode_snapshot(file.read())
+        except DamagedFile:
+            continue  # as recovery does: an older one, and more of the log
+        return offset, {
+            entry.producer_id: ProducerView(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_offset,
+                entry.timestamp_ms,
+                entry.transaction_first_offset if entry.transaction_first_offset >= 0 else None,
+            )
+            for entry in entries
+        }
+    return None, {}

@@ -1,0 +1,321 @@
+"""How what was found in a log directory is shown."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure, near_names
+from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_offsets
+from cordwood.cli.inspect.files import ReadOnlyFile
+from cordwood.cli.inspect.producers import producers_of
+from cordwood.cli.inspect.verify import MEANINGS, Kind, verify
+from cordwood.cli.output import count_in_words, print_json, print_json_line, print_table, remark, say, size_in_words
+from cordwood.cli.record_text import bytes_as_json, readable, time_in_words
+from cordwood.records.batch import BatchHeader, Codec
+from cordwood.records.corruption import CorruptRecords
+from cordwood.records.records import records_in
+from cordwood.segments.names import Suffix
+from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from cordwood.segments.partition_metadata import topic_id_text
+from cordwood.segments.scan import InvalidPlace, SegmentScan
+from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+
+
+def no_partition(name: str, data: DataDirectoryView) -> Failure:
+    known = [str(read.partition) for read in data.partitions]
+    return Failure(
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        f"there is no partition {name!r} in {data.path}",
+        near_names(name, known),
+        ExitCode.NOT_FOUND,
+    )
+
+
+def overview(data: DataDirectoryView, *, as_json: bool) -> None:
+    rows = []
+    for read in data.partitions:
+        end = max((end for _, _, end in last_offsets(read)), default=read.start_offset)
+        rows.append(
+            {
+                "partition": str(read.partition),
+                "segments": len(read.segments),
+                "start_offset": read.start_offset,
+                "end_offset": end,
+                "recovery_point": read.recovery_point,
+                "size_bytes": read.size_bytes,
+            }
+        )
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        remark("No partitions.")
+        return
+    print_table(
+        ["partition", "segments", "start", "end", "recovery point", "size"],
+        [
+            (
+                row["partition"],
+                row["segments"],
+                row["start_offset"],
+                row["end_offset"],
+                row["recovery_point"],
+                size_in_words(read.size_bytes),
+            )
+            for row, read in zip(rows, data.partitions, strict=True)
+        ],
+    )
+
+
+def partition(read: Partition, *, as_json: bool) -> None:
+    segments = [
+        {
+            "base_offset": segment.base_offset,
+            "end_offset": end,
+            "batches": count,
+            "size_bytes": segment.size_bytes,
+            "index_entries": _entries(segment.size_of(Suffix.INDEX), OFFSET_ENTRY_SIZE),
+            "time_index_entries": _entries(segment.size_of(Suffix.TIME_INDEX), TIME_ENTRY_SIZE),
+        }
+        for segment, count, end in last_offsets(read)
+    ]
+    epochs = [] if read.leader_epochs is None else [entry._asdict() for entry in read.leader_epochs.entries]
+    facts = {
+        "partition": str(read.partition),
+        "topic_id": None if read.topic_id is None else topic_id_text(read.topic_id),
+        "start_offset": read.start_offset,
+        "recovery_point": read.recovery_point,
+        "log_start_offset": read.log_start_offset,
+        "cleaned_to": read.cleaned_to,
+        "leader_epochs": epochs,
+        "producer_snapshots": read.snapshots,
+        "leftovers": read.leftovers,
+    }
+    if as_json:
+        print_json({**facts, "segments": segments})
+        return
+    say(f"{read.partition}  topic id {facts['topic_id'] or '-'}, {size_in_words(read.size_bytes)}")
+    print_table(
+        ["base offset", "end", "batches", "size", "index entries", "time index entries"],
+        [
+            (
+                row["base_offset"],
+                row["end_offset"],
+                row["batches"],
+                size_in_words(row["size_bytes"] or 0),
+                row["index_entries"],
+                row["time_index_entries"],
+            )
+            for row in segments
+        ],
+    )
+    print_table(
+        ["checkpoint", "offset"],
+        [
+            ("recovery point: below it all is fsynced", read.recovery_point),
+            ("log start: readers begin here", read.log_start_offset),
+            ("cleaner: compacted up to here", read.cleaned_to),
+            *((f"leader epoch {entry['epoch']} begins", entry["start_offset"]) for entry in epochs),
+            *(("producer snapshot", offset) for offset in read.snapshots),
+        ],
+    )
+    for name in read.leftovers:
+        remark(f"on its way in or out: {name}")
+
+
+def _entries(size_bytes: int | None, entry_size: int) -> int | None:
+    return None if size_bytes is None else size_bytes // entry_size
+
+
+def verification(data: DataDirectoryView, chosen: list[Partition], *, as_json: bool) -> None:
+    """Verifies, shows, and exits with PROBLEM_FOUND if there is one."""
+    results = [(read, verify(read)) for read in chosen]
+    found: list[dict[str, Any]] = [
+        {"partition": None, "kind": Kind.DERIVED.value, "file": path, "offset": None, "what": reason}
+        for path, reason in data.unreadable
+    ]
+    for read, result in results:
+        found.extend(
+            {
+                "partition": str(read.partition),
+                "kind": problem.kind.value,
+                "file": problem.file,
+                "offset": problem.offset,
+                "what": problem.what,
+            }
+            for problem in result.problems
+        )
+    batch_count = sum(result.batches for _, result in results)
+    record_count = sum(result.records for _, result in results)
+    if as_json:
+        print_json(
+            {"partitions": len(results), "batches": batch_count, "records": record_count, "problems": found},
+        )
+    else:
+        for problem in found:
+            at = "" if problem["offset"] is None else f" offset {problem['offset']}"
+            say(f"{problem['kind']}: {problem['partition'] or data.path}{at}")
+            say(f"  {problem['file']}: {problem['what']}")
+            say(f"  {MEANINGS[Kind(problem['kind'])]}")
+        checked = ", ".join(
+            count_in_words(count, noun) for count, noun in ((len(results), "partition"), (record_count, "record"))
+        )
+        batches_checked = f"{batch_count:,} {'batch' if batch_count == 1 else 'batches'}"
+        verdict = count_in_words(len(found), "problem") if found else "all is well"
+        say(f"{checked} in {batches_checked} verified: {verdict}")
+    if found:
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def batches(chosen: list[Partition], from_offset: int, limit: int | None, *, as_json: bool) -> None:
+    rows = []
+    for read, position, header, _ in _batches(chosen, from_offset, limit):
+        row = {
+            "partition": str(read.partition),
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "records": header.record_count,
+            "position": position,
+            "size_bytes": header.size,
+            "codec": _codec(header),
+            "timestamp_ms": header.max_timestamp,
+            "leader_epoch": header.partition_leader_epoch,
+            "producer_id": header.producer_id,
+            "producer_epoch": header.producer_epoch,
+            "base_sequence": header.base_sequence,
+            "transactional": header.transactional,
+            "control": header.control,
+        }
+        if as_json:
+            print_json_line(row)
+        else:
+            kind = "control" if header.control else "transactional" if header.transactional else ""
+            producer = f"{header.producer_id}/{header.producer_epoch}" if header.producer_id >= 0 else None
+            rows.append(
+                (
+                    str(read.partition),
+                    f"{header.base_offset}-{header.last_offset}",
+                    header.record_count,
+                    header.size,
+                    row["codec"],
+                    time_in_words(header.max_timestamp),
+                    header.partition_leader_epoch,
+                    producer,
+                    header.base_sequence if producer is not None else None,
+                    kind,
+                )
+            )
+    if not as_json:
+        print_table(
+            ["partition", "offsets", "records", "bytes", "codec", "latest", "epoch", "producer", "sequence", "kind"],
+            rows,
+        )
+
+
+def records(chosen: list[Partition], from_offset: int, limit: int | None, *, as_json: bool) -> None:
+    left = limit
+    for read, position, header, batch in _batches(chosen, from_offset, None):
+        try:
+            for record in records_in(batch):
+                if record.offset < from_offset:
+                    continue
+                if left is not None:
+                    if not left:
+                        return
+                    left -= 1
+                if as_json:
+                    print_json_line(
+                        {
+                            "topic": read.partition.topic,
+                            "partition": read.partition.partition,
+                            "offset": record.offset,
+                            "timestamp_ms": record.timestamp_ms,
+                            "key": bytes_as_json(record.key),
+                            "value": bytes_as_json(record.value),
+                            "headers": [[name, bytes_as_json(value)] for name, value in record.headers],
+                            "control": header.control,
+                        }
+                    )
+                else:
+                    headers = ",".join(f"{name}={readable(value)}" for name, value in record.headers) or "-"
+                    when = time_in_words(record.timestamp_ms)
+                    fields = [str(read.partition), str(record.offset), when, readable(record.key), headers]
+                    typer.echo("\t".join([*fields, readable(record.value)]))
+        except CorruptRecords as error:
+            raise _unreadable(read, InvalidPlace(position, header.base_offset, str(error))) from error
+
+
+def _batches(
+    chosen: list[Partition], from_offset: int, limit: int | None
+) -> Iterator[tuple[Partition, int, BatchHeader, memoryview]]:
+    left = limit
+    for read in chosen:
+        for segment in read.segments:
+            with ReadOnlyFile(segment.path(Suffix.LOG)) as file:
+                scan = SegmentScan(file, segment.base_offset)
+                for position, header in scan:
+                    if header.last_offset < from_offset:
+                        continue
+                    if left is not None:
+                        if not left:
+                            return
+                        left -= 1
+                    yield read, position, header, scan.batch
+                if scan.invalid is not None:
+                    raise _unreadable(read, scan.invalid)
+
+
+def _unreadable(read: Partition, place: InvalidPlace) -> Failure:
+    return Failure(
+        "CORRUPT_MESSAGE",
+        f"{read.partition} cannot be read from offset {place.offset} on (byte {place.position}): {place.reason}",
+        "--verify says everything that is wrong, and what it means",
+        ExitCode.PROBLEM_FOUND,
+    )
+
+
+def _codec(header: BatchHeader) -> str:
+    try:
+        return Codec(header.codec).name.lower()
+    except ValueError:
+        return f"codec {header.codec}"
+
+
+def producers(chosen: list[Partition], *, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for read in chosen:
+        snapshot_offset, known = producers_of(read)
+        rows.extend(
+            {
+                "partition": str(read.partition),
+                "producer_id": view.producer_id,
+                "epoch": view.epoch,
+                "last_sequence": view.last_sequence,
+                "last_offset": view.last_offset,
+                "last_timestamp_ms": view.last_timestamp_ms,
+                "open_transaction_from": view.open_transaction_from,
+                "snapshot_offset": snapshot_offset,
+            }
+            for view in known
+        )
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        remark("No idempotent producer is known.")
+    else:
+        print_table(
+            ["partition", "producer", "epoch", "last sequence", "last offset", "last seen", "open transaction from"],
+            [
+                (
+                    row["partition"],
+                    row["producer_id"],
+                    row["epoch"],
+                    row["last_sequence"],
+                    row["last_offset"],
+                    time_in_words(row["last_timestamp_ms"]),
+                    row["open_transaction_from"],
+                )
+                for row in rows
+            ],
+        )

@@ -1,0 +1,164 @@
+"""Whether a partition's files are what they should be: every batch, every record, and all that is derived from them.
+
+Damage below the recovery point is damage of acknowledged data. Above it, it is a tail that a crash tore: the broker
+cuts it when it next starts. A wrong index costs nothing but the time to rebuild it.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from cordwood.cli.inspect.directory import Partition, Segment
+from cordwood.cli.inspect.files import ReadOnlyFile
+from cordwood.cli.inspect.verify_indexes import IndexWalk
+from cordwood.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from cordwood.records.corruption import CorruptRecords
+from cordwood.records.records import records_in
+from cordwood.segments.damaged import DamagedFile
+from cordwood.segments.names import Suffix, segment_file
+from cordwood.segments.open_transactions import OpenTransactions
+from cordwood.segments.producer_snapshot import decode_snapshot
+from cordwood.segments.scan import InvalidPlace, SegmentScan
+
+
+class Kind(StrEnum):
+    DAMAGE = "damage"
+    TORN_TAIL = "torn tail"
+    DERIVED = "derived file"
+
+
+MEANINGS = {
+    Kind.DAMAGE: "acknowledged records cannot be read; the broker serves the rest and reports these offsets",
+    Kind.TORN_TAIL: "what a crash left behind the recovery point; the broker cuts it when it next starts",
+    Kind.DERIVED: "nothing is lost: the broker makes it again from the log",
+}
+
+
+class Problem(NamedTuple):
+    kind: Kind
+    file: str
+    offset: int | None
+    """The first offset that is not as it should be, where there is one."""
+    what: str
+
+
+class Verified(NamedTuple):
+    problems: list[Problem]
+    batches: int
+    records: int
+    end_offset: int
+
+
+def verify(partition: Partition) -> Verified:
+    """Reads everything in a partition's directory, and says what is wrong."""
+    problems = [Problem(Kind.DERIVED, path, None, reason) for path, reason in partition.unreadable]
+    batches = records = 0
+    end_offset = partition.start_offset
+    transactions = OpenTransactions()
+    for segment in partition.segments:
+        if segment is not partition.segments[0] and segment.base_offset < end_offset:
+            overlap = f"begins at {segment.base_offset}, but the segment before it ends at {end_offset}"
+            problems.append(Problem(Kind.DAMAGE, segment.path(Suffix.LOG), segment.base_offset, overlap))
+        reading = _SegmentReading(partition, segment, transactions)
+        problems.extend(reading.run())
+        batches += reading.batches
+        records += reading.records
+        end_offset = reading.next_offset
+    problems.extend(_snapshot_problems(partition))
+    return Verified(problems, batches, records, end_offset)
+
+
+class _SegmentReading:
+    """One pass over a segment's log, with what is derived from it walked alongside."""
+
+    def __init__(self, partition: Partition, segment: Segment, transactions: OpenTransactions) -> None:
+        self._segment = segment
+        self._epochs = partition.leader_epochs
+        # Without a checkpoint nothing is known to have been fsynced: all of it is tail.
+        self._recovery_point = partition.recovery_point or 0
+        self._is_last = segment is partition.segments[-1]
+        self._transactions = transactions
+        self._epoch_differs: str | None = None
+        self.batches = 0
+        self.records = 0
+        self.next_offset = segment.base_offset
+
+    def run(self) -> Iterator[Problem]:
+        path = self._segment.path(Suffix.LOG)
+        walk = IndexWalk(self._segment, self._transactions, still_written=self._is_last)
+        complete = True
+        with ReadOnlyFile(path) as file:
+            scan: SegmentScan | None = SegmentScan(file, self._segment.base_offset)
+            while scan is not None:
+                yield from self._batches(scan, walk, path)
+                if scan.invalid is None:
+                    break
+                complete = False
+                yield self._broken(path, scan.invalid.offset, scan.invalid.position, scan.invalid.reason)
+                scan = _scan_behind(scan.invalid, file, self._segment.base_offset)
+        for suffix, reason in walk.end(complete=complete):
+            yield Problem(Kind.DERIVED, self._segment.path(suffix), None, reason)
+        if self._epoch_differs is not None:
+            yield Problem(Kind.DERIVED, path, None, self._epoch_differs)
+
+    def _batches(self, scan: SegmentScan, walk: IndexWalk, path: str) -> Iterator[Problem]:
+        for position, header in scan:
+            self.batches += 1
+            self.records += header.record_count
+            self.next_offset = header.next_offset
+            reason = why_records_are_wrong(header, scan.batch)
+            if reason is not None:
+                yield self._broken(path, header.base_offset, position, reason)
+            self._compare_epoch(header)
+            walk.batch(position, header, scan.batch)
+
+    def _broken(self, path: str, offset: int, position: int, reason: str) -> Problem:
+        torn = self._is_last and offset >= self._recovery_point
+        kind = Kind.TORN_TAIL if torn else Kind.DAMAGE
+        return Problem(kind, path, offset, f"at byte {position}: {reason}")
+
+    def _compare_epoch(self, header: BatchHeader) -> None:
+        if self._epochs is None or self._epoch_differs is not None:
+            return
+        noted = self._epochs.epoch_at(header.base_offset)
+        if noted >= 0 and noted != header.partition_leader_epoch:
+            self._epoch_differs = (
+                f"offset {header.base_offset} was written in leader epoch {header.partition_leader_epoch}, "
+                f"leader-epoch-checkpoint says {noted}"
+            )
+
+
+def _scan_behind(place: InvalidPlace, file: ReadOnlyFile, base_offset: int) -> SegmentScan | None:
+    """Goes on behind a batch that is broken, if its header still says where it ends; None where that is not known."""
+    head = file.read(place.position, HEADER_SIZE)
+    if len(head) < HEADER_SIZE:
+        return None
+    header = read_header(head)
+    end = place.position + header.size
+    plausible = header.magic == MAGIC and header.size >= HEADER_SIZE and header.base_offset >= place.offset
+    if not plausible or end > file.size or header.last_offset_delta < 0:
+        return None
+    return SegmentScan(file, base_offset, position=end, next_offset=header.next_offset)
+
+
+def why_records_are_wrong(header: BatchHeader, batch: memoryview) -> str | None:
+    """Opens the batch, decompressing it, and says why its records cannot be read; None if they can."""
+    try:
+        last = -1
+        for record in records_in(batch):
+            if record.offset <= last:
+                return f"record offset {record.offset} does not follow {last}"
+            last = record.offset
+    except CorruptRecords as error:
+        return f"the batch of offsets {header.base_offset} to {header.last_offset}: {error}"
+    return None
+
+
+def _snapshot_problems(partition: Partition) -> Iterator[Problem]:
+    for offset in partition.snapshots:
+        path = segment_file(partition.directory, offset, Suffix.SNAPSHOT)
+        try:
+            with open(path, "rb") as file:
+                decode_snapshot(file.read())
+        except DamagedFile as error:
+            yield Problem(Kind.DERIVED, path, offset, str(error))
