@@ -6,7 +6,7 @@ path keeps a batch as the producer compressed it.
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import cramjam
 import lz4.frame
@@ -103,13 +103,18 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
         # librdkafka and others send one raw block.
-        return _decompress_snappy_block(view, max_size)
-    parts: list[bytes] = []
-    left, position, end = max_size, len(_XERIAL_HEADER), len(view)
+        return b"".join(_unsnap([view], max_size))
+    return b"".join(_unsnap(_xerial_blocks(view), max_size))
+
+
+def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+    position, end = 0, len(view)
     while position < end:
         if view[position : position + 8] == _XERIAL_MAGIC:
-            # Java's reader takes streams that were appended to each other.
+            # At the start, and again where streams were appended to each other: Java's reader takes that.
             position += len(_XERIAL_HEADER)
+            if position > end:
+                raise _cut_short(Codec.SNAPPY)
             continue
         if position + 4 > end:
             raise _cut_short(Codec.SNAPPY)
@@ -117,17 +122,17 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
         position += 4
         if size < 0 or position + size > end:
             raise _cut_short(Codec.SNAPPY)
-        part = _decompress_snappy_block(view[position : position + size], left)
-        left -= len(part)
-        parts.append(part)
+        yield view[position : position + size]
         position += size
-    return b"".join(parts)
 
 
-def _decompress_snappy_block(block: memoryview, max_size: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > max_size:
-        raise _too_large(max_size)
-    return bytes(cramjam.snappy.decompress_raw(block))
+def _unsnap(blocks: Iterable[memoryview], max_size: int) -> Iterator[bytes]:
+    left = max_size
+    for block in blocks:
+        left -= cramjam.snappy.decompress_raw_len(block)
+        if left < 0:
+            raise _too_large(max_size)
+        yield bytes(cramjam.snappy.decompress_raw(block))
 
 
 def _decompress_lz4(data: Buffer, max_size: int) -> bytes:

@@ -1,0 +1,187 @@
+"""What a client's batch must be before the log takes it, with the error code that Kafka gives."""
+
+import struct
+from dataclasses import replace
+
+import pytest
+from crc32c import crc32c
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import Codec
+from cordwood.records.build import NewRecord, build_batch
+from cordwood.records.control import TransactionMarker, build_transaction_marker
+from cordwood.records.validate import InvalidBatch, check_client_batch
+
+NOW_MS = 1_700_000_000_000
+PLAIN = TopicSettings()
+COMPACTED = TopicSettings(cleanup_policy=("compact",))
+APPEND_TIME = TopicSettings(message_timestamp_type="LogAppendTime")
+RECENT_ONLY = TopicSettings(message_timestamp_before_max_ms=1000)
+
+
+def record(timestamp_ms: int = NOW_MS, key: bytes | None = b"key") -> NewRecord:
+    return timestamp_ms, key, b"value", ()
+
+
+def changed(batch: bytearray, position: int, layout: str, value: int) -> bytearray:
+    """The batch with one field changed and a CRC that fits."""
+    struct.pack_into(layout, batch, position, value)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    return batch
+
+
+def refusal(records: bytes | bytearray, settings: TopicSettings = PLAIN, *, zstd_allowed: bool = True) -> InvalidBatch:
+    with pytest.raises(InvalidBatch) as caught:
+        check_client_batch(memoryview(records), settings, NOW_MS, zstd_allowed=zstd_allowed)
+    return caught.value
+
+
+@pytest.mark.parametrize("settings", [PLAIN, COMPACTED, APPEND_TIME, RECENT_ONLY])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_good_batch_is_taken_and_left_as_it_is(codec: Codec, settings: TopicSettings) -> None:
+    batch = build_batch(
+        [record(), record(NOW_MS + 5), record(NOW_MS - 5)],
+        codec=codec,
+        producer_id=4,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    before = bytes(batch)
+    header = check_client_batch(memoryview(batch), settings, NOW_MS)
+    assert header.record_count == 3
+    assert header.size == len(batch)
+    assert batch == before
+
+
+def test_exactly_one_whole_batch_is_needed() -> None:
+    batch = build_batch([record()])
+    for wrong in (b"", bytes(batch[:60]), bytes(batch[:-1]), bytes(batch + batch), bytes(batch) + b"\x00"):
+        assert refusal(wrong).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_length_that_no_batch_has_is_corruption() -> None:
+    for length in (-1, 0, 48):
+        assert refusal(changed(build_batch([record()]), 8, ">i", length)).code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3, -1])
+def test_only_magic_2_is_taken(magic: int) -> None:
+    assert refusal(changed(build_batch([record()]), 16, ">b", magic)).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_flipped_bit_is_corruption_wherever_it_is() -> None:
+    batch = build_batch([record()])
+    for position in range(17, len(batch)):
+        damaged = bytearray(batch)
+        damaged[position] ^= 1
+        assert refusal(damaged).code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_the_largest_batch_is_max_message_bytes_long() -> None:
+    batch = build_batch([record()])
+    check_client_batch(batch, replace(PLAIN, max_message_bytes=len(batch)), NOW_MS)
+    assert refusal(batch, replace(PLAIN, max_message_bytes=len(batch) - 1)).code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(("count", "last_offset_delta"), [(0, 0), (0, -1), (-1, -2), (1, 0), (3, 2), (2, 2), (2, 0)])
+def test_the_record_count_must_agree_with_the_offsets(count: int, last_offset_delta: int) -> None:
+    batch = changed(build_batch([record(), record()]), 57, ">i", count)
+    batch = changed(batch, 23, ">i", last_offset_delta)
+    if count > 0 and count == last_offset_delta + 1:
+        # Two records that claim to be one or three: believed, unless the topic's settings have them opened.
+        check_client_batch(batch, PLAIN, NOW_MS)
+        assert refusal(batch, COMPACTED).code == ErrorCode.INVALID_RECORD
+    else:
+        assert refusal(batch).code == ErrorCode.INVALID_RECORD
+
+
+def test_clients_write_no_control_batches() -> None:
+    marker = build_transaction_marker(TransactionMarker(True, 0), producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS)
+    assert refusal(marker).code == ErrorCode.INVALID_RECORD
+
+
+def test_clients_set_no_delete_horizon() -> None:
+    assert refusal(build_batch([record()], delete_horizon_ms=NOW_MS)).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "producer_epoch", "base_sequence", "transactional"),
+    [(5, 0, -1, False), (5, -1, 0, False), (5, -1, -1, False), (-1, -1, -1, True), (-2, 0, 0, False)],
+)
+def test_a_producer_has_an_id_an_epoch_and_a_sequence_or_none_of_them(
+    producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool
+) -> None:
+    batch = build_batch(
+        [record()],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+    )
+    assert refusal(batch).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("settings", [PLAIN, APPEND_TIME])
+def test_only_the_broker_may_say_that_it_stamped_a_batch(settings: TopicSettings) -> None:
+    batch = build_batch([record()], log_append_time_ms=NOW_MS)
+    assert refusal(batch, settings).code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_zstd_needs_a_request_of_version_7() -> None:
+    batch = build_batch([record()], codec=Codec.ZSTD)
+    assert refusal(batch, zstd_allowed=False).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    check_client_batch(build_batch([record()], codec=Codec.LZ4), PLAIN, NOW_MS, zstd_allowed=False)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_codecs_that_nobody_knows_are_not_supported(codec: int) -> None:
+    batch = changed(build_batch([record()]), 21, ">h", codec)
+    assert refusal(batch).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_a_record_may_be_ahead_of_the_brokers_clock_by_an_hour_and_no_more() -> None:
+    hour_ms = 3_600_000
+    check_client_batch(build_batch([record(NOW_MS + hour_ms)]), PLAIN, NOW_MS)
+    error = refusal(build_batch([record(), record(NOW_MS + hour_ms + 1), record()]))
+    assert error.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [1]
+    assert str(NOW_MS + hour_ms + 1) in error.record_errors[0][1]
+
+
+def test_a_record_may_be_as_old_as_the_topic_allows() -> None:
+    check_client_batch(build_batch([record(0)]), PLAIN, NOW_MS)
+    check_client_batch(build_batch([record(NOW_MS - 1000)]), RECENT_ONLY, NOW_MS)
+    # The header's timestamps are the first record's and the latest: the oldest is found only by opening the batch.
+    error = refusal(build_batch([record(), record(NOW_MS - 1001), record()]), RECENT_ONLY)
+    assert error.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [1]
+
+
+def test_a_record_without_a_timestamp_is_not_out_of_bounds() -> None:
+    check_client_batch(build_batch([record(-1)]), RECENT_ONLY, NOW_MS)
+
+
+def test_the_producers_clock_does_not_matter_where_the_broker_stamps() -> None:
+    settings = replace(APPEND_TIME, message_timestamp_before_max_ms=1000)
+    check_client_batch(build_batch([record(NOW_MS + 10**9), record(5)]), settings, NOW_MS)
+
+
+def test_compacted_topics_need_a_key_in_every_record() -> None:
+    batch = build_batch([record(), record(key=None), record(key=b""), record(key=None)])
+    error = refusal(batch, COMPACTED)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in error.record_errors] == [1, 3]
+    check_client_batch(batch, PLAIN, NOW_MS)
+
+
+def test_offsets_within_a_batch_count_up_one_by_one() -> None:
+    batch = build_batch([record(), record()], offset_deltas=[1, 0], last_offset_delta=1)
+    assert refusal(batch, COMPACTED).code == ErrorCode.INVALID_RECORD
+
+
+def test_records_that_cannot_be_opened_are_refused_where_they_must_be() -> None:
+    batch = build_batch([record()], codec=Codec.LZ4)
+    batch[70:] = bytes(len(batch) - 70)
+    batch = changed(batch, 57, ">i", 1)
+    assert refusal(batch, COMPACTED).code == ErrorCode.INVALID_RECORD
