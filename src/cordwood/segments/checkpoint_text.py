@@ -16,8 +16,8 @@ def decode_lines(data: Buffer, fields_per_line: int) -> list[list[str]]:
     """The fields of every line. DamagedCheckpoint if not all are there: a torn file must not look like a short one."""
     try:
         lines = bytes(data).decode("ascii").split("\n")
-        version, count = lines[0], int(lines[1])
-    except (UnicodeDecodeError, IndexError, ValueError):
+        version, count = lines[0], number(lines[1])
+    except (UnicodeDecodeError, IndexError):
         raise DamagedCheckpoint("checkpoint: no version and count at its start") from None
     if version != _VERSION:
         raise DamagedCheckpoint(f"checkpoint: version {version!r} is unknown")
