@@ -1,1 +1,1 @@
-""""""
+"""One partition's log: append, read, roll, flush, recover, retain. Synchronous, over a small filesystem protocol."""

@@ -1,0 +1,62 @@
+"""Which pages of a file are in the page cache, and dropping those that a cold read brought in.
+
+mincore(2) knows residency page by page; Python has no call for it, so it is called in the C library. Where it fails
+nothing is reported missing, so that nothing is dropped: a polluted cache is slow, a wrongly emptied one slower.
+"""
+
+import ctypes
+import os
+import re
+
+PAGE_SIZE = os.sysconf("SC_PAGESIZE")
+
+_PROT_READ = 1
+_MAP_SHARED = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_LOWEST_BIT = bytes(value & 1 for value in range(256))
+_RUN_OF_MISSING = re.compile(b"\x00+")
+
+Range = tuple[int, int]
+"""(position, length), whole pages."""
+
+
+def pages_not_cached(descriptor: int, position: int, length: int) -> list[Range]:
+    """The runs of pages under these bytes that a read would have to bring in."""
+    start = position - position % PAGE_SIZE
+    size = position + length - start
+    if size <= 0:
+        return []
+    pages = -(-size // PAGE_SIZE)
+    address = _libc.mmap(None, size, _PROT_READ, _MAP_SHARED, descriptor, start)
+    if address == _MAP_FAILED:
+        return []
+    try:
+        residency = ctypes.create_string_buffer(pages)
+        if _libc.mincore(address, size, residency) != 0:
+            return []
+    finally:
+        _libc.munmap(address, size)
+    resident = residency.raw.translate(_LOWEST_BIT)
+    return [
+        (start + run.start() * PAGE_SIZE, (run.end() - run.start()) * PAGE_SIZE)
+        for run in _RUN_OF_MISSING.finditer(resident)
+    ]
+
+
+def drop_pages(descriptor: int, ranges: list[Range]) -> None:
+    """Lets go of these pages. The kernel keeps those that are dirty or mapped."""
+    for position, length in ranges:
+        os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_DONTNEED)

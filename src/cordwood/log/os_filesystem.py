@@ -1,0 +1,494 @@
+"""The machine's own disk: the only part of the log that calls `os`.
+
+Promises: a bounded number of open handles, and no handle with unsynced writes is ever given up (the kernel could
+report a failed write-back to nobody); an append that does not fit leaves the file as it was; reads that must not
+block do not; a cold read leaves the page cache as it found it. Files may be synced and cold-read from any thread
+while the loop appends: a lock per file keeps its handle from being closed in the middle of a call.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from cordwood.log.cold_pages import drop_pages, pages_not_cached
+from cordwood.log.recent_bytes import RecentBytes, Tail
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
+from cordwood.records.batch import Buffer
+from cordwood.segments.filesystem import File
+
+DEFAULT_MAX_OPEN_FILES = 512
+DEFAULT_TAIL_BYTES = 64 << 20
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FLAGS = os.O_RDWR | os.O_CLOEXEC
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _failure(error: OSError, action: str, path: str) -> StorageFailure:
+    kind = DiskFull if error.errno in _NO_SPACE else StorageFailure
+    return kind(f"cannot {action} {path}: {error.strerror}")
+
+
+def _syncfs(descriptor: int) -> None:
+    if _libc.syncfs(descriptor) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class OsFile:
+    """A file whose handle is opened at first use, and again whenever it was given up in between."""
+
+    __slots__ = (
+        "_closing",
+        "_descriptor",
+        "_filesystem",
+        "_lock",
+        "_pins",
+        "_size",
+        "_tail",
+        "_unsynced",
+        "_used",
+        "path",
+    )
+
+    def __init__(self, filesystem: "OsFilesystem", path: str, size: int, descriptor: int = -1) -> None:
+        self.path = path
+        self._filesystem = filesystem
+        self._size = size
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+        self._pins = 0
+        """How many threads are inside a call on the handle without holding the lock."""
+        self._closing = False
+        self._unsynced = False
+        self._used = False
+        self._tail: Tail | None = None
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, data: Buffer) -> None:
+        length = len(data)
+        with self._lock:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._open()
+            position = self._size
+            self._unsynced = self._used = True
+            try:
+                written = os.pwrite(descriptor, data, position)
+                if written != length:
+                    self._write_rest(descriptor, data, position, written)
+            except OSError as error:
+                # Whatever part got in lies beyond the size we know: the next append overwrites it even if this fails.
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, position)
+                raise _failure(error, "append to", self.path) from error
+            self._size = position + length
+            nowait = self._filesystem.reads_without_waiting
+            if nowait is None:
+                nowait = self._filesystem.learn_reads_without_waiting(descriptor, position)
+            if not nowait:
+                tail = self._tail
+                if tail is None:
+                    tail = self._tail = Tail(position)
+                self._filesystem.recent_bytes.add(tail, data)
+
+    @staticmethod
+    def _write_rest(descriptor: int, data: Buffer, position: int, written: int) -> None:
+        view = memoryview(data)
+        while written < len(view):
+            written += os.pwrite(descriptor, view[written:], position + written)
+
+    def read(self, position: int, length: int) -> bytes:
+        length = min(length, self._size - position)
+        if length <= 0:
+            return b""
+        descriptor = self._pin()
+        try:
+            data = os.pread(descriptor, length, position)
+            while len(data) < length:
+                more = os.pread(descriptor, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise _failure(error, "read", self.path) from error
+        finally:
+            self._unpin()
+        return data
+
+    def read_now(self, position: int, into: memoryview) -> int:
+        available = self._size - position
+        if available <= 0:
+            return 0
+        if available < len(into):
+            into = into[:available]
+        if not self._filesystem.reads_without_waiting:
+            tail = self._tail
+            return 0 if tail is None else self._filesystem.recent_bytes.read(tail, position, into)
+        with self._lock:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._open()
+            self._used = True
+            try:
+                return os.preadv(descriptor, (into,), position, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return 0
+            except OSError as error:
+                raise _failure(error, "read", self.path) from error
+
+    def read_cold(self, position: int, into: memoryview) -> int:
+        available = self._size - position
+        if available <= 0:
+            return 0
+        if available < len(into):
+            into = into[:available]
+        # A handle of its own, because the advice against read-ahead holds for a whole handle: pages read ahead would
+        # look, to the next cold read, as if somebody else had wanted them.
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _failure(error, "open", self.path) from error
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            missing = pages_not_cached(descriptor, position, len(into))
+            got = 0
+            while got < len(into):
+                count = os.preadv(descriptor, (into[got:],), position + got)
+                if count == 0:
+                    break
+                got += count
+            drop_pages(descriptor, missing)
+            return got
+        except OSError as error:
+            raise _failure(error, "read", self.path) from error
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, size: int) -> None:
+        assert size <= self._size, f"{self.path}: {size} is beyond the end at {self._size}"
+        with self._lock:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._open()
+            self._unsynced = True
+            try:
+                os.ftruncate(descriptor, size)
+            except OSError as error:
+                raise _failure(error, "truncate", self.path) from error
+            self._size = size
+            if self._tail is not None:
+                self._filesystem.recent_bytes.forget(self._tail)
+                self._tail = None
+
+    def sync(self) -> None:
+        descriptor = self._pin(syncing=True)
+        try:
+            self._filesystem.sync_descriptor(descriptor, self.path)
+        finally:
+            self._unpin()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._tail is not None:
+                self._filesystem.recent_bytes.forget(self._tail)
+                self._tail = None
+            if self._descriptor < 0:
+                return
+            if self._pins:
+                self._closing = True
+            else:
+                self._give_up_handle()
+        self._filesystem.forget_handle(self)
+
+    def give_up_if_idle(self) -> bool:
+        """Closes the handle if that is safe and it was not used since the last time somebody asked."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._pins or self._unsynced:
+                return False
+            if self._used:
+                self._used = False
+                return False
+            if self._descriptor >= 0:
+                self._give_up_handle()
+            return True
+        finally:
+            self._lock.release()
+
+    def sync_and_give_up(self) -> bool:
+        """Syncs and closes the handle, unless somebody is using it."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._pins:
+                return False
+            self._filesystem.sync_descriptor(self._descriptor, self.path)
+            self._unsynced = False
+            self._give_up_handle()
+            return True
+        finally:
+            self._lock.release()
+
+    def begin_shared_sync(self) -> bool:
+        """Holds the handle while the whole filesystem is synced; False if there is nothing to sync in this file."""
+        with self._lock:
+            if not self._unsynced or self._descriptor < 0:
+                return False
+            self._unsynced = False
+            self._pins += 1
+            return True
+
+    def end_shared_sync(self) -> None:
+        self._unpin()
+
+    def _open(self) -> int:
+        """Opens the handle; the caller holds the lock."""
+        try:
+            self._descriptor = os.open(self.path, _FLAGS)
+        except OSError as error:
+            raise _failure(error, "open", self.path) from error
+        self._filesystem.admit_handle(self)
+        return self._descriptor
+
+    def _give_up_handle(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        self._closing = False
+        os.close(descriptor)
+
+    def _pin(self, *, syncing: bool = False) -> int:
+        with self._lock:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._open()
+            self._used = True
+            self._pins += 1
+            if syncing:
+                # Before the call, so that what is appended during it counts as unsynced again.
+                self._unsynced = False
+            return descriptor
+
+    def _unpin(self) -> None:
+        with self._lock:
+            self._pins -= 1
+            if self._closing and not self._pins:
+                self._give_up_handle()
+
+
+class OsFilesystem:
+    """The directory tree at and below `root`; paths are the machine's own."""
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+        tail_bytes: int = DEFAULT_TAIL_BYTES,
+    ) -> None:
+        assert max_open_files > 0
+        self.root = root
+        self.max_open_files = max_open_files
+        self.forced_syncs = 0
+        """How often every handle was unsynced, so that one had to be synced in order to open another."""
+        self.reads_without_waiting: bool | None = None
+        """Whether reads with RWF_NOWAIT work on this disk; unknown before the first append."""
+        self.sync_failure: str | None = None
+        self.recent_bytes = RecentBytes(tail_bytes)
+        self._handles: OrderedDict[OsFile, None] = OrderedDict()
+        self._handles_lock = threading.Lock()
+
+    @property
+    def open_files(self) -> int:
+        return len(self._handles)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        try:
+            if not create:
+                return OsFile(self, path, os.stat(path).st_size)
+            descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _failure(error, "open", path) from error
+        file = OsFile(self, path, os.fstat(descriptor).st_size, descriptor)
+        self.admit_handle(file)
+        return file
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failure(error, "list", directory) from error
+
+    def make_directory(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise _failure(error, "make directory", path) from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(old, new)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _failure(error, f"rename to {new}", old) from error
+
+    def remove(self, path: str) -> None:
+        try:
+            os.remove(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _failure(error, "remove", path) from error
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _failure(error, "remove", path) from error
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = self._open_directory(path)
+        try:
+            self.sync_descriptor(descriptor, path, os.fsync)
+        finally:
+            os.close(descriptor)
+
+    def sync_everything(self) -> None:
+        with self._handles_lock:
+            files = list(self._handles)
+        pinned = [file for file in files if file.begin_shared_sync()]
+        try:
+            descriptor = self._open_directory(self.root)
+            try:
+                self.sync_descriptor(descriptor, self.root, _syncfs)
+            finally:
+                os.close(descriptor)
+        finally:
+            for file in pinned:
+                file.end_shared_sync()
+
+    def sync_descriptor(self, descriptor: int, path: str, call: Callable[[int], None] = os.fdatasync) -> None:
+        """Syncs, and after one failure never again: the kernel forgets what it could not write, and would say yes."""
+        if self.sync_failure is not None:
+            raise SyncFailure(self.sync_failure)
+        try:
+            call(descriptor)
+        except OSError as error:
+            self.sync_failure = f"{call.__name__} of {path} failed: {error.strerror}"
+            raise SyncFailure(self.sync_failure) from error
+
+    @staticmethod
+    def _open_directory(path: str) -> int:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _failure(error, "open directory", path) from error
+
+    def read_bytes(self, path: str) -> bytes:
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return file.read()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _failure(error, "read", path) from error
+
+    def replace(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                OsFile._write_rest(descriptor, data, 0, 0)
+                self.sync_descriptor(descriptor, temporary)
+            finally:
+                os.close(descriptor)
+            os.rename(temporary, path)
+        except OSError as error:
+            raise _failure(error, "write", path) from error
+        self.sync_directory(os.path.dirname(path) or ".")
+
+    def free_bytes(self) -> tuple[int, int]:
+        try:
+            disk = os.statvfs(self.root)
+        except OSError as error:
+            raise _failure(error, "ask for free space at", self.root) from error
+        return disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+
+    def lock(self, path: str) -> "FileLock":
+        """Takes a lock that dies with this process, or raises StorageFailure because another one has it."""
+        return FileLock(path)
+
+    def learn_reads_without_waiting(self, descriptor: int, position: int) -> bool:
+        """Whether RWF_NOWAIT works here, tried on a byte that was just written. tmpfs and overlayfs refuse it."""
+        try:
+            os.preadv(descriptor, (bytearray(1),), position, os.RWF_NOWAIT)
+            works = True
+        except BlockingIOError:
+            works = True
+        except OSError:
+            works = False
+        self.reads_without_waiting = works
+        return works
+
+    def admit_handle(self, file: OsFile) -> None:
+        """Counts a handle that was just opened, giving up the least used one if there are too many."""
+        with self._handles_lock:
+            if len(self._handles) >= self.max_open_files:
+                self._give_up_one_handle()
+            self._handles[file] = None
+
+    def forget_handle(self, file: OsFile) -> None:
+        with self._handles_lock:
+            self._handles.pop(file, None)
+
+    def _give_up_one_handle(self) -> None:
+        # Second chance instead of true recency: the hot path only sets a flag on the file.
+        handles = self._handles
+        for _ in range(2 * len(handles)):
+            file, _nothing = handles.popitem(last=False)
+            if file.give_up_if_idle():
+                return
+            handles[file] = None
+        # All are unsynced or in use. Syncing blocks, but a bound that yields under load is none.
+        for file in list(handles):
+            if file.sync_and_give_up():
+                self.forced_syncs += 1
+                del handles[file]
+                return
+
+
+class FileLock:
+    """A lock file, held until released or until the process ends."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _failure(error, "open", path) from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise StorageFailure(f"{path} is locked: another process uses this data directory") from error
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
