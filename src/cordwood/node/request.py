@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.node.ports import Reply
 from cordwood.wire.apis import APIS, Api, ApiKey
-from cordwood.wire.entities import response_entity
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response
 
 if TYPE_CHECKING:
@@ -28,13 +27,12 @@ class Request:
         return self.header.api_version
 
     def decode(self) -> Any:
-        """The request as kio's entity for its version."""
+        """The request, with Kafka's field names as attributes (`wire/messages`)."""
         return decode_request(self.header, self.frame)
 
     def answer(self, **values: Any) -> None:
         """Sends the response made of these values, in the request's version."""
-        header = self.header
-        self.reply.send(encode_response(header, response_entity(header.api_key, header.api_version, values)))
+        self.reply.send(encode_response(self.header, values))
 
 
 class Handler(NamedTuple):

@@ -1,9 +1,9 @@
 """From a stream of bytes to frames, for a reader that receives straight into our memory.
 
-A `FrameReader` belongs to one connection. Its buffers come from a pool that all connections share, so that a connection
-at rest holds no memory, and large frames reuse what earlier ones used. A frame is a writable view of a request without
-its size prefix; it is valid until the next `get_buffer` or `release` of its reader. "More bytes are needed" is the end
-of the iteration, not an exception; a size that is not allowed is one, and then the stream is lost.
+A `FrameReader` belongs to one connection. Its buffers come from a pool that all connections share, so that a
+connection at rest holds no memory, and large frames reuse what earlier ones used. A frame is a writable view of a
+request without its size prefix; it is valid until the next `get_buffer` or `release` of its reader. "More bytes are
+needed" is the end of the iteration, not an exception; a size that is not allowed is one, and then the stream is lost.
 
 Memory follows what has arrived, not what a size prefix claims: the buffer of a large frame doubles as it fills. Only a
 connection that has just delivered a frame of some size gets that much at once.

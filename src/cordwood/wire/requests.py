@@ -1,12 +1,11 @@
-"""Request headers, and the requests and responses that have no codec of their own: these go through kio.
+"""Request headers, and the requests and responses that have no codec of their own: these follow their schemas.
 
-kio costs a process 80 to 350 ms and 27 MB when it is first imported, and some milliseconds for each version of a
-message, so nothing of it is touched before a request needs it.
+Schemas are read, and codecs made from them, when a request first needs them: a broker that only sees producers never
+touches them.
 """
 
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from io import BytesIO
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,7 +22,8 @@ from cordwood.wire.primitives import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from cordwood.wire.codec import Read, Write
+    from cordwood.wire.schema import Message
 
 _HEADER: Final = Struct(">hhih")
 _SIZE_CORRELATION_TAGS: Final = Struct(">iiB")
@@ -68,61 +68,50 @@ def response_start(api_key: int, api_version: int, correlation_id: int, body_siz
 
 
 def decode_request(header: RequestHeader, frame: Frame) -> Any:
-    """The request as kio's entity of exactly this version. The frame is copied: kio refuses writable buffers."""
-    body = bytes(frame[header.body_start :])
-    read = _reader(header.api_key, header.api_version)
+    """The request as an entity whose attributes are the fields in `messages/`: those of later versions too, with their
+    defaults. Nothing in it refers to the frame."""
+    key, version = header.api_key, header.api_version
+    read = _request_reader(key, version)
     try:
-        entity, size = read(body, 0)
-    except Exception as reason:
-        raise not_understood(APIS[header.api_key].name, header.api_version, reason) from None
-    if size != len(body):
-        raise trailing_bytes(APIS[header.api_key].name, header.api_version, len(body) - size)
+        entity, end = read(frame, header.body_start)
+    except MALFORMED as reason:
+        raise not_understood(APIS[key].name, version, reason) from None
+    if end != len(frame):
+        raise trailing_bytes(APIS[key].name, version, len(frame) - end)
     return entity
 
 
-def encode_response(header: RequestHeader, entity: Any) -> bytes:
-    """The whole frame, with its size, of kio's response entity of the request's version."""
-    assert entity.__api_key__ == header.api_key, entity
-    assert entity.__version__ == header.api_version, entity
-    body = BytesIO()
-    entity_type: type = type(entity)
-    _writer(entity_type)(body, entity)
-    encoded = body.getvalue()
-    return response_start(header.api_key, header.api_version, header.correlation_id, len(encoded)) + encoded
+def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
+    """The whole frame, with its size, of the response made of these values: mappings for structs, sequences for arrays.
 
-
-def response_module(api_key: int, api_version: int) -> Any:
-    """kio's module with the response class of this version and the classes nested in it."""
-    return _module(api_key, api_version, "response")
-
-
-def request_module(api_key: int, api_version: int) -> Any:
-    """kio's module with the request class of this version and the classes nested in it."""
-    return _module(api_key, api_version, "request")
+    One set of values serves every version: what is missing gets its default, and what the request's version does not
+    have is left out. A name that no version has is our own mistake and fails.
+    """
+    parts: list[bytes] = []
+    _response_writer(header.api_key, header.api_version)(values, parts.append)
+    body = b"".join(parts)
+    return response_start(header.api_key, header.api_version, header.correlation_id, len(body)) + body
 
 
 @cache
-def _module(api_key: int, api_version: int, kind: str) -> Any:
-    name = ApiKey(api_key).name.lower()
-    return import_module(f"kio.schema.{name}.v{api_version}.{kind}")
+def _messages(api_key: int) -> "dict[str, Message]":
+    from cordwood.wire.schema import load
+
+    return load(APIS[api_key].name)
 
 
 @cache
-def _reader(api_key: int, api_version: int) -> "Callable[[bytes, int], tuple[Any, int]]":
+def _request_reader(api_key: int, api_version: int) -> "Read":
+    from cordwood.wire.codec import reader
+
     api = APIS.get(api_key)
     if api is None or not api.serves(api_version):
         raise BadRequest(f"There is no codec for version {api_version} of the API with key {api_key}.")
-    from kio.serial import entity_reader
-
-    reader: Callable[[bytes, int], tuple[Any, int]] = entity_reader(
-        getattr(request_module(api_key, api_version), f"{api.name}Request")
-    )
-    return reader
+    return reader(_messages(api_key)["request"], api_version)
 
 
 @cache
-def _writer(entity_type: type) -> "Callable[[BytesIO, Any], None]":
-    from kio.serial import entity_writer
+def _response_writer(api_key: int, api_version: int) -> "Write":
+    from cordwood.wire.codec import writer
 
-    writer: Callable[[BytesIO, Any], None] = entity_writer(entity_type)
-    return writer
+    return writer(_messages(api_key)["response"], api_version)

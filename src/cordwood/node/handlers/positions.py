@@ -45,7 +45,7 @@ def find_coordinator(node: "Node", request: Request) -> None:
         if version >= 4:
             request.answer(coordinators=found)
         else:
-            request.answer(**found[0])
+            request.answer(**{name: value for name, value in found[0].items() if name != "key"})
 
     if key_type == GROUP_KEY:
         node.positions.when_topic_exists(answer)
@@ -138,7 +138,7 @@ def offset_fetch(node: "Node", request: Request) -> None:
                 if version >= 8:
                     request.answer(groups=answers)
                 else:
-                    request.answer(**(answers[0] or {}))
+                    request.answer(**{name: value for name, value in (answers[0] or {}).items() if name != "group_id"})
 
         return done
 
