@@ -373,6 +373,9 @@ BROKER_SETTINGS = table(
 """Every setting of a broker, by name. Only those marked changeable can be set while it runs."""
 
 
+_OWN_TABLE = table(_OWN_SETTINGS)
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """A broker's settings, resolved. The defaults of topic settings are in `topic_defaults` and `topic_settings`."""
@@ -420,16 +423,25 @@ class BrokerSettings:
         for name in texts:
             if name not in BROKER_SETTINGS:
                 raise InvalidSetting(f"Unknown broker config name: {name}")
-        own = {setting.name: setting for setting in _OWN_SETTINGS}
-        values: dict[str, Any] = attribute_values(own, texts)
+        settings = cls._of(texts)
+        settings.check_together()
+        return settings
+
+    @classmethod
+    def _of(cls, texts: Mapping[str, str]) -> "BrokerSettings":
+        values: dict[str, Any] = attribute_values(_OWN_TABLE, texts)
         settings = cls(**values, texts=MappingProxyType(dict(sorted(texts.items()))))
         resolve({}, settings.topic_defaults)
-        if settings.queued_max_request_bytes < settings.socket_request_max_bytes:
-            raise InvalidSetting(
-                f"queued.max.request.bytes ({settings.queued_max_request_bytes}) must be at least "
-                f"socket.request.max.bytes ({settings.socket_request_max_bytes}): a request of that size never fits"
-            )
         return settings
+
+    def check_together(self) -> None:
+        """Raises InvalidSetting if settings that are valid each by itself contradict each other."""
+        if self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise InvalidSetting(
+                f"queued.max.request.bytes ({self.queued_max_request_bytes}) must be at least "
+                f"socket.request.max.bytes ({self.socket_request_max_bytes}): a request of that size would never fit"
+            )
+        check_together(self.topic_settings)
 
     def changed_by(self, *layers: Mapping[str, str]) -> "BrokerSettings":
         """These settings with what was set while the broker runs laid over them, later layers over earlier ones.
@@ -442,7 +454,7 @@ class BrokerSettings:
                 setting = BROKER_SETTINGS.get(name)
                 if setting is not None and setting.changeable and _is_valid(setting, text):
                     texts[name] = text
-        return BrokerSettings.from_texts(texts)
+        return BrokerSettings._of(texts)
 
     @property
     def topic_defaults(self) -> dict[str, str]:
@@ -466,6 +478,15 @@ class BrokerSettings:
     def advertised_listener(self) -> Listener | None:
         """What to tell clients; None: the address that is listened on."""
         return parse_listener(self.advertised_listeners[0]) if self.advertised_listeners else None
+
+
+def check_together(settings: TopicSettings) -> None:
+    """Raises InvalidSetting if a topic's settings contradict each other."""
+    if settings.min_compaction_lag_ms > settings.max_compaction_lag_ms:
+        raise InvalidSetting(
+            f"conflict topic config setting min.compaction.lag.ms ({settings.min_compaction_lag_ms}) > "
+            f"max.compaction.lag.ms ({settings.max_compaction_lag_ms})"
+        )
 
 
 def _is_valid(setting: Setting, text: str) -> bool:

@@ -1,0 +1,123 @@
+"""What DescribeConfigs and CreateTopics say about settings: the value that holds, and where it comes from."""
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.configs import ConfigResource, ResourceType, broker_id_of
+from cordwood.cluster.planner.topics import topic_by_name
+from cordwood.model.broker_settings import BROKER_SETTINGS
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings import Kind, Setting
+from cordwood.model.topic_settings import TOPIC_SETTINGS
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as on the wire."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """A place where a value is set; the first of several holds."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    name: str
+    value: str
+    source: ConfigSource
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    kind: Kind
+    documentation: str
+    is_sensitive: bool = False
+    """No setting holds a secret so far."""
+
+
+def describe_configs(
+    image: ClusterImage, resource: ConfigResource, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings of a topic, of this broker, or what is set on all brokers; sorted. `names`: only these."""
+    if resource.resource_type == ResourceType.TOPIC:
+        entries = topic_entries(image, topic_by_name(image, resource.name).overrides)
+    elif resource.resource_type != ResourceType.BROKER:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+    elif resource.name == "":
+        entries = _default_broker_entries(image)
+    else:
+        broker_id = broker_id_of(image, resource)
+        if broker_id != image.node_id:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {image.node_id} or empty string, but received {resource.name}",
+            )
+        entries = [_entry(setting, _broker_layers(image, name)) for name, setting in BROKER_SETTINGS.items()]
+    return entries if not names else [entry for entry in entries if entry.name in names]
+
+
+def config_resources(image: ClusterImage, resource_types: Collection[int] = ()) -> list[ConfigResource]:
+    """What has a configuration, for ListConfigResources: of these types, or of all."""
+    resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in image.sorted_topics()]
+    resources += [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in sorted(image.brokers)]
+    return [each for each in resources if not resource_types or each.resource_type in resource_types]
+
+
+def topic_entries(image: ClusterImage, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """The settings of a topic that has these overrides, whether or not it exists yet."""
+    entries = []
+    for name, setting in TOPIC_SETTINGS.items():
+        layers = []
+        if name in overrides:
+            layers.append(ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
+        if setting.broker_name is not None:
+            layers += _broker_layers(image, setting.broker_name)
+        else:
+            layers.append(ConfigSynonym(name, setting.format(setting.default), ConfigSource.DEFAULT))
+        entries.append(_entry(setting, layers))
+    return entries
+
+
+def _default_broker_entries(image: ClusterImage) -> list[ConfigEntry]:
+    """As in Kafka: only what was set on all brokers while they ran."""
+    return [
+        _entry(BROKER_SETTINGS[name], [ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
+        for name, text in sorted(image.default_broker_config.items())
+        if name in BROKER_SETTINGS
+    ]
+
+
+def _broker_layers(image: ClusterImage, name: str) -> list[ConfigSynonym]:
+    """Where a broker's setting is set, the strongest first."""
+    setting = BROKER_SETTINGS[name]
+    layers = [
+        ConfigSynonym(name, texts[name], source)
+        for texts, source in (
+            (image.broker_configs.get(image.node_id, {}), ConfigSource.DYNAMIC_BROKER),
+            (image.default_broker_config, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (image.static_settings.texts, ConfigSource.STATIC_BROKER),
+        )
+        if name in texts
+    ]
+    return [*layers, ConfigSynonym(name, setting.format(setting.default), ConfigSource.DEFAULT)]
+
+
+def _entry(setting: Setting, layers: list[ConfigSynonym]) -> ConfigEntry:
+    return ConfigEntry(
+        setting.name,
+        layers[0].value,
+        layers[0].source,
+        not setting.changeable,
+        tuple(layers),
+        setting.kind,
+        setting.meaning,
+    )

@@ -1,0 +1,362 @@
+"""Drives plans over a metadata store and keeps the image up to date. Belongs to one event loop.
+
+One node is its own controller. `start` registers this broker, loads the image, sweeps what an earlier life left half
+done, and follows the store from then on. A change that is asked for has happened, is durable and is in the image when
+its method returns. Requests are carried out one after the other, the topics of one request together.
+
+A refusal is an outcome of its own for each topic or resource. A store that fails is a StoreFailure out of the method:
+part of the request may have happened. What was half done then is invisible, and swept at the next start.
+"""
+
+import asyncio
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
+from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.planner.configs import (
+    ConfigAlteration,
+    ConfigChange,
+    ConfigResource,
+    plan_alterations,
+    plan_incremental_alter,
+    plan_replace_configs,
+)
+from cordwood.cluster.planner.registration import (
+    Registration,
+    authority_of,
+    plan_cluster_id,
+    plan_producer_ids,
+    plan_registration,
+)
+from cordwood.cluster.planner.topics import (
+    MorePartitions,
+    NewTopic,
+    PartitionAddition,
+    TopicCreation,
+    TopicDeletion,
+    TopicReference,
+    internal_topic,
+    plan_create_partitions,
+    plan_create_topics,
+    plan_delete_topics,
+    plan_sweep,
+)
+from cordwood.cluster.planner.transactions import Plan, StoreTxn
+from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint, broker_epoch_key
+from cordwood.cluster.stores.interface import (
+    Compacted,
+    Compare,
+    Event,
+    MetadataStore,
+    StoreFailure,
+    TxnResult,
+    holds,
+)
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicId
+
+_ATTEMPTS = 5
+"""How often a change is planned anew when somebody else changed the same keys meanwhile."""
+_CONCURRENT_TRANSACTIONS = 64
+"""SQLite writes them with one fsync, etcd pipelines them."""
+_EVENTS_AT_ONCE = 500
+
+Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
+Name = TypeVar("Name", bound=Hashable)
+Change = TypeVar("Change")
+
+
+class CreatedTopic(NamedTuple):
+    """`configs` are all settings of the topic, as CreateTopics answers them."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    replication_factor: int
+    configs: tuple[ConfigEntry, ...]
+
+
+class Fenced(StoreFailure):
+    """A later incarnation of this broker has registered: this one may not write any more, and has to stop."""
+
+
+class Controller:
+    """See the module. `on_change` is called in the loop after every change of the image."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: BrokerSettings,
+        *,
+        on_change: Callable[[ImageDelta], None] = lambda delta: None,
+        new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        self.image = ClusterImage(settings.node_id, settings)
+        self.on_change = on_change
+        self.broker_epoch = -1
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the store is no longer followed: with the reason if it failed."""
+        self._store = store
+        self._new_id = new_id
+        self._authority: tuple[Compare, ...] = ()
+        self._one_request = asyncio.Lock()
+        self._producer_ids = asyncio.Lock()
+        self._transactions = asyncio.Semaphore(_CONCURRENT_TRANSACTIONS)
+        self._reaching: list[tuple[int, asyncio.Future[None]]] = []
+        self._following: asyncio.Task[None] | None = None
+
+    async def start(self, endpoints: Sequence[Endpoint]) -> None:
+        """Returns when the image is complete. `on_change` hears only of what changes later. Raises StoreFailure."""
+        assert self._following is None, "started twice"
+        await self._store.txn(*plan_cluster_id(_cluster_id(self._new_id())).commit)
+        await self._register(endpoints)
+        self.image.load(await self._store.list(""))
+        for transaction in plan_sweep(self.image):
+            await self._transact(transaction)
+        self._following = asyncio.create_task(self._follow(), name="follow the metadata store")
+        self._following.add_done_callback(self._followed)
+
+    async def stop(self) -> None:
+        """Stops following. The store stays open: it is the caller's."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    async def _register(self, endpoints: Sequence[Endpoint]) -> None:
+        settings = self.image.settings
+        registration = Registration(
+            settings.node_id, str(self._new_id()), tuple(endpoints), settings.broker_rack or None
+        )
+        while True:
+            registered = plan_registration(
+                registration, await self._store.get(broker_epoch_key(registration.broker_id))
+            )
+            if (await self._store.txn(*registered.plan.commit)).succeeded:
+                break
+        self.broker_epoch = registered.epoch
+        self._authority = (authority_of(registration.broker_id, registered.epoch),)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async for events in self._store.watch("", self.image.revision + 1):
+                    for group in _slices(events):
+                        self._image_changed(self.image.apply(group))
+                        await asyncio.sleep(0)
+            except Compacted:
+                self._image_changed(self.image.load(await self._store.list("")))
+
+    def _image_changed(self, delta: ImageDelta) -> None:
+        if delta:
+            self.on_change(delta)
+        for revision, waiter in self._reaching:
+            if revision <= self.image.revision and not waiter.done():
+                waiter.set_result(None)
+
+    def _followed(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        for _, waiter in self._reaching:
+            if not waiter.done():
+                waiter.set_exception(StoreFailure("the metadata store is no longer followed"))
+        if self.stopped.done():
+            return
+        if error is None:
+            self.stopped.set_result(None)
+        else:
+            self.stopped.set_exception(error)
+
+    async def reach(self, revision: int) -> None:
+        """Wait until the image is at this revision of the store."""
+        if self.image.revision >= revision:
+            return
+        if self._following is None or self._following.done():
+            raise StoreFailure("the metadata store is not followed")
+        waiter = asyncio.get_running_loop().create_future()
+        entry = (revision, waiter)
+        self._reaching.append(entry)
+        try:
+            await waiter
+        finally:
+            self._reaching.remove(entry)
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, internal: bool = False
+    ) -> dict[str, CreatedTopic | ProtocolError]:
+        """Per name, in the order of the request. `internal`: the broker asks for a topic of its own."""
+        topics = list(topics)
+        outcomes = await self._carry_out(
+            lambda names: plan_create_topics(
+                self.image, (topic for topic in topics if topic.name in names), self._new_id, internal=internal
+            ),
+            [topic.name for topic in topics],
+            validate_only,
+        )
+        return {name: self._created(outcome) for name, outcome in outcomes.items()}
+
+    def _created(self, outcome: TopicCreation | ProtocolError) -> CreatedTopic | ProtocolError:
+        if isinstance(outcome, ProtocolError):
+            return outcome
+        return CreatedTopic(
+            outcome.name,
+            outcome.topic_id,
+            outcome.partition_count,
+            outcome.replication_factor,
+            tuple(topic_entries(self.image, outcome.overrides)),
+        )
+
+    async def ensure_internal_topic(self, name: str) -> TopicImage:
+        """The broker's own topic of this name, created if it does not exist. Raises ProtocolError if it cannot be."""
+        topic = self.image.topics.get(name)
+        if topic is None:
+            outcome = (await self.create_topics([internal_topic(name, self.image.settings)], internal=True))[name]
+            if isinstance(outcome, ProtocolError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise outcome
+            topic = self.image.topics[name]
+        return topic
+
+    async def create_partitions(
+        self, topics: Iterable[MorePartitions], *, validate_only: bool = False
+    ) -> dict[str, PartitionAddition | ProtocolError]:
+        """Per name, in the order of the request."""
+        topics = list(topics)
+        return await self._carry_out(
+            lambda names: plan_create_partitions(self.image, (topic for topic in topics if topic.name in names)),
+            [topic.name for topic in topics],
+            validate_only,
+        )
+
+    async def delete_topics(
+        self, references: Iterable[TopicReference]
+    ) -> dict[TopicReference, TopicDeletion | ProtocolError]:
+        """Per reference, in the order of the request."""
+        references = list(references)
+        return await self._carry_out(
+            lambda wanted: plan_delete_topics(self.image, (each for each in references if each in wanted)),
+            references,
+            False,
+        )
+
+    async def incremental_alter_configs(
+        self,
+        alterations: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]],
+        *,
+        validate_only: bool = False,
+    ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
+        """Per resource, in the order of the request."""
+        return await self._alter(plan_incremental_alter, alterations, validate_only)
+
+    async def replace_configs(
+        self,
+        alterations: Sequence[tuple[ConfigResource, Sequence[tuple[str, str | None]]]],
+        *,
+        validate_only: bool = False,
+    ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
+        """The old AlterConfigs. Per resource, in the order of the request."""
+        return await self._alter(plan_replace_configs, alterations, validate_only)
+
+    async def _alter(
+        self,
+        plan: Callable[[ClusterImage, ConfigResource, Sequence[Change]], ConfigAlteration],
+        alterations: Sequence[tuple[ConfigResource, Sequence[Change]]],
+        validate_only: bool,
+    ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
+        return await self._carry_out(
+            lambda wanted: plan_alterations(
+                plan, self.image, [(resource, changes) for resource, changes in alterations if resource in wanted]
+            ),
+            [resource for resource, _ in alterations],
+            validate_only,
+        )
+
+    async def allocate_producer_ids(self) -> range:
+        """A block of producer ids that nobody was given before, nor will be. Raises StoreFailure."""
+        async with self._producer_ids:
+            while True:
+                block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK))
+                result = await self._transact(block.plan.commit)
+                if result.succeeded:
+                    return block.producer_ids
+                await self._check_authority()
+
+    async def _carry_out(
+        self,
+        plan: Callable[[Container[Name]], dict[Name, Planned | ProtocolError]],
+        names: Iterable[Name],
+        validate_only: bool,
+    ) -> dict[Name, Planned | ProtocolError]:
+        """Plan what is wanted and do it; what somebody else got between is planned again, on the newer image."""
+        async with self._one_request:
+            outcomes: dict[Name, Planned | ProtocolError] = {}
+            wanted: Container[Name] = list(names)
+            for _ in range(_ATTEMPTS):
+                planned = plan(wanted)
+                outcomes.update(planned)
+                if validate_only:
+                    return outcomes
+                plans = {
+                    name: outcome.plan
+                    for name, outcome in planned.items()
+                    if not isinstance(outcome, ProtocolError) and outcome.plan is not None
+                }
+                results = await _all(self._execute(each) for each in plans.values())
+                await self.reach(max((result.revision for result in results), default=0))
+                wanted = {name for name, result in zip(plans, results, strict=True) if not result.succeeded}
+                if not wanted:
+                    return outcomes
+                await self._check_authority()
+            for name in outcomes:
+                if name in wanted:
+                    outcomes[name] = ProtocolError(
+                        ErrorCode.REQUEST_TIMED_OUT, "Others kept changing the same metadata: try again."
+                    )
+            return outcomes
+
+    async def _execute(self, plan: Plan) -> TxnResult:
+        """All of a plan, or (but for keys that nobody sees) nothing of it."""
+        results = await _all(self._transact(transaction) for transaction in plan.preparations)
+        if all(result.succeeded for result in results):
+            result = await self._transact(plan.commit)
+            if result.succeeded:
+                return result
+            results.append(result)
+        undone = await _all(self._transact(transaction) for transaction in plan.undo)
+        return TxnResult(False, max(result.revision for result in (*results, *undone)))
+
+    async def _transact(self, transaction: StoreTxn) -> TxnResult:
+        """A transaction under this broker's authority."""
+        async with self._transactions:
+            return await self._store.txn((*transaction.compares, *self._authority), transaction.operations)
+
+    async def _check_authority(self) -> None:
+        node_id = self.image.node_id
+        stored = await self._store.get(broker_epoch_key(node_id))
+        if stored is None or not holds(self._authority[0], stored):
+            raise Fenced(f"broker {node_id} was registered again by another process; epoch {self.broker_epoch} is over")
+
+
+async def _all(calls: Iterable[Awaitable[TxnResult]]) -> list[TxnResult]:
+    """The results of calls made together, once all have ended; then the first error, if there was one."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def _slices(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """The events in groups of whole revisions, each small enough not to hold up the loop where that is possible."""
+    start = 0
+    for index in range(1, len(events)):
+        if index - start >= _EVENTS_AT_ONCE and events[index].mod_revision != events[index - 1].mod_revision:
+            yield events[start:index]
+            start = index
+    yield events[start:]
+
+
+def _cluster_id(unique: uuid.UUID) -> str:
+    """As Kafka writes one: 22 characters."""
+    return urlsafe_b64encode(unique.bytes).decode().rstrip("=")

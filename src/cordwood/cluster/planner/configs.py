@@ -1,0 +1,270 @@
+"""Plans to change what is set on topics and brokers, refused as Kafka refuses it.
+
+What is set on a broker while it runs holds from then on, over what it was started with: for one broker (resource name
+its id) or for all (resource name empty). Only settings that are marked changeable can be set so.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.planner.ordering import check_scope
+from cordwood.cluster.planner.topic_configs import check_overrides
+from cordwood.cluster.planner.topics import topic_by_name
+from cordwood.cluster.planner.transactions import Plan, StoreTxn
+from cordwood.cluster.rows import (
+    DEFAULT_BROKER_CONFIG,
+    broker_config_key,
+    encode_overrides,
+    topic_config_key,
+    topic_key,
+    topic_name_key,
+)
+from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, has_mod_revision, has_value
+from cordwood.model.broker_settings import BROKER_SETTINGS
+from cordwood.model.configuration import unknown_name
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings import InvalidSetting, Kind, Setting
+from cordwood.model.topic_settings import TOPIC_SETTINGS
+
+Change = TypeVar("Change")
+
+
+class ResourceType(IntEnum):
+    """What configuration is about, numbered as on the wire."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class AlterOperation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigResource(NamedTuple):
+    """A topic by name, a broker by id, or all brokers (an empty name)."""
+
+    resource_type: int
+    name: str
+
+
+class ConfigChange(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigAlteration:
+    resource: ConfigResource
+    overrides: Mapping[str, str]
+    """What is set on the resource afterwards."""
+    plan: Plan | None
+    """None: that is what is set on it already."""
+
+
+def plan_incremental_alter(
+    image: ClusterImage, resource: ConfigResource, changes: Sequence[ConfigChange]
+) -> ConfigAlteration:
+    """IncrementalAlterConfigs: what is not named stays."""
+    _check_names(change.name for change in changes)
+    missing = [change.name for change in changes if change.value is None and change.operation != AlterOperation.DELETE]
+    if missing:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(sorted(missing))}")
+    target = _target(image, resource)
+    overrides = dict(target.overrides)
+    for change in changes:
+        _change(target, overrides, change)
+    return _alteration(image, resource, target, overrides)
+
+
+def plan_replace_configs(
+    image: ClusterImage, resource: ConfigResource, configs: Sequence[tuple[str, str | None]]
+) -> ConfigAlteration:
+    """AlterConfigs: what is not named goes back to its default."""
+    _check_names(name for name, _ in configs)
+    missing = sorted(name for name, text in configs if text is None)
+    if missing:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(missing)}")
+    overrides = {name: text for name, text in configs if text is not None}
+    return _alteration(image, resource, _target(image, resource), overrides)
+
+
+def plan_alterations(
+    plan: Callable[[ClusterImage, ConfigResource, Sequence[Change]], ConfigAlteration],
+    image: ClusterImage,
+    alterations: Sequence[tuple[ConfigResource, Sequence[Change]]],
+) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
+    """A whole request, with one of the functions above; per resource, in the order of the request."""
+    counts = Counter(resource for resource, _ in alterations)
+    outcomes: dict[ConfigResource, ConfigAlteration | ProtocolError] = {}
+    for resource, changes in alterations:
+        try:
+            if counts[resource] > 1:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            outcomes[resource] = plan(image, resource, changes)
+        except ProtocolError as error:
+            outcomes[resource] = error
+    return outcomes
+
+
+class _Target(NamedTuple):
+    """What is set on a resource now, and how to replace it."""
+
+    key: str
+    mod_revision: int
+    table: Mapping[str, Setting]
+    overrides: Mapping[str, str]
+    defaults: Mapping[str, str]
+    """What holds of settings that are not overridden, as far as it is not the setting's own default."""
+    topic: TopicImage | None
+
+
+def _check_names(names: Iterable[str]) -> None:
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(twice)}")
+
+
+def _target(image: ClusterImage, resource: ConfigResource) -> _Target:
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = topic_by_name(image, resource.name)
+        by_broker_name = image.settings.topic_defaults
+        defaults = {
+            name: by_broker_name[setting.broker_name]
+            for name, setting in TOPIC_SETTINGS.items()
+            if setting.broker_name is not None and setting.broker_name in by_broker_name
+        }
+        key = topic_config_key(topic.topic_id)
+        return _Target(key, topic.config_mod_revision, TOPIC_SETTINGS, topic.overrides, defaults, topic)
+    if resource.resource_type != ResourceType.BROKER:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.resource_type}.")
+    overrides: Mapping[str, str]
+    if resource.name == "":
+        key, overrides = DEFAULT_BROKER_CONFIG, image.default_broker_config
+    else:
+        broker_id = broker_id_of(image, resource)
+        key, overrides = broker_config_key(broker_id), image.broker_configs.get(broker_id, {})
+    mod_revision = image.config_mod_revisions.get(key, 0)
+    return _Target(key, mod_revision, BROKER_SETTINGS, overrides, image.settings.texts, None)
+
+
+def broker_id_of(image: ClusterImage, resource: ConfigResource) -> int:
+    """The broker that a resource names."""
+    try:
+        broker_id = int(resource.name)
+    except ValueError:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}"
+        ) from None
+    if broker_id not in image.brokers:
+        raise ProtocolError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")
+    return broker_id
+
+
+def _change(target: _Target, overrides: dict[str, str], change: ConfigChange) -> None:
+    name = change.name
+    if change.operation == AlterOperation.DELETE:
+        overrides.pop(name, None)
+        return
+    assert change.value is not None
+    if change.operation == AlterOperation.SET:
+        overrides[name] = change.value
+        return
+    if change.operation not in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.operation}.")
+    setting = target.table.get(name)
+    if setting is None or setting.kind is not Kind.LIST:
+        operation = AlterOperation(change.operation).name
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, f"Can't {operation} to key {name} because its type is not LIST.")
+    current = overrides.get(name, target.defaults.get(name, setting.format(setting.default)))
+    parts = _parts(current)
+    named = _parts(change.value)
+    if change.operation == AlterOperation.APPEND:
+        parts += [part for part in named if part not in parts]
+    else:
+        parts = [part for part in parts if part not in named]
+    overrides[name] = ",".join(parts)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _alteration(
+    image: ClusterImage, resource: ConfigResource, target: _Target, overrides: dict[str, str]
+) -> ConfigAlteration:
+    if target.topic is not None:
+        compares = _check_topic(image, target.topic, overrides)
+    else:
+        _check_broker(image, target, overrides)
+        compares = ()
+    if overrides == dict(target.overrides):
+        return ConfigAlteration(resource, overrides, None)
+    operation: Operation = Put(target.key, encode_overrides(overrides)) if overrides else Delete(target.key)
+    commit = StoreTxn((has_mod_revision(target.key, target.mod_revision), *compares), (operation,))
+    return ConfigAlteration(resource, overrides, Plan((), commit))
+
+
+def _check_topic(image: ClusterImage, topic: TopicImage, overrides: dict[str, str]) -> tuple[Compare, ...]:
+    """Raises if the topic cannot have these overrides; else what must still hold when they are written."""
+    _, settings = check_overrides(image, overrides)
+    if settings.ordering_scope != topic.settings.ordering_scope:
+        check_scope(topic.name, settings.ordering_scope, len(topic.partitions))
+    if topic.internal and settings.cleanup_policy != topic.settings.cleanup_policy:
+        raise ProtocolError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic '{topic.name}' is internal: its cleanup.policy decides what the broker still knows after a "
+            "restart, and stays as it is.",
+        )
+    return (
+        has_value(topic_name_key(topic.name), str(topic.topic_id).encode()),
+        has_mod_revision(topic_key(topic.topic_id), topic.mod_revision),
+    )
+
+
+def _check_broker(image: ClusterImage, target: _Target, overrides: dict[str, str]) -> None:
+    for name, text in overrides.items():
+        if target.overrides.get(name) == text:
+            continue
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, unknown_name("broker", name, BROKER_SETTINGS))
+        if not setting.changeable:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"Cannot update these configs dynamically: {name}. It is read when the broker starts.",
+            )
+        try:
+            setting.parse(text)
+        except InvalidSetting as error:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    layers = [image.default_broker_config, image.broker_configs.get(image.node_id, {})]
+    if target.key == DEFAULT_BROKER_CONFIG:
+        layers[0] = overrides
+    elif target.key == broker_config_key(image.node_id):
+        layers[1] = overrides
+    settings = image.static_settings.changed_by(*layers)
+    try:
+        settings.check_together()
+    except InvalidSetting as error:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    _check_topics_under(image, settings.topic_settings.ordering_scope)
+
+
+def _check_topics_under(image: ClusterImage, default_scope: str) -> None:
+    """A new default must not promise an order that existing topics cannot keep."""
+    if default_scope != image.settings.topic_settings.ordering_scope:
+        for topic in image.sorted_topics():
+            if "ordering.scope" not in topic.overrides:
+                check_scope(topic.name, default_scope, len(topic.partitions))

@@ -1,0 +1,25 @@
+"""What the declared scope of a topic's order allows, and why."""
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+
+def check_scope(name: str, scope: str, partition_count: int) -> None:
+    """Whether a topic of this many partitions can promise this scope."""
+    if scope == "global" and partition_count != 1:
+        raise ProtocolError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic '{name}' has ordering.scope=global, which needs exactly one partition: between partitions there is "
+            f"no order. {partition_count} partitions would be ordered per partition only.",
+        )
+
+
+def check_partition_growth(name: str, scope: str, partition_count: int) -> None:
+    """Whether partitions can be added to a topic of this scope."""
+    check_scope(name, scope, partition_count)
+    if scope == "key":
+        raise ProtocolError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic '{name}' has ordering.scope=key: its readers rely on the order of each key's records. With more "
+            "partitions keys move to other partitions, and a key's new records may be read before its old ones. To "
+            "add partitions all the same, first set ordering.scope=partition on the topic.",
+        )

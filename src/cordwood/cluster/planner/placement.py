@@ -1,0 +1,51 @@
+"""Which brokers hold which partitions."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+
+class Assignment(NamedTuple):
+    """The brokers that a client wants a partition on; the first is to lead."""
+
+    partition: int
+    brokers: tuple[int, ...]
+
+
+def place(brokers: Sequence[int], partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
+    """Leaders go round the brokers, and so do the followers of each leader, so that the load of a broker that fails is
+    spread over all others. The same seed places the same way: it is the topic's, so that topics start differently."""
+    count = len(brokers)
+    if replication_factor > count:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only {count} broker(s) are registered.",
+        )
+    placed = []
+    for partition in partitions:
+        first = (seed + partition) % count
+        turn = (seed + partition) // count
+        others = [(first + 1 + (turn + replica) % (count - 1)) % count for replica in range(replication_factor - 1)]
+        placed.append(tuple(brokers[index] for index in (first, *others)))
+    return placed
+
+
+def check_assignment(assigned: Sequence[int], brokers: Sequence[int], replication_factor: int | None) -> None:
+    """Whether a partition can be put where a client wants it. `replication_factor`: what it must agree with."""
+    if not assigned:
+        reason = "The manual partition assignment includes an empty replica list."
+    elif (unknown := next((broker for broker in assigned if broker not in brokers), None)) is not None:
+        reason = f"The manual partition assignment includes broker {unknown}, but no such broker is registered."
+    elif len(set(assigned)) != len(assigned):
+        twice = next(broker for broker in assigned if assigned.count(broker) > 1)
+        reason = f"The manual partition assignment includes the broker {twice} more than once."
+    elif replication_factor is not None and len(assigned) != replication_factor:
+        reason = (
+            f"The manual partition assignment includes a partition with {len(assigned)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+    else:
+        return
+    raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

@@ -1,0 +1,79 @@
+"""Plans for what is counted durably: a broker's epoch and blocks of producer ids; and the cluster's id."""
+
+from typing import NamedTuple
+
+from cordwood.cluster.planner.transactions import Plan, StoreTxn
+from cordwood.cluster.rows import (
+    CLUSTER_ID,
+    PRODUCER_ID_BLOCK,
+    BrokerRow,
+    DamagedMetadata,
+    Endpoint,
+    broker_epoch_key,
+    broker_key,
+    encode_broker,
+)
+from cordwood.cluster.stores.interface import Compare, KeyValue, Put, absent, has_value, unchanged_since
+
+PRODUCER_IDS_PER_BLOCK = 1000
+
+
+class Registration(NamedTuple):
+    """What a broker says of itself when it starts."""
+
+    broker_id: int
+    incarnation: str
+    """Different at every start."""
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+
+class RegisteredBroker(NamedTuple):
+    epoch: int
+    plan: Plan
+
+
+class ProducerIdBlock(NamedTuple):
+    producer_ids: range
+    plan: Plan
+
+
+def plan_cluster_id(cluster_id: str) -> Plan:
+    """The first broker names the cluster."""
+    return Plan((), StoreTxn((absent(CLUSTER_ID),), (Put(CLUSTER_ID, cluster_id.encode()),)))
+
+
+def plan_registration(registration: Registration, epoch: KeyValue | None) -> RegisteredBroker:
+    """Raises the broker's epoch and replaces its key. `epoch`: its epoch's key as it was read.
+
+    With its epoch the broker raises the leader epoch of every partition that it leads, without writing them: see
+    docs/decisions/leader-epochs.md.
+    """
+    key = broker_epoch_key(registration.broker_id)
+    new_epoch = 1 if epoch is None else _number(epoch) + 1
+    row = BrokerRow(new_epoch, registration.incarnation, registration.endpoints, registration.rack)
+    commit = StoreTxn(
+        (absent(key) if epoch is None else unchanged_since(epoch),),
+        (Put(key, b"%d" % new_epoch), Put(broker_key(registration.broker_id), encode_broker(row))),
+    )
+    return RegisteredBroker(new_epoch, Plan((), commit))
+
+
+def authority_of(broker_id: int, epoch: int) -> Compare:
+    """Holds as long as no later incarnation of the broker has registered."""
+    return has_value(broker_epoch_key(broker_id), b"%d" % epoch)
+
+
+def plan_producer_ids(block: KeyValue | None) -> ProducerIdBlock:
+    """Takes the next block of producer ids. `block`: the key as it was read."""
+    first = 0 if block is None else _number(block)
+    end = first + PRODUCER_IDS_PER_BLOCK
+    compare = absent(PRODUCER_ID_BLOCK) if block is None else unchanged_since(block)
+    return ProducerIdBlock(range(first, end), Plan((), StoreTxn((compare,), (Put(PRODUCER_ID_BLOCK, b"%d" % end),))))
+
+
+def _number(item: KeyValue) -> int:
+    try:
+        return int(item.value)
+    except ValueError:
+        raise DamagedMetadata(f"{item.key} does not hold a number: {item.value[:80]!r}") from None

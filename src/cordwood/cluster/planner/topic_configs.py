@@ -1,0 +1,29 @@
+"""Whether what is to be set on a topic can be set, as Kafka decides it."""
+
+from collections.abc import Mapping
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.model.broker_settings import check_together
+from cordwood.model.configuration import unknown_name
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.settings import InvalidSetting
+from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
+
+
+def check_overrides(image: ClusterImage, configs: Mapping[str, str | None]) -> tuple[dict[str, str], TopicSettings]:
+    """The overrides, and the settings that they make together with the broker's defaults. INVALID_CONFIG if not."""
+    missing = sorted(name for name, text in configs.items() if text is None)
+    if missing:
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}"
+        )
+    overrides = {name: text for name, text in configs.items() if text is not None}
+    for name in overrides:
+        if name not in TOPIC_SETTINGS:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, unknown_name("topic", name, TOPIC_SETTINGS))
+    try:
+        settings = resolve(overrides, image.settings.topic_defaults)
+        check_together(settings)
+    except InvalidSetting as error:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return overrides, settings

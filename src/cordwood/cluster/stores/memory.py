@@ -1,0 +1,125 @@
+"""The metadata store of a broker that keeps nothing: the whole contract, in memory."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from cordwood.cluster.stores.feed import Commit, CommitFeed, follow
+from cordwood.cluster.stores.interface import (
+    FIRST_REVISION,
+    Compacted,
+    Compare,
+    Delete,
+    Event,
+    KeyValue,
+    Listing,
+    Operation,
+    Put,
+    StoreClosed,
+    TxnResult,
+    check_transaction,
+    holds,
+)
+
+_MAX_FEED_EVENTS = 2**31
+"""The history is bounded by compaction, not by the feed."""
+
+
+class MemoryStore:
+    """Keeps the last `retained_revisions` revisions, and up to twice as many, for those who list or watch the past."""
+
+    def __init__(self, *, retained_revisions: int = 100) -> None:
+        assert retained_revisions > 0
+        self._retained_revisions = retained_revisions
+        self._items: dict[str, KeyValue] = {}
+        self._feed = CommitFeed(FIRST_REVISION, _MAX_FEED_EVENTS)
+        self._before: deque[tuple[int, dict[str, KeyValue | None]]] = deque()
+        """Per revision: what its keys were before it."""
+        self._compact_revision = 0
+        self._closed = False
+
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
+        self._check_open()
+        check_transaction(compares, operations)
+        if not all(holds(compare, self._items.get(compare.key)) for compare in compares):
+            return TxnResult(False, self._feed.revision)
+        revision = self._feed.revision + 1
+        changes: dict[str, bytes | None] = {}
+        for operation in operations:
+            if isinstance(operation, Put):
+                changes[operation.key] = operation.value
+            elif isinstance(operation, Delete):
+                if operation.key in self._items:
+                    changes[operation.key] = None
+            else:
+                changes.update((key, None) for key in self._items if key.startswith(operation.prefix))
+        if not changes:
+            return TxnResult(True, self._feed.revision)
+        self._commit(revision, changes)
+        return TxnResult(True, revision)
+
+    def _commit(self, revision: int, changes: dict[str, bytes | None]) -> None:
+        events = []
+        before: dict[str, KeyValue | None] = {}
+        for key in sorted(changes):
+            value = changes[key]
+            old = before[key] = self._items.get(key)
+            if value is None:
+                del self._items[key]
+                events.append(Event(key, None, 0, revision))
+            else:
+                item = KeyValue(key, value, revision if old is None else old.create_revision, revision)
+                self._items[key] = item
+                events.append(Event(*item))
+        self._before.append((revision, before))
+        self._feed.publish([Commit(revision, tuple(events))])
+        if len(self._before) > 2 * self._retained_revisions:
+            self._forget(revision - self._retained_revisions)
+
+    async def get(self, key: str) -> KeyValue | None:
+        self._check_open()
+        return self._items.get(key)
+
+    async def list(self, prefix: str, revision: int = 0) -> Listing:
+        self._check_open()
+        current = self._feed.revision
+        revision = revision or current
+        if revision > current:
+            raise ValueError(f"revision {revision} is in the future: the store is at {current}")
+        if revision < self._compact_revision:
+            raise Compacted(self._compact_revision)
+        items: dict[str, KeyValue | None] = {key: self._items[key] for key in self._items if key.startswith(prefix)}
+        for changed_at, before in reversed(self._before):
+            if changed_at <= revision:
+                break
+            items.update((key, item) for key, item in before.items() if key.startswith(prefix))
+        return Listing(revision, [item for _, item in sorted(items.items()) if item is not None])
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+        return follow(self._feed, prefix, from_revision, self._history)
+
+    async def _history(self, revision: int) -> Sequence[Commit]:
+        # The feed has everything that is not compacted.
+        raise Compacted(self._compact_revision)
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        if revision > self._feed.revision:
+            raise ValueError(f"revision {revision} is in the future: the store is at {self._feed.revision}")
+        self._forget(revision)
+
+    def _forget(self, revision: int) -> None:
+        if revision <= self._compact_revision:
+            return
+        self._compact_revision = revision
+        while self._before and self._before[0][0] <= revision:
+            self._before.popleft()
+        self._feed.forget(revision)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._feed.close(StoreClosed("the metadata store is closed"))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the metadata store is closed")

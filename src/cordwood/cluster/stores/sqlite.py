@@ -1,0 +1,360 @@
+"""The metadata store of one node: SQLite in a thread of its own.
+
+Durable: every transaction is fsynced (WAL, synchronous=FULL) before `txn` returns. Transactions that are asked for
+while another is being written share its fsync: each has its own revision, all are committed to the file together.
+
+The file is held exclusively, so a second process that opens it fails instead of interleaving.
+
+Table `history` has one row per key and revision, as etcd keeps it: the newest row of a key is its state, a row without
+a value says that it was deleted. Compaction removes rows that newer ones supersede. There is no index by revision:
+only a watch that starts in the past reads by revision, and metadata is small enough to scan for that.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from cordwood.cluster.stores.feed import Commit, CommitFeed, follow
+from cordwood.cluster.stores.interface import (
+    FIRST_REVISION,
+    Compacted,
+    Compare,
+    Delete,
+    Event,
+    KeyValue,
+    Listing,
+    Operation,
+    OutcomeUnknown,
+    Put,
+    StoreClosed,
+    StoreFailure,
+    TxnResult,
+    check_transaction,
+    holds,
+    prefix_end,
+)
+
+FORMAT_VERSION = 1
+_MAX_JOBS_PER_COMMIT = 256
+_MAX_FEED_EVENTS = 20_000
+_LAST_KEY = "\U0010ffff"
+_SCHEMA = """
+CREATE TABLE history (
+    key TEXT NOT NULL,
+    mod_revision INTEGER NOT NULL,
+    create_revision INTEGER NOT NULL,
+    value BLOB,
+    PRIMARY KEY (key, mod_revision)
+) WITHOUT ROWID;
+CREATE TABLE state (revision INTEGER NOT NULL, compact_revision INTEGER NOT NULL);
+"""
+
+
+class _Database:
+    """The store's tables, synchronously, inside a transaction that the caller begins and commits."""
+
+    def __init__(self, path: str) -> None:
+        self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+        execute = self.connection.execute
+        execute("PRAGMA locking_mode=EXCLUSIVE")
+        mode = execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        assert mode == "wal", f"SQLite chose journal mode {mode}"
+        execute("PRAGMA synchronous=FULL")
+        execute("BEGIN IMMEDIATE")
+        version = execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            for statement in _SCHEMA.split(";"):
+                execute(statement)
+            execute("INSERT INTO state VALUES (?, 0)", (FIRST_REVISION,))
+            execute(f"PRAGMA user_version={FORMAT_VERSION}")
+        elif version != FORMAT_VERSION:
+            raise StoreFailure(f"{path} has format {version}; this version of Cordwood reads {FORMAT_VERSION}")
+        execute("COMMIT")
+        self.revision, self.compact_revision = self._state()
+
+    def _state(self) -> tuple[int, int]:
+        revision, compact_revision = self.connection.execute("SELECT revision, compact_revision FROM state").fetchone()
+        return revision, compact_revision
+
+    def save_state(self) -> None:
+        self.connection.execute(
+            "UPDATE state SET revision = ?, compact_revision = ?", (self.revision, self.compact_revision)
+        )
+
+    def restore_state(self) -> None:
+        self.revision, self.compact_revision = self._state()
+
+    def get(self, key: str) -> KeyValue | None:
+        row = self.connection.execute(
+            "SELECT value, create_revision, mod_revision FROM history WHERE key = ? ORDER BY mod_revision DESC LIMIT 1",
+            (key,),
+        ).fetchone()
+        return None if row is None or row[0] is None else KeyValue(key, *row)
+
+    def list(self, prefix: str, revision: int) -> Listing:
+        revision = revision or self.revision
+        if revision > self.revision:
+            raise ValueError(f"revision {revision} is in the future: the store is at {self.revision}")
+        if revision < self.compact_revision:
+            raise Compacted(self.compact_revision)
+        # SQLite takes the other columns of a group from the row that has the maximum.
+        rows = self.connection.execute(
+            "SELECT key, value, create_revision, max(mod_revision) FROM history "
+            "WHERE key >= ? AND key < ? AND mod_revision <= ? GROUP BY key ORDER BY key",
+            (prefix, prefix_end(prefix) or _LAST_KEY, revision),
+        )
+        return Listing(revision, [KeyValue._make(row) for row in rows if row[1] is not None])
+
+    def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> tuple[TxnResult, Commit | None]:
+        if not all(holds(compare, self.get(compare.key)) for compare in compares):
+            return TxnResult(False, self.revision), None
+        revision = self.revision + 1
+        events: dict[str, Event] = {}
+        for operation in operations:
+            if isinstance(operation, Put):
+                old = self.get(operation.key)
+                created = revision if old is None else old.create_revision
+                events[operation.key] = Event(operation.key, operation.value, created, revision)
+            elif isinstance(operation, Delete):
+                if self.get(operation.key) is not None:
+                    events[operation.key] = Event(operation.key, None, 0, revision)
+            else:
+                for item in self.list(operation.prefix, 0).items:
+                    events[item.key] = Event(item.key, None, 0, revision)
+        if not events:
+            return TxnResult(True, self.revision), None
+        commit = Commit(revision, tuple(event for _, event in sorted(events.items())))
+        self.connection.executemany(
+            "INSERT INTO history (key, value, create_revision, mod_revision) VALUES (?, ?, ?, ?)", commit.events
+        )
+        self.revision = revision
+        return TxnResult(True, revision), commit
+
+    def history(self, from_revision: int) -> Sequence[Commit]:
+        """Every commit from a revision on."""
+        if from_revision <= self.compact_revision:
+            raise Compacted(self.compact_revision)
+        rows = self.connection.execute(
+            "SELECT mod_revision, key, value, create_revision FROM history WHERE mod_revision >= ? "
+            "ORDER BY mod_revision, key",
+            (from_revision,),
+        )
+        events: dict[int, list[Event]] = {}
+        for mod_revision, key, value, create_revision in rows:
+            events.setdefault(mod_revision, []).append(Event(key, value, create_revision, mod_revision))
+        return [Commit(revision, tuple(events[revision])) for revision in sorted(events)]
+
+    def compact(self, revision: int) -> None:
+        if revision > self.revision:
+            raise ValueError(f"revision {revision} is in the future: the store is at {self.revision}")
+        if revision <= self.compact_revision:
+            return
+        # First what is superseded, then the deletions that are left: a deletion gone first would bring back the row
+        # that it supersedes.
+        self.connection.execute(
+            "DELETE FROM history AS old WHERE mod_revision < ?1 AND EXISTS (SELECT 1 FROM history AS newer "
+            "WHERE newer.key = old.key AND newer.mod_revision > old.mod_revision AND newer.mod_revision <= ?1)",
+            (revision,),
+        )
+        self.connection.execute("DELETE FROM history WHERE mod_revision <= ? AND value IS NULL", (revision,))
+        self.compact_revision = revision
+
+
+class _Outcome(NamedTuple):
+    """What came of a job: a result, or the error that its caller gets."""
+
+    result: Any = None
+    commit: Commit | None = None
+    error: Exception | None = None
+
+
+class _Job(NamedTuple):
+    run: Callable[[_Database], tuple[Any, Commit | None]]
+    future: "asyncio.Future[Any]"
+
+
+class SqliteStore:
+    """Open one with `await SqliteStore.open(path)`. Belongs to the event loop that opened it."""
+
+    def __init__(self, path: str, retained_revisions: int) -> None:
+        self._path = path
+        self._retained_revisions = retained_revisions
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._opened: asyncio.Future[int] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._feed = CommitFeed(FIRST_REVISION, _MAX_FEED_EVENTS)
+        self._refusal: StoreFailure | None = None
+        """Why nothing is taken any more."""
+        self._closing = False
+        # A daemon, because it holds nothing that an exit at any moment could damage.
+        self._thread = threading.Thread(target=self._work, name="metadata-store", daemon=True)
+
+    @classmethod
+    async def open(cls, path: str, *, retained_revisions: int = 1000) -> "SqliteStore":
+        """Opens the file, or creates it. Keeps at least the last `retained_revisions`. Raises StoreFailure."""
+        assert retained_revisions > 0
+        store = cls(path, retained_revisions)
+        store._thread.start()
+        try:
+            store._feed = CommitFeed(await store._opened, _MAX_FEED_EVENTS)
+        except sqlite3.Error as error:
+            in_use = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            reason = "it is in use by another process" if in_use else str(error)
+            raise StoreFailure(f"cannot open the metadata store {path}: {reason}") from error
+        return store
+
+    async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
+        check_transaction(compares, operations)
+        result: TxnResult = await self._ask(lambda database: database.txn(compares, operations))
+        return result
+
+    async def get(self, key: str) -> KeyValue | None:
+        result: KeyValue | None = await self._ask(lambda database: (database.get(key), None))
+        return result
+
+    async def list(self, prefix: str, revision: int = 0) -> Listing:
+        result: Listing = await self._ask(lambda database: (database.list(prefix, revision), None))
+        return result
+
+    def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+        return follow(self._feed, prefix, from_revision, self._history)
+
+    async def _history(self, revision: int) -> Sequence[Commit]:
+        result: Sequence[Commit] = await self._ask(lambda database: (database.history(revision), None))
+        return result
+
+    async def compact(self, revision: int) -> None:
+        def run(database: _Database) -> tuple[None, None]:
+            database.compact(revision)
+            return None, None
+
+        await self._ask(run)
+
+    async def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._refuse(StoreClosed("the metadata store is closed"))
+            self._jobs.put(None)
+        await asyncio.shield(self._ended)
+        self._thread.join()
+
+    def _ask(self, run: Callable[[_Database], tuple[Any, Commit | None]]) -> "asyncio.Future[Any]":
+        if self._refusal is not None:
+            raise self._refusal
+        future = self._loop.create_future()
+        self._jobs.put(_Job(run, future))
+        return future
+
+    def _refuse(self, reason: StoreFailure) -> None:
+        self._refusal = reason
+        self._feed.close(reason)
+
+    # What follows runs in the store's thread, but for _deliver.
+
+    def _work(self) -> None:
+        try:
+            database = _Database(self._path)
+        except (sqlite3.Error, StoreFailure) as error:
+            self._in_loop(self._opened.set_exception, error)
+            return
+        self._in_loop(self._opened.set_result, database.revision)
+        failure: StoreFailure | None = None
+        ending = False
+        while not ending:
+            jobs, ending = self._next_jobs()
+            if failure is None:
+                outcomes, failure = self._run(database, jobs)
+            else:
+                outcomes = [_Outcome(error=failure)] * len(jobs)
+            self._in_loop(self._deliver, jobs, outcomes, database.compact_revision, failure)
+        database.connection.close()
+        self._in_loop(self._ended.set_result, None)
+
+    def _next_jobs(self) -> tuple[Sequence[_Job], bool]:
+        """Waits for a job, and takes those that wait behind it; True if the store is to end after them."""
+        job = self._jobs.get()
+        jobs = []
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _MAX_JOBS_PER_COMMIT:
+                return jobs, False
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                return jobs, False
+        return jobs, True
+
+    def _run(self, database: _Database, jobs: Sequence[_Job]) -> tuple[Sequence[_Outcome], StoreFailure | None]:
+        """Runs the jobs in one transaction of SQLite. The second value says why the store cannot go on."""
+        execute = database.connection.execute
+        state = database.revision, database.compact_revision
+        committing = False
+        try:
+            execute("BEGIN")
+            outcomes = [_attempt(database, job) for job in jobs]
+            if database.revision - database.compact_revision >= 2 * self._retained_revisions:
+                database.compact(database.revision - self._retained_revisions)
+            if state != (database.revision, database.compact_revision):
+                database.save_state()
+            committing = True
+            execute("COMMIT")
+        except Exception as error:
+            return self._undo(database, jobs, error, committing)
+        return outcomes, None
+
+    def _undo(
+        self, database: _Database, jobs: Sequence[_Job], error: Exception, committing: bool
+    ) -> tuple[Sequence[_Outcome], StoreFailure | None]:
+        """Nothing of a failed group happened, unless the commit itself failed. A full disk may get space again; after
+        any other failure nobody knows what the file holds, so nothing more is promised until it is opened again."""
+        full = isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
+        failure: StoreFailure
+        try:
+            if database.connection.in_transaction:
+                database.connection.execute("ROLLBACK")
+            database.restore_state()
+        except sqlite3.Error:
+            full = False
+        if full:
+            failure = StoreFailure(f"no space left for the metadata store {self._path}")
+        elif committing:
+            failure = OutcomeUnknown(f"the metadata store {self._path} failed: {error}")
+        else:
+            failure = StoreFailure(f"the metadata store {self._path} failed: {error}")
+        failure.__cause__ = error
+        return [_Outcome(error=failure)] * len(jobs), None if full else failure
+
+    def _in_loop(self, function: Callable[..., object], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            # The loop was closed without closing the store: nobody is left to be told.
+            assert self._loop.is_closed()
+
+    def _deliver(
+        self, jobs: Sequence[_Job], outcomes: Sequence[_Outcome], compact_revision: int, failure: StoreFailure | None
+    ) -> None:
+        """In the loop: watchers and callers learn what was committed."""
+        self._feed.publish([outcome.commit for outcome in outcomes if outcome.commit is not None])
+        self._feed.forget(compact_revision)
+        if failure is not None and self._refusal is None:
+            self._refuse(failure)
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if job.future.done():
+                continue
+            if outcome.error is not None:
+                job.future.set_exception(outcome.error)
+            else:
+                job.future.set_result(outcome.result)
+
+
+def _attempt(database: _Database, job: _Job) -> _Outcome:
+    try:
+        return _Outcome(*job.run(database))
+    except (Compacted, ValueError) as error:
+        # The caller's mistake, found before anything was written.
+        return _Outcome(error=error)

@@ -1,0 +1,151 @@
+"""A broker's configuration from its sources: defaults < TOML file < environment < flags.
+
+Pure over texts: reading the file and the environment is the caller's.
+
+- The TOML file has the settings by name, `log.retention.ms = 3600000` or under tables (`[log]`, `retention.ms = ...`).
+- The environment has them as `CORDWOOD_LOG_RETENTION_MS`.
+- Flags have them as `log.retention.ms=3600000`.
+
+A name that is not a setting is an error that suggests the nearest one.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cordwood.model.broker_settings import (
+    BROKER_SETTINGS,
+    COARSER_UNITS,
+    OTHER_NAMES,
+    TOPIC_SETTING_BY_BROKER_NAME,
+    BrokerSettings,
+)
+from cordwood.model.settings import InvalidSetting, Kind, Setting
+
+ENVIRONMENT_PREFIX = "CORDWOOD_"
+NOT_SETTINGS = frozenset({"CORDWOOD_CONFIG", "CORDWOOD_BOOTSTRAP", "CORDWOOD_DATA_DIR", "CORDWOOD_LISTEN"})
+"""Variables that belong to the command line, not to the broker."""
+
+_NAMES = (*BROKER_SETTINGS, *COARSER_UNITS, *OTHER_NAMES)
+
+
+class InvalidConfiguration(InvalidSetting):
+    """A configuration that the broker does not start with; the message says where and why."""
+
+
+def load_settings(
+    toml: str = "", environment: Mapping[str, str] | None = None, flags: Iterable[str] = (), *, file_name: str = "file"
+) -> BrokerSettings:
+    """The settings that these sources make together. Raises InvalidConfiguration."""
+    texts: dict[str, str] = {}
+    for source, layer in (
+        (file_name, from_toml(toml, file_name)),
+        ("environment", from_environment(environment or {})),
+        ("flags", from_flags(flags)),
+    ):
+        texts.update(_normal(layer, source))
+    try:
+        return BrokerSettings.from_texts(texts)
+    except InvalidSetting as error:
+        raise InvalidConfiguration(str(error)) from None
+
+
+def from_toml(text: str, file_name: str = "file") -> dict[str, str]:
+    """The texts of a TOML document, by dotted name."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfiguration(f"{file_name} is not valid TOML: {error}") from None
+    texts: dict[str, str] = {}
+    _flatten(document, "", texts, file_name)
+    return texts
+
+
+def _flatten(table: Mapping[str, Any], prefix: str, texts: dict[str, str], file_name: str) -> None:
+    for key, value in table.items():
+        name = prefix + key
+        if isinstance(value, dict):
+            _flatten(value, name + ".", texts, file_name)
+        elif name in texts:
+            raise InvalidConfiguration(f"{file_name} sets {name} twice")
+        else:
+            texts[name] = _text_of(name, value, file_name)
+
+
+def _text_of(name: str, value: object, file_name: str) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float() | str():
+            return str(value)
+        case list() if all(isinstance(part, str | int) for part in value):
+            return ",".join(map(str, value))
+    raise InvalidConfiguration(f"{file_name}: {name} must be a string, a number, a boolean or a list of strings")
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The texts of the variables that start with CORDWOOD_."""
+    by_variable = {variable_name(name): name for name in _NAMES}
+    texts: dict[str, str] = {}
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
+            continue
+        name = by_variable.get(variable)
+        if name is None:
+            nearest = difflib.get_close_matches(variable, by_variable, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            raise InvalidConfiguration(f"The environment variable {variable} is not a setting{hint}")
+        texts[name] = text
+    return texts
+
+
+def variable_name(name: str) -> str:
+    """The environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
+
+
+def from_flags(flags: Iterable[str]) -> dict[str, str]:
+    """The texts of `name=value` flags; of two with one name the later holds."""
+    texts = {}
+    for flag in flags:
+        name, equals, text = flag.partition("=")
+        if not equals:
+            raise InvalidConfiguration(f"{flag!r} must be of the form name=value")
+        texts[name.strip()] = text
+    return texts
+
+
+def _normal(texts: Mapping[str, str], source: str) -> dict[str, str]:
+    """One source's texts under the names of the table; what is given in coarser units becomes milliseconds."""
+    normal: dict[str, str] = {}
+    by_factor = sorted(texts, key=lambda name: -COARSER_UNITS[name].factor if name in COARSER_UNITS else 0)
+    for name in by_factor:
+        text = texts[name]
+        if name in COARSER_UNITS:
+            finer, factor = COARSER_UNITS[name]
+            normal[finer] = _in_finer_unit(name, text, factor)
+        else:
+            table_name = OTHER_NAMES.get(name, name)
+            if table_name not in BROKER_SETTINGS:
+                raise InvalidConfiguration(f"{source}: {unknown_name('broker', name, BROKER_SETTINGS)}")
+            normal[table_name] = text
+    return normal
+
+
+def _in_finer_unit(name: str, text: str, factor: int) -> str:
+    value = Setting(name, Kind.INT, 0, "", low=-1).parse(text)
+    assert isinstance(value, int)
+    # -1 means "no limit" in every unit.
+    return str(value * factor if value > 0 else value)
+
+
+def unknown_name(what: str, name: str, table: Mapping[str, Setting]) -> str:
+    """The text of the error for a name that is not in a table, with the nearest one that is."""
+    message = f"Unknown {what} config name: {name}"
+    if what == "broker":
+        for broker_name, setting in TOPIC_SETTING_BY_BROKER_NAME.items():
+            if setting.name == name:
+                return f"{message}; it is a topic's setting, whose default on the broker is {broker_name}"
+    nearest = difflib.get_close_matches(name, table, n=1)
+    return f"{message}; did you mean {nearest[0]}?" if nearest else message
