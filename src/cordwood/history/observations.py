@@ -1,0 +1,421 @@
+"""One pass over a history: what every client saw, condensed to what can be judged afterwards.
+
+Owns the reading of events. Judges nothing that needs knowledge of what comes later in the file; refuses, with the
+place, a history that breaks the rules of the format (`InvalidHistory`).
+"""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from cordwood.history import events
+from cordwood.history.events import InvalidHistory
+from cordwood.history.positions import (
+    ACKED,
+    ACKED_BY_ALL,
+    ACKED_BY_LEADER,
+    MAX_EVENTS,
+    NO_VALUE,
+    READ,
+    READ_AS_COMMITTED,
+    Positions,
+    value_hash,
+)
+from cordwood.history.source import Line
+from cordwood.model.identifiers import TopicPartition
+
+UNKNOWN_START = -1
+
+
+class Outcome(IntEnum):
+    """How a send or a transaction ended."""
+
+    OPEN = 0
+    COMMITTED = 1
+    ABORTED = 2
+    UNKNOWN = 3
+
+
+class Fate(IntEnum):
+    """What a producer was told about a record that has no offset known to it."""
+
+    UNKNOWN = 0
+    FAILED = 1
+    ACKED = 2
+
+
+class InFlight(NamedTuple):
+    """A send whose outcome has not been met yet. The transaction is an index plus one, or 0."""
+
+    producer: int
+    begun_at: int
+    transaction: int
+
+
+class Placeless(NamedTuple):
+    """A record of which the producer knows no offset: its send failed, timed out, or had acks=0."""
+
+    producer: int
+    transaction: int
+    fate: Fate
+
+
+class Backwards(NamedTuple):
+    """A reader got an offset at or below one that it had before."""
+
+    reader: int
+    event: int
+    before: int
+    after: int
+    within_poll: bool
+
+
+class WeakConflict(NamedTuple):
+    """The leader alone acknowledged another value than the offset holds: excused if the leader was lost."""
+
+    offset: int
+    begun_at: int
+
+
+@dataclass(slots=True)
+class PartitionSeen:
+    """All that was observed of one partition."""
+
+    positions: Positions = field(default_factory=Positions)
+    conflicts: set[int] = field(default_factory=set)
+    weak_conflicts: list[WeakConflict] = field(default_factory=list)
+    backwards: list[Backwards] = field(default_factory=list)
+    covered: list[tuple[int, int]] = field(default_factory=list)
+    drains: list[tuple[int, int]] = field(default_factory=list)
+    """(offset from which on, event number): acknowledged before the event, so to be read."""
+    # Leaps of a reader over offsets, in columns: a transactional topic has one per transaction.
+    leap_before: "array[int]" = field(default_factory=lambda: array("q"))
+    leap_after: "array[int]" = field(default_factory=lambda: array("q"))
+    leap_reader: "array[int]" = field(default_factory=lambda: array("I"))
+    leap_event: "array[int]" = field(default_factory=lambda: array("I"))
+    log_start_offset: int = 0
+    leader_lost_at: int = 0
+    last_acked_at: int = 0
+    highest_read: int = -1
+
+
+@dataclass(slots=True)
+class TopicSeen:
+    """The records of a topic that are not at an offset yet, by the hash of their value."""
+
+    in_flight: dict[int, InFlight] = field(default_factory=dict)
+    placeless: dict[int, Placeless] = field(default_factory=dict)
+    partitions: dict[int, PartitionSeen] = field(default_factory=dict)
+    has_sends: bool = False
+
+    def partition(self, number: int) -> PartitionSeen:
+        seen = self.partitions.get(number)
+        if seen is None:
+            seen = self.partitions[number] = PartitionSeen()
+        return seen
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a reader is in one partition: the run since it last positioned itself."""
+
+    start: int
+    last: int | None
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """How much was checked."""
+
+    events: int = 0
+    producers: int = 0
+    readers: int = 0
+    sends: int = 0
+    acked: int = 0
+    failed: int = 0
+    unknown: int = 0
+    records_read: int = 0
+    transactions: int = 0
+    partitions: int = 0
+
+
+class Observations:
+    """A history, read. Producers, readers and transactions are numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicSeen] = {}
+        self.producers: list[events.Producer] = []
+        self.readers: list[events.Reader] = []
+        self.outcomes = bytearray()
+        """Outcome of each transaction."""
+        self.totals = Totals()
+        self._producer_index: dict[str, int] = {}
+        self._reader_index: dict[str, int] = {}
+        self._open_transactions: dict[str, int] = {}
+        self._places: dict[tuple[int, str, int], Place] = {}
+        self._line: Line | None = None
+
+    def topic(self, name: str) -> TopicSeen:
+        seen = self.topics.get(name)
+        if seen is None:
+            seen = self.topics[name] = TopicSeen()
+        return seen
+
+    def partition(self, partition: TopicPartition) -> PartitionSeen:
+        return self.topics[partition.topic].partitions[partition.partition]
+
+    def read(self, lines: Iterable[Line]) -> None:
+        """Takes in the whole history."""
+        number = 0
+        for number, line in enumerate(lines, 1):
+            self._line = line
+            event = line.event
+            match event:
+                case events.Poll():
+                    self._on_poll(event, number)
+                case events.Send():
+                    self._on_send(event, number)
+                case events.Acked():
+                    self._on_acked(event, number)
+                case events.Failed():
+                    self._on_no_offset(event, Fate.FAILED)
+                case events.Unknown():
+                    self._on_no_offset(event, Fate.UNKNOWN)
+                case events.Positioned():
+                    self._on_positioned(event)
+                case events.Drained():
+                    self._on_drained(event, number)
+                case _:
+                    self._on_rare(event, number)
+        if number > MAX_EVENTS:
+            raise InvalidHistory(f"a history of more than {MAX_EVENTS} events cannot be checked at once")
+        self._finish(number)
+
+    def _on_rare(self, event: events.Event, number: int) -> None:
+        match event:
+            case events.Producer():
+                self._declare(self._producer_index, event.who, len(self.producers))
+                self.producers.append(event)
+            case events.Reader():
+                self._declare(self._reader_index, event.who, len(self.readers))
+                self.readers.append(event)
+            case events.TransactionBegun():
+                self._producer_of(event.who)
+                if event.transaction in self._open_transactions:
+                    raise self._invalid(f"transaction {event.transaction!r} is begun twice")
+                self._open_transactions[event.transaction] = len(self.outcomes)
+                self.outcomes.append(Outcome.OPEN)
+            case events.TransactionCommitted():
+                self._end_transaction(event.transaction, Outcome.COMMITTED)
+            case events.TransactionAborted():
+                self._end_transaction(event.transaction, Outcome.ABORTED)
+            case events.TransactionUnknown():
+                self._end_transaction(event.transaction, Outcome.UNKNOWN)
+            case events.LogStartMoved():
+                seen = self.topic(event.topic).partition(event.partition)
+                seen.log_start_offset = max(seen.log_start_offset, event.offset)
+            case events.LeaderLost():
+                self.topic(event.topic).partition(event.partition).leader_lost_at = number
+            case _:
+                raise AssertionError(f"an event that nobody handles: {event!r}")
+
+    def _declare(self, table: dict[str, int], who: str, index: int) -> None:
+        if who in table:
+            raise self._invalid(f"{who!r} is declared twice")
+        table[who] = index
+
+    def _end_transaction(self, transaction: str, outcome: Outcome) -> None:
+        index = self._open_transactions.pop(transaction, None)
+        if index is None:
+            raise self._invalid(f"transaction {transaction!r} is not open")
+        self.outcomes[index] = outcome
+
+    def _on_send(self, event: events.Send, number: int) -> None:
+        topic = self.topic(event.topic)
+        topic.has_sends = True
+        hashed = value_hash(event.value)
+        if hashed in topic.in_flight or hashed in topic.placeless:
+            raise self._invalid(f"the value {event.value!r} is sent twice to {event.topic}: values must be unique")
+        transaction = 0
+        if event.transaction is not None:
+            index = self._open_transactions.get(event.transaction)
+            if index is None:
+                raise self._invalid(f"transaction {event.transaction!r} is not open")
+            transaction = index + 1
+        topic.in_flight[hashed] = InFlight(self._producer_of(event.who), number, transaction)
+        self.totals.sends += 1
+
+    def _take_in_flight(self, event: events.Acked | events.Failed | events.Unknown) -> tuple[int, InFlight]:
+        hashed = value_hash(event.value)
+        in_flight = self.topic(event.topic).in_flight.pop(hashed, None)
+        producer = self._producer_of(event.who)
+        if in_flight is None or in_flight.producer != producer:
+            raise self._invalid(f"{event.who!r} has no send of {event.value!r} to {event.topic} under way")
+        return hashed, in_flight
+
+    def _on_no_offset(self, event: events.Failed | events.Unknown, fate: Fate) -> None:
+        hashed, send = self._take_in_flight(event)
+        self.topics[event.topic].placeless[hashed] = Placeless(send.producer, send.transaction, fate)
+        if fate is Fate.FAILED:
+            self.totals.failed += 1
+        else:
+            self.totals.unknown += 1
+
+    def _on_acked(self, event: events.Acked, number: int) -> None:
+        hashed, send = self._take_in_flight(event)
+        self.totals.acked += 1
+        topic = self.topics[event.topic]
+        seen = topic.partition(event.partition)
+        offset = event.offset
+        acks = self.producers[send.producer].acks
+        if offset is None or acks == "0":
+            topic.placeless[hashed] = Placeless(send.producer, send.transaction, Fate.ACKED)
+            return
+        seen.last_acked_at = number
+        page, index = seen.positions.page_for(offset)
+        held, marks = page.value[index], page.marks[index]
+        if held != NO_VALUE and (held != hashed or marks & ACKED):
+            if not self._gives_way(topic, seen, offset):
+                if acks == "1":
+                    seen.weak_conflicts.append(WeakConflict(offset, send.begun_at))
+                else:
+                    seen.conflicts.add(offset)
+                topic.placeless[hashed] = Placeless(send.producer, send.transaction, Fate.ACKED)
+                return
+            marks = 0
+        page.value[index] = hashed
+        page.begun_at[index] = send.begun_at
+        page.acked_at[index] = number
+        page.producer[index] = send.producer + 1
+        page.transaction[index] = send.transaction
+        page.marks[index] = marks | ACKED | (ACKED_BY_ALL if acks == "all" else ACKED_BY_LEADER)
+
+    def _gives_way(self, topic: TopicSeen, seen: PartitionSeen, offset: int) -> bool:
+        """Whether the offset holds no more than an acks=1 acknowledgement that nobody read; if so it is put aside."""
+        page, index = seen.positions.page_for(offset)
+        if page.marks[index] != ACKED | ACKED_BY_LEADER:
+            return False
+        seen.weak_conflicts.append(WeakConflict(offset, page.begun_at[index]))
+        topic.placeless[page.value[index]] = Placeless(page.producer[index] - 1, page.transaction[index], Fate.ACKED)
+        page.producer[index] = page.transaction[index] = page.begun_at[index] = page.acked_at[index] = 0
+        return True
+
+    def _on_positioned(self, event: events.Positioned) -> None:
+        reader = self._reader_of(event.who)
+        if self.readers[reader].mode != "assign":
+            raise self._invalid(f"{event.who!r} subscribes: its group positions it")
+        key = (reader, event.topic, event.partition)
+        self._close_run(key)
+        if event.offset is None:
+            self._places[key] = Place(UNKNOWN_START, None)
+        else:
+            self._places[key] = Place(event.offset, event.offset - 1)
+        self.topic(event.topic).partition(event.partition)
+
+    def _place(self, reader: int, topic: str, partition: int) -> Place:
+        key = (reader, topic, partition)
+        place = self._places.get(key)
+        if place is None:
+            declared = self.readers[reader]
+            from_latest = declared.mode == "subscribe" and declared.start == "latest"
+            place = self._places[key] = Place(UNKNOWN_START if from_latest else 0, None)
+        return place
+
+    def _close_run(self, key: tuple[int, str, int]) -> None:
+        place = self._places.pop(key, None)
+        if place is None or place.low is None or place.high is None:
+            return
+        start = place.low if place.start == UNKNOWN_START else min(place.start, place.low)
+        self.topics[key[1]].partition(key[2]).covered.append((start, place.high))
+
+    def _on_poll(self, event: events.Poll, number: int) -> None:
+        reader = self._reader_of(event.who)
+        topic = self.topic(event.topic)
+        seen = topic.partition(event.partition)
+        place = self._place(reader, event.topic, event.partition)
+        declared = self.readers[reader]
+        if declared.mode == "subscribe":
+            # A rebalance may have moved the reader anywhere between two polls.
+            place.last = None
+        marks = READ | (READ_AS_COMMITTED if declared.isolation == "read_committed" else 0)
+        last = place.last
+        within_poll = False
+        page_for = seen.positions.page_for
+        for offset, value in event.records:
+            if last is not None and offset != last + 1:
+                if offset <= last:
+                    seen.backwards.append(Backwards(reader, number, last, offset, within_poll))
+                else:
+                    seen.leap_before.append(last)
+                    seen.leap_after.append(offset)
+                    seen.leap_reader.append(reader)
+                    seen.leap_event.append(number)
+            last = offset
+            within_poll = True
+            if place.low is None or place.high is None:
+                place.low = place.high = offset
+            elif offset > place.high:
+                place.high = offset
+            elif offset < place.low:
+                place.low = offset
+            page, index = page_for(offset)
+            hashed = value_hash(value)
+            held = page.value[index]
+            if held != hashed:
+                if held == NO_VALUE:
+                    page.value[index] = hashed
+                elif self._gives_way(topic, seen, offset):
+                    page.value[index] = hashed
+                    page.marks[index] = 0
+                else:
+                    seen.conflicts.add(offset)
+            page.marks[index] |= marks
+        place.last = last
+        if place.high is not None and place.high > seen.highest_read:
+            seen.highest_read = place.high
+        self.totals.records_read += len(event.records)
+
+    def _on_drained(self, event: events.Drained, number: int) -> None:
+        reader = self._reader_of(event.who)
+        place = self._place(reader, event.topic, event.partition)
+        start = place.start
+        if start == UNKNOWN_START:
+            if place.low is None:
+                return
+            start = place.low
+        self.topic(event.topic).partition(event.partition).drains.append((start, number))
+
+    def _producer_of(self, who: str) -> int:
+        index = self._producer_index.get(who)
+        if index is None:
+            raise self._invalid(f"producer {who!r} is not declared")
+        return index
+
+    def _reader_of(self, who: str) -> int:
+        index = self._reader_index.get(who)
+        if index is None:
+            raise self._invalid(f"reader {who!r} is not declared")
+        return index
+
+    def _invalid(self, reason: str) -> InvalidHistory:
+        assert self._line is not None
+        return InvalidHistory(f"{self._line.place}: {reason}")
+
+    def _finish(self, events_read: int) -> None:
+        for key in list(self._places):
+            self._close_run(key)
+        for topic in self.topics.values():
+            for hashed, send in topic.in_flight.items():
+                topic.placeless[hashed] = Placeless(send.producer, send.transaction, Fate.UNKNOWN)
+                self.totals.unknown += 1
+            topic.in_flight.clear()
+        totals = self.totals
+        totals.events = events_read
+        totals.producers = len(self.producers)
+        totals.readers = len(self.readers)
+        totals.transactions = len(self.outcomes)
+        totals.partitions = sum(len(topic.partitions) for topic in self.topics.values())

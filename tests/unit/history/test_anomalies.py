@@ -1,0 +1,645 @@
+"""For each anomaly: a history that has it, and its nearest neighbour that does not."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from cordwood.history import Anomaly, InvalidHistory, ProducerRecorder, ReaderRecorder, Recorder, Report, check
+from cordwood.history.events import Acks, Event, Isolation, Mode, Start
+
+TOPIC = "orders"
+
+
+@dataclass
+class Story:
+    """A history told by hand, on a clock that counts events."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.recorder = Recorder(sink=self.events.append, clock_ms=lambda: float(len(self.events)))
+
+    def producer(
+        self, who: str = "p1", acks: Acks = "all", *, idempotent: bool = True, retries: bool = True
+    ) -> ProducerRecorder:
+        return self.recorder.producer(who, acks=acks, idempotent=idempotent, retries=retries)
+
+    def reader(
+        self,
+        who: str = "r1",
+        mode: Mode = "assign",
+        isolation: Isolation = "read_uncommitted",
+        start: Start = "earliest",
+    ) -> ReaderRecorder:
+        return self.recorder.reader(who, mode=mode, isolation=isolation, start=start)
+
+    def check(self) -> Report:
+        return check(self.events)
+
+    def found(self) -> dict[Anomaly, int]:
+        return dict(self.check().counts)
+
+
+def write(
+    producer: ProducerRecorder, value: str, offset: int | None, partition: int = 0, transaction: str | None = None
+) -> None:
+    producer.send(TOPIC, value, transaction=transaction)
+    producer.acked(TOPIC, value, partition, offset)
+
+
+def read(reader: ReaderRecorder, *records: tuple[int, str], partition: int = 0) -> None:
+    reader.polled(TOPIC, partition, records)
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+def test_a_history_in_which_all_is_well_is_clean(story: Story) -> None:
+    producer, reader = story.producer(), story.reader()
+    reader.positioned(TOPIC, 0, 0)
+    write(producer, "a", 0)
+    write(producer, "b", 1)
+    read(reader, (0, "a"))
+    read(reader, (1, "b"))
+    reader.drained(TOPIC, 0)
+    report = story.check()
+    assert report.clean
+    assert report.findings == ()
+    assert report.notes == ()
+    assert (report.totals.sends, report.totals.acked, report.totals.records_read) == (2, 2, 2)
+
+
+class TestInconsistentOffsets:
+    def test_two_readers_who_got_different_values_at_one_offset(self, story: Story) -> None:
+        producer, one, two = story.producer(), story.reader("r1"), story.reader("r2")
+        for value in "ab":
+            producer.send(TOPIC, value)
+            producer.unknown(TOPIC, value)
+        read(one, (0, "a"))
+        read(two, (0, "b"))
+        assert story.found() == {Anomaly.INCONSISTENT_OFFSETS: 1}
+
+    def test_the_same_offset_of_two_partitions_is_two_places(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0, partition=0)
+        write(producer, "b", 0, partition=1)
+        read(reader, (0, "a"), partition=0)
+        read(reader, (0, "b"), partition=1)
+        assert story.check().clean
+
+    def test_an_acknowledgement_that_names_the_offset_of_another_value(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        write(producer, "b", 1)
+        read(reader, (0, "a"), (1, "b"))
+        write(producer, "c", 1)
+        finding = story.check().findings[0]
+        assert finding.anomaly is Anomaly.INCONSISTENT_OFFSETS
+        assert finding.sentence.startswith("orders-0 offset 1 holds 2 values: 'b' acknowledged to p1 at")
+        assert "'c' acknowledged to p1" in finding.sentence
+
+    def test_an_acks_1_record_replaced_after_its_leader_was_lost_is_excused(self, story: Story) -> None:
+        producer, reader = story.producer(acks="1", idempotent=False), story.reader()
+        write(producer, "a", 0)
+        story.recorder.leader_lost(TOPIC, 0)
+        write(producer, "b", 0)
+        read(reader, (0, "b"))
+        assert story.check().clean
+
+    def test_an_acks_1_record_replaced_while_its_leader_lived_is_not(self, story: Story) -> None:
+        producer, reader = story.producer(acks="1", idempotent=False), story.reader()
+        story.recorder.leader_lost(TOPIC, 0)
+        write(producer, "a", 0)
+        write(producer, "b", 0)
+        read(reader, (0, "b"))
+        assert story.found() == {Anomaly.INCONSISTENT_OFFSETS: 1}
+
+
+class TestDuplicate:
+    def twice(self, story: Story, *, idempotent: bool, retries: bool) -> dict[Anomaly, int]:
+        producer = story.producer(idempotent=idempotent, retries=retries)
+        reader = story.reader()
+        write(producer, "a", 0)
+        read(reader, (0, "a"), (1, "a"))
+        return story.found()
+
+    def test_a_value_of_an_idempotent_producer_at_two_offsets(self, story: Story) -> None:
+        assert self.twice(story, idempotent=True, retries=True) == {Anomaly.DUPLICATE: 1}
+
+    def test_a_value_of_a_producer_that_was_not_asked_to_retry(self, story: Story) -> None:
+        assert self.twice(story, idempotent=False, retries=False) == {Anomaly.DUPLICATE: 1}
+
+    def test_a_producer_that_retries_without_idempotence_may_write_twice(self, story: Story) -> None:
+        assert self.twice(story, idempotent=False, retries=True) == {}
+
+    def test_a_value_in_two_partitions(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 4, partition=0)
+        read(reader, (4, "a"), partition=0)
+        read(reader, (7, "a"), partition=1)
+        finding = story.check().findings[0]
+        assert finding.anomaly is Anomaly.DUPLICATE
+        assert "producer p1" in finding.sentence
+        assert "orders-0 offset 4" in finding.sentence
+        assert "orders-1 offset 7" in finding.sentence
+
+    def test_a_value_whose_send_timed_out_may_be_there_once(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        producer.send(TOPIC, "a")
+        producer.unknown(TOPIC, "a")
+        read(reader, (0, "a"))
+        assert story.check().clean
+
+    def test_a_value_whose_send_timed_out_may_not_be_there_twice(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        producer.send(TOPIC, "a")
+        producer.unknown(TOPIC, "a")
+        read(reader, (0, "a"), (1, "a"))
+        assert story.found() == {Anomaly.DUPLICATE: 1}
+
+    def test_an_offset_read_twice_by_two_readers_is_one_offset(self, story: Story) -> None:
+        producer = story.producer()
+        write(producer, "a", 0)
+        read(story.reader("r1"), (0, "a"))
+        read(story.reader("r2"), (0, "a"))
+        assert story.check().clean
+
+
+class TestAbortedRead:
+    def test_a_record_that_was_refused_is_read(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        producer.send(TOPIC, "a")
+        producer.failed(TOPIC, "a")
+        read(reader, (0, "a"))
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.ABORTED_READ: 1}
+        assert "whose send was refused to p1" in report.findings[0].sentence
+
+    def test_a_record_whose_outcome_is_unknown_may_be_read(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        producer.send(TOPIC, "a")
+        producer.unknown(TOPIC, "a")
+        read(reader, (0, "a"))
+        assert story.check().clean
+
+    @pytest.mark.parametrize(
+        ("isolation", "found"),
+        [("read_committed", {Anomaly.ABORTED_READ: 1}), ("read_uncommitted", {})],
+    )
+    def test_a_record_of_an_aborted_transaction(
+        self, story: Story, isolation: Isolation, found: dict[Anomaly, int]
+    ) -> None:
+        producer, reader = story.producer(), story.reader(isolation=isolation)
+        producer.begin("t1")
+        write(producer, "a", 0, transaction="t1")
+        producer.aborted("t1")
+        read(reader, (0, "a"))
+        assert story.found() == found
+
+    def test_the_same_transaction_committed(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader(isolation="read_committed")
+        producer.begin("t1")
+        write(producer, "a", 0, transaction="t1")
+        producer.committed("t1")
+        read(reader, (0, "a"))
+        assert story.check().clean
+
+    def test_an_unacknowledged_record_of_an_aborted_transaction(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader(isolation="read_committed")
+        producer.begin("t1")
+        producer.send(TOPIC, "a", transaction="t1")
+        producer.unknown(TOPIC, "a")
+        producer.aborted("t1")
+        read(reader, (0, "a"))
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.ABORTED_READ: 1}
+        assert "transaction 't1' of p1, aborted at" in report.findings[0].sentence
+
+
+class TestLostWrite:
+    def tell(self, story: Story, acks: Acks = "all", *, positioned: int | None = None) -> None:
+        producer, reader = story.producer(acks=acks, idempotent=False), story.reader()
+        if positioned is not None:
+            reader.positioned(TOPIC, 0, positioned)
+        for offset, value in enumerate("abc"):
+            write(producer, value, None if acks == "0" else offset)
+
+    def test_an_acknowledged_record_below_the_highest_read_that_nobody_got(self, story: Story) -> None:
+        self.tell(story)
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.LOST_WRITE: 1}
+        finding = report.findings[0]
+        assert (finding.topic, finding.partition, finding.offset) == (TOPIC, 0, 0)
+        assert (finding.value, finding.who) == ("a", "p1")
+        assert "acknowledged to p1 at" in finding.sentence
+
+    def test_a_reader_that_began_behind_it_did_not_lose_it(self, story: Story) -> None:
+        self.tell(story, positioned=1)
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        assert story.check().clean
+
+    def test_another_reader_got_it(self, story: Story) -> None:
+        self.tell(story)
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        read(story.reader("r2"), (0, "a"))
+        assert story.check().clean
+
+    def test_retention_deleted_it(self, story: Story) -> None:
+        self.tell(story)
+        story.recorder.log_start_moved(TOPIC, 0, 1)
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        assert story.check().clean
+
+    def test_acks_1_is_demanded_while_the_leader_lives(self, story: Story) -> None:
+        self.tell(story, "1")
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.LOST_WRITE: 1}
+
+    def test_acks_1_is_not_demanded_once_the_leader_was_lost(self, story: Story) -> None:
+        self.tell(story, "1")
+        story.recorder.leader_lost(TOPIC, 0)
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        report = story.check()
+        assert report.clean
+        assert any("orders-0 lost its leader" in note for note in report.notes)
+
+    def test_acks_all_is_demanded_even_then(self, story: Story) -> None:
+        self.tell(story, "all")
+        story.recorder.leader_lost(TOPIC, 0)
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.LOST_WRITE: 1}
+
+    def test_acks_0_is_never_demanded(self, story: Story) -> None:
+        self.tell(story, "0")
+        read(ReaderRecorder(story.recorder, "r1"), (1, "b"), (2, "c"))
+        report = story.check()
+        assert report.clean
+        assert any("acks=0" in note for note in report.notes)
+
+    def test_a_record_between_two_runs_of_a_reader_that_moved(self, story: Story) -> None:
+        self.tell(story, positioned=0)
+        reader = ReaderRecorder(story.recorder, "r1")
+        read(reader, (0, "a"))
+        reader.positioned(TOPIC, 0, 2)
+        read(reader, (2, "c"))
+        assert story.check().clean
+
+    def test_a_group_that_reads_from_the_latest_owes_nothing_before_its_first_record(self, story: Story) -> None:
+        producer = story.producer()
+        for offset, value in enumerate("abc"):
+            write(producer, value, offset)
+        read(story.reader("r1", "subscribe", start="latest"), (1, "b"), (2, "c"))
+        assert story.check().clean
+
+    def test_a_group_that_reads_from_the_earliest_does(self, story: Story) -> None:
+        producer = story.producer()
+        for offset, value in enumerate("abc"):
+            write(producer, value, offset)
+        read(story.reader("r1", "subscribe"), (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.LOST_WRITE: 1}
+
+
+class TestUnseen:
+    def test_an_acknowledged_record_behind_the_last_read_after_a_drain(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        write(producer, "b", 1)
+        read(reader, (0, "a"))
+        reader.drained(TOPIC, 0)
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.UNSEEN: 1}
+        assert "r1 had read to the end" in report.findings[0].sentence
+
+    def test_without_a_drain_nobody_can_say(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        write(producer, "b", 1)
+        read(reader, (0, "a"))
+        report = story.check()
+        assert report.clean
+        assert any("No reader drained orders-0" in note for note in report.notes)
+
+    def test_what_was_acknowledged_after_the_drain_is_not_demanded(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        read(reader, (0, "a"))
+        reader.drained(TOPIC, 0)
+        write(producer, "b", 1)
+        assert story.check().clean
+
+    def test_a_drain_of_a_reader_that_began_behind_it_does_not_count(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        reader.positioned(TOPIC, 0, 1)
+        reader.drained(TOPIC, 0)
+        assert story.check().clean
+
+    def test_nothing_was_ever_read_though_the_partition_was_drained(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        reader.drained(TOPIC, 0)
+        assert story.found() == {Anomaly.UNSEEN: 1}
+
+    def test_a_send_of_unknown_outcome_is_not_demanded(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        producer.send(TOPIC, "a")
+        producer.unknown(TOPIC, "a")
+        producer.send(TOPIC, "b")
+        reader.drained(TOPIC, 0)
+        assert story.check().clean
+
+
+class TestPollSkip:
+    def tell(self, story: Story, mode: Mode = "assign") -> ReaderRecorder:
+        producer = story.producer()
+        for offset, value in enumerate("abc"):
+            write(producer, value, offset)
+        read(story.reader("all"), (0, "a"), (1, "b"), (2, "c"))
+        return story.reader("r1", mode)
+
+    def test_within_one_poll(self, story: Story) -> None:
+        read(self.tell(story, "subscribe"), (0, "a"), (2, "c"))
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.POLL_SKIP: 1}
+        assert "skipped offset 1: 'b', read by all" in report.findings[0].sentence
+
+    def test_across_polls_of_an_assigned_reader(self, story: Story) -> None:
+        reader = self.tell(story)
+        read(reader, (0, "a"))
+        read(reader, (2, "c"))
+        assert story.found() == {Anomaly.POLL_SKIP: 1}
+
+    def test_across_polls_of_a_subscriber_a_rebalance_explains_it(self, story: Story) -> None:
+        reader = self.tell(story, "subscribe")
+        read(reader, (0, "a"))
+        read(reader, (2, "c"))
+        assert story.check().clean
+
+    def test_a_reader_that_moved_itself(self, story: Story) -> None:
+        reader = self.tell(story)
+        read(reader, (0, "a"))
+        reader.positioned(TOPIC, 0, 2)
+        read(reader, (2, "c"))
+        assert story.check().clean
+
+    def test_the_first_record_after_the_position(self, story: Story) -> None:
+        reader = self.tell(story)
+        reader.positioned(TOPIC, 0, 0)
+        read(reader, (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.POLL_SKIP: 1}
+
+    def test_a_gap_that_a_control_record_left(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        write(producer, "b", 2)
+        read(reader, (0, "a"), (2, "b"))
+        assert story.check().clean
+
+    def test_records_of_an_aborted_transaction_are_skipped_by_those_who_read_committed(self, story: Story) -> None:
+        producer = story.producer()
+        raw, committed = story.reader("raw"), story.reader("r1", isolation="read_committed")
+        write(producer, "a", 0)
+        producer.begin("t1")
+        write(producer, "b", 1, transaction="t1")
+        producer.aborted("t1")
+        write(producer, "c", 3)
+        read(raw, (0, "a"), (1, "b"), (3, "c"))
+        read(committed, (0, "a"), (3, "c"))
+        assert story.check().clean
+
+    def test_but_not_those_of_a_committed_one(self, story: Story) -> None:
+        producer = story.producer()
+        raw, committed = story.reader("raw"), story.reader("r1", isolation="read_committed")
+        write(producer, "a", 0)
+        producer.begin("t1")
+        write(producer, "b", 1, transaction="t1")
+        producer.committed("t1")
+        write(producer, "c", 3)
+        read(raw, (0, "a"), (1, "b"), (3, "c"))
+        read(committed, (0, "a"), (3, "c"))
+        assert story.found() == {Anomaly.POLL_SKIP: 1}
+
+    def test_what_retention_took_away_between_two_polls(self, story: Story) -> None:
+        reader = self.tell(story)
+        read(reader, (0, "a"))
+        story.recorder.log_start_moved(TOPIC, 0, 2)
+        read(reader, (2, "c"))
+        assert story.check().clean
+
+
+class TestNonMonotonicPoll:
+    def tell(self, story: Story) -> None:
+        producer = story.producer()
+        for offset, value in enumerate("abc"):
+            write(producer, value, offset)
+
+    @pytest.mark.parametrize("mode", ["assign", "subscribe"])
+    def test_backwards_within_one_poll(self, story: Story, mode: Mode) -> None:
+        self.tell(story)
+        read(story.reader("r1", mode), (0, "a"), (1, "b"), (2, "c"), (1, "b"))
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.NON_MONOTONIC_POLL: 1}
+        assert "r1 got orders-0 offset 1 ('b') after offset 2, within one poll" in report.findings[0].sentence
+
+    def test_the_same_offset_again_within_one_poll(self, story: Story) -> None:
+        self.tell(story)
+        read(story.reader("r1"), (0, "a"), (1, "b"), (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.NON_MONOTONIC_POLL: 1}
+
+    def test_backwards_across_polls_of_an_assigned_reader(self, story: Story) -> None:
+        self.tell(story)
+        reader = story.reader()
+        read(reader, (0, "a"), (1, "b"))
+        read(reader, (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.NON_MONOTONIC_POLL: 1}
+
+    def test_backwards_across_polls_of_a_subscriber(self, story: Story) -> None:
+        self.tell(story)
+        reader = story.reader("r1", "subscribe")
+        read(reader, (0, "a"), (1, "b"))
+        read(reader, (1, "b"), (2, "c"))
+        assert story.check().clean
+
+    def test_backwards_because_the_reader_moved_itself(self, story: Story) -> None:
+        self.tell(story)
+        reader = story.reader()
+        read(reader, (0, "a"), (1, "b"))
+        reader.positioned(TOPIC, 0, None)
+        read(reader, (1, "b"), (2, "c"))
+        assert story.check().clean
+
+    def test_a_record_below_the_position_that_was_asked_for(self, story: Story) -> None:
+        self.tell(story)
+        reader = story.reader()
+        reader.positioned(TOPIC, 0, 1)
+        read(reader, (0, "a"), (1, "b"), (2, "c"))
+        assert story.found() == {Anomaly.NON_MONOTONIC_POLL: 1}
+
+
+class TestNonMonotonicSend:
+    def overlapping(self, story: Story, offsets: tuple[int, int], *, idempotent: bool, retries: bool) -> None:
+        producer = story.producer(idempotent=idempotent, retries=retries)
+        producer.send(TOPIC, "a")
+        producer.send(TOPIC, "b")
+        producer.acked(TOPIC, "a", 0, offsets[0])
+        producer.acked(TOPIC, "b", 0, offsets[1])
+
+    def test_records_of_an_idempotent_producer_in_another_order_than_sent(self, story: Story) -> None:
+        self.overlapping(story, (1, 0), idempotent=True, retries=True)
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.NON_MONOTONIC_SEND: 1}
+        assert "p1 sent 'a'" in report.findings[0].sentence
+        assert "orders-0 has it at offset 1, behind offset 0" in report.findings[0].sentence
+
+    def test_in_the_order_sent(self, story: Story) -> None:
+        self.overlapping(story, (0, 1), idempotent=True, retries=True)
+        assert story.check().clean
+
+    def test_a_producer_that_does_not_retry_keeps_its_order_too(self, story: Story) -> None:
+        self.overlapping(story, (1, 0), idempotent=False, retries=False)
+        assert story.found() == {Anomaly.NON_MONOTONIC_SEND: 1}
+
+    def test_a_producer_that_retries_without_idempotence_may_reorder_what_is_in_flight(self, story: Story) -> None:
+        self.overlapping(story, (1, 0), idempotent=False, retries=True)
+        assert story.check().clean
+
+    def test_but_not_what_was_acknowledged_before_the_next_send(self, story: Story) -> None:
+        producer = story.producer(idempotent=False)
+        write(producer, "a", 1)
+        write(producer, "b", 0)
+        assert story.found() == {Anomaly.NON_MONOTONIC_SEND: 1}
+
+    def test_two_producers_owe_each_other_no_order(self, story: Story) -> None:
+        one, two = story.producer("p1"), story.producer("p2")
+        one.send(TOPIC, "a")
+        two.send(TOPIC, "b")
+        two.acked(TOPIC, "b", 0, 0)
+        one.acked(TOPIC, "a", 0, 1)
+        assert story.check().clean
+
+    def test_two_partitions_owe_each_other_no_order(self, story: Story) -> None:
+        producer = story.producer()
+        write(producer, "a", 1, partition=0)
+        write(producer, "b", 0, partition=1)
+        assert story.check().clean
+
+
+class TestTornTransaction:
+    def tell(self, story: Story, end: Callable[[ProducerRecorder], None]) -> ReaderRecorder:
+        producer = story.producer()
+        producer.begin("t1")
+        write(producer, "a", 0, partition=0, transaction="t1")
+        write(producer, "b", 0, partition=1, transaction="t1")
+        end(producer)
+        return story.reader(isolation="read_committed")
+
+    def test_a_part_of_a_committed_transaction_is_missing(self, story: Story) -> None:
+        reader = self.tell(story, lambda producer: producer.committed("t1"))
+        read(reader, (0, "a"), partition=0)
+        reader.drained(TOPIC, 0)
+        reader.drained(TOPIC, 1)
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.TORN_TRANSACTION: 1}
+        sentence = report.findings[0].sentence
+        assert "transaction 't1' of p1, committed at" in sentence
+        assert "nobody got 'b' (orders-1 offset 0)" in sentence
+
+    def test_all_of_it_was_read(self, story: Story) -> None:
+        reader = self.tell(story, lambda producer: producer.committed("t1"))
+        read(reader, (0, "a"), partition=0)
+        read(reader, (0, "b"), partition=1)
+        reader.drained(TOPIC, 0)
+        reader.drained(TOPIC, 1)
+        assert story.check().clean
+
+    def test_none_of_a_transaction_with_unknown_outcome_was_read(self, story: Story) -> None:
+        reader = self.tell(story, lambda producer: producer.transaction_unknown("t1"))
+        reader.drained(TOPIC, 0)
+        reader.drained(TOPIC, 1)
+        assert story.check().clean
+
+    def test_a_part_of_a_transaction_with_unknown_outcome_was_read(self, story: Story) -> None:
+        reader = self.tell(story, lambda producer: producer.transaction_unknown("t1"))
+        read(reader, (0, "a"), partition=0)
+        reader.drained(TOPIC, 0)
+        reader.drained(TOPIC, 1)
+        assert story.found() == {Anomaly.TORN_TRANSACTION: 1}
+
+    def test_a_committed_transaction_of_which_nothing_was_read_is_unseen(self, story: Story) -> None:
+        reader = self.tell(story, lambda producer: producer.committed("t1"))
+        reader.drained(TOPIC, 0)
+        reader.drained(TOPIC, 1)
+        assert story.found() == {Anomaly.UNSEEN: 2}
+
+    def test_an_aborted_transaction_owes_nothing(self, story: Story) -> None:
+        reader = self.tell(story, lambda producer: producer.aborted("t1"))
+        reader.drained(TOPIC, 0)
+        reader.drained(TOPIC, 1)
+        assert story.check().clean
+
+
+class TestNeverSent:
+    def test_a_value_that_no_producer_sent(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        read(reader, (0, "a"), (1, "x"))
+        assert story.found() == {Anomaly.NEVER_SENT: 1}
+
+    def test_a_topic_whose_producers_are_not_in_the_history(self, story: Story) -> None:
+        read(story.reader(), (0, "a"), (1, "x"))
+        assert story.check().clean
+
+
+class TestTheHistoryItself:
+    def test_a_value_sent_twice_is_refused(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        write(producer, "a", 0)
+        write(producer, "a", 1)
+        read(reader, (0, "a"), (1, "a"))
+        with pytest.raises(InvalidHistory, match="'a' is sent twice to orders"):
+            story.check()
+
+    @pytest.mark.parametrize(
+        ("tell", "reason"),
+        [
+            (lambda s: ProducerRecorder(s.recorder, "p1").send(TOPIC, "a"), "producer 'p1' is not declared"),
+            (lambda s: read(ReaderRecorder(s.recorder, "r1"), (0, "a")), "reader 'r1' is not declared"),
+            (lambda s: s.producer().acked(TOPIC, "a", 0, 0), "'p1' has no send of 'a' to orders under way"),
+            (lambda s: s.producer().committed("t1"), "transaction 't1' is not open"),
+            (lambda s: s.producer().send(TOPIC, "a", transaction="t1"), "transaction 't1' is not open"),
+            (lambda s: s.reader(mode="subscribe").positioned(TOPIC, 0, 3), "its group positions it"),
+            (lambda s: (s.producer(), s.producer()), "'p1' is declared twice"),
+        ],
+    )
+    def test_a_history_that_breaks_the_format_is_refused_with_the_line(
+        self, story: Story, tell: Callable[[Story], None], reason: str
+    ) -> None:
+        tell(story)
+        with pytest.raises(InvalidHistory, match=rf"line {len(story.events)}: .*{reason}"):
+            story.check()
+
+    def test_of_many_findings_the_first_are_listed_and_all_are_counted(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        for offset in range(200):
+            write(producer, f"v{offset}", offset)
+        reader.drained(TOPIC, 0)
+        report = check(story.events, listed_per_anomaly=7)
+        assert dict(report.counts) == {Anomaly.UNSEEN: 200}
+        assert len(report.findings) == 7
+        assert "and 193 more" in report.render()
+        assert json.loads(report.to_json())["counts"] == {"unseen": 200}
+
+    def test_offsets_may_start_anywhere(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader()
+        start = 10**12 + 17
+        reader.positioned(TOPIC, 0, start)
+        for step in range(3):
+            write(producer, f"v{step}", start + step)
+        read(reader, (start, "v0"), (start + 2, "v2"))
+        reader.drained(TOPIC, 0)
+        assert story.found() == {Anomaly.LOST_WRITE: 1}
