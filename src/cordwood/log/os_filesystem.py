@@ -16,7 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 
-from cordwood.log.cold_pages import drop_pages, pages_not_cached
+from cordwood.log.cold_pages import drop_pages, pages_not_cached, would_not_wait
 from cordwood.log.recent_bytes import RecentBytes, Tail
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.records.batch import Buffer
@@ -143,6 +143,19 @@ class OsFile:
                 return 0
             except OSError as error:
                 raise _failure(error, "read", self.path) from error
+
+    def send_now(self, socket: int, position: int, length: int) -> int:
+        length = min(length, self._size - position)
+        if length <= 0 or not self._filesystem.reads_without_waiting:
+            return 0
+        with self._lock:
+            descriptor = self._descriptor
+            if descriptor < 0:
+                descriptor = self._open()
+            self._used = True
+            if not would_not_wait(descriptor, position, length):
+                return 0
+            return os.sendfile(socket, descriptor, position, length)
 
     def read_cold(self, position: int, into: memoryview) -> int:
         available = self._size - position

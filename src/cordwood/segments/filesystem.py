@@ -27,6 +27,12 @@ class File(Protocol):
     def read_now(self, position: int, into: memoryview) -> int:
         """Fills `into` from memory without ever blocking; how many bytes it got. 0: not there, or not supported."""
 
+    def send_now(self, socket: int, position: int, length: int) -> int:
+        """Sends to a non-blocking socket, inside the kernel, without ever waiting for the disk; how many bytes went.
+
+        0: not in memory, or not supported: read it. An OSError is the socket's: BlockingIOError if it is full.
+        """
+
     def read_cold(self, position: int, into: memoryview) -> int:
         """Fills `into`, blocking; drops from the page cache only the pages that it brought in itself."""
 
