@@ -8,7 +8,8 @@
  *   load sync         one message, its acknowledgement, the next one: round trips
  *   load steady       --rate messages a second for --seconds; latency counts from the moment a message was DUE, so a stall
  *                     is felt by every message that should have been sent meanwhile (no coordinated omission)
- *   load consume      from the beginning, all that the partitions hold at the start, or --messages of it
+ *   load consume      from the beginning, all that the partitions hold at the start, or --messages of it;
+ *                     SIGTERM ends it early, and what was read until then is printed
  *   load first-ack    retries without pause until one message is acknowledged; prints CLOCK_MONOTONIC at that moment
  *   load percentiles  of the microseconds on standard input: lets a test check the arithmetic
  */
@@ -20,6 +21,7 @@
 #include <netinet/in.h>
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -376,6 +378,13 @@ static int produce_steadily(void) {
 /* ---- consume ---- */
 
 static int64_t consumed, consumed_bytes, to_consume;
+static volatile sig_atomic_t asked_to_end;
+
+static void end_early(int number) {
+    (void)number;
+    asked_to_end = 1;
+}
+
 static int64_t *end_of_partition;
 
 static void take(rd_kafka_message_t *message, void *opaque) {
@@ -413,17 +422,19 @@ static int consume(void) {
     if (options.messages && options.messages < to_consume) to_consume = options.messages;
     if (!to_consume) fail("consume", "the partitions are empty");
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    signal(SIGTERM, end_early);
 
     stretch_start();
     for (int i = options.first_partition; i < options.first_partition + options.partitions; i++)
         if (rd_kafka_consume_start_queue(topic, i, RD_KAFKA_OFFSET_BEGINNING, queue) == -1)
             fail("consume", rd_kafka_err2str(rd_kafka_last_error()));
     int64_t deadline_ns = stretch.start_ns + options.timeout_s * NS_PER_S;
-    while (consumed < to_consume) {
+    while (consumed < to_consume && !asked_to_end) {
         rd_kafka_consume_callback_queue(queue, 100, take, NULL);
         rd_kafka_poll(client, 0);
         if (now_ns() > deadline_ns) fail("consume", "not all messages came in time");
     }
+    if (consumed < to_consume) stretch.end_ns = now_ns();
     print_result("consume", consumed, consumed_bytes, 0, "");
     return 0;
 }

@@ -108,6 +108,10 @@ class Run:
         self._process.kill()
         self._process.communicate()
 
+    def end_early(self) -> None:
+        """Ask a consumer to stop here; `result()` then tells what it read."""
+        self._process.terminate()
+
     def result(self, timeout_s: float) -> LoadResult:
         try:
             output, errors = self._process.communicate(timeout=timeout_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.bench import Bench, Sample
+from benchmarks.bench import ONE_MESSAGE_REQUESTS, Bench, Sample
 from benchmarks.figures import LATENCY_P99, THROUGHPUT, Metric
 from benchmarks.systems import Durability, System
 
@@ -29,16 +29,10 @@ def sync(bench: Bench) -> None:
 
 def requests(bench: Bench) -> None:
     """100 B in a Produce request of its own, up to 64 of them on the way on one connection."""
-    properties = {
-        "batch.num.messages": "1",
-        "linger.ms": "0",
-        "max.in.flight.requests.per.connection": "64",
-        "queue.buffering.max.messages": "1000",  # else the tail that is still queued at the end dominates
-    }
 
     def measure(system: System) -> Sample:
         with bench.topic(system) as topic:
-            done = bench.load(system, "produce", topic, properties=properties, seconds=bench.plan.seconds, acks="1")
+            done = bench.load(system, "produce", topic, properties=ONE_MESSAGE_REQUESTS, seconds=bench.plan.seconds)
         cost_us = done.broker.cpu_s * 1e6 / done.client.messages
         return Sample((done.client.messages_per_s, cost_us), done.limit, done.client.command)
 

@@ -78,15 +78,19 @@ def java(bench: Bench) -> None:
         return
     systems = bench.pair()
     for size in SIZES:
-        for acks in ("1", "all"):
+        for acks in ("1",) if bench.plan.quick else ("1", "all"):
             case = f"ProducerPerformance, {size_in_words(size)}, acks={acks}"
 
             def measure(system: System, size: int = size, acks: str = acks) -> Sample:
                 with bench.topic(system, partitions=PARTITIONS) as topic:
                     return _java_produce(bench, system, topic, size, acks)
 
-            bench.alternate(case, _metrics(size, "produced"), systems, measure, rounds=min(3, bench.plan.rounds))
+            bench.alternate(case, _metrics(size, "produced"), systems, measure, rounds=_java_rounds(bench))
     _java_consume(bench, systems)
+
+
+def _java_rounds(bench: Bench) -> int:
+    return 1 if bench.plan.quick else min(3, bench.plan.rounds)
 
 
 def _java_produce(bench: Bench, system: System, topic: str, size: int, acks: str) -> Sample:
@@ -146,4 +150,4 @@ def _java_consume(bench: Bench, systems: list[System]) -> None:
             return Sample((done.mb_per_s, per_gigabyte(used.cpu_s, done.size_bytes)), limit, done.command)
 
         case = f"ConsumerPerformance, {size_in_words(size)}"
-        bench.alternate(case, _metrics(size, "consumed"), able, measure, rounds=min(3, bench.plan.rounds))
+        bench.alternate(case, _metrics(size, "consumed"), able, measure, rounds=_java_rounds(bench))

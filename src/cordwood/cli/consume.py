@@ -38,7 +38,7 @@ def consume(
             "-f",
             metavar="WHERE",
             help="`beginning`, `end`, an offset, `-N` for the last N of each partition, `@TIME` (ISO 8601 or "
-            "milliseconds) or `committed`. [default: beginning; with --group: committed]",
+            "milliseconds) or `committed`. Default: beginning; with --group, committed.",
             show_default=False,
         ),
     ] = None,

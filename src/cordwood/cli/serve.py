@@ -14,7 +14,13 @@ from cordwood.cli.start import Flags, start
 def serve(
     data_dir: Annotated[
         str | None,
-        typer.Option("--data-dir", "-d", metavar="DIR", help="Where the logs live.  [default: ./cordwood-data]"),
+        typer.Option(
+            "--data-dir",
+            "-d",
+            metavar="DIR",
+            envvar="CORDWOOD_DATA_DIR",
+            help="Where the logs live. Default: ./cordwood-data.",
+        ),
     ] = None,
     listen: Annotated[
         str | None,
@@ -22,11 +28,13 @@ def serve(
             "--listen",
             "-l",
             metavar="HOST:PORT",
-            help="Where clients connect; port 0 picks one. [default: 127.0.0.1:9092]",
+            envvar="CORDWOOD_LISTEN",
+            help="Where clients connect; port 0 picks one. Default: 127.0.0.1:9092.",
         ),
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--config", "-c", metavar="FILE", help="A TOML file of settings.")
+        str | None,
+        typer.Option("--config", "-c", metavar="FILE", envvar="CORDWOOD_CONFIG", help="A TOML file of settings."),
     ] = None,
     assignments: Annotated[
         list[str] | None,

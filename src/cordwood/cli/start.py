@@ -3,11 +3,17 @@
 Flags stand above the environment, which stands above the TOML file.
 """
 
+import errno
+import os
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.errors import EnvironmentFailure
+
+if TYPE_CHECKING:
+    from cordwood.model.broker_settings import BrokerSettings
 
 
 class Flags(NamedTuple):
@@ -50,28 +56,56 @@ def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
 def start(flags: Flags) -> int:
     """Runs the broker until it is told to stop. The exit code; what is wrong has been said on stderr."""
     try:
-        texts = _flag_texts(flags)
+        settings = settings_from(flags, os.environ)
+        from cordwood.broker import serve
+
+        return serve(settings)
     except Failure as failure:
-        print(failure.as_text(), file=sys.stderr)
-        return int(failure.exit_code)
-    from cordwood.broker import serve
-    from cordwood.model.settings import InvalidSetting
+        wrong = failure
+    except EnvironmentFailure as error:
+        wrong = Failure("STORAGE", str(error))
+    except OSError as error:
+        wrong = Failure("SYSTEM", str(error))
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            wrong.hint = "another process may have that address: --listen HOST:PORT chooses one, port 0 picks one"
+    print(wrong.as_text(), file=sys.stderr)
+    return int(wrong.exit_code)
 
-    raise NotImplementedError((texts, serve, InvalidSetting, ExitCode))
+
+def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettings":
+    """The settings that flags, environment and file make together. Raises Failure."""
+    from cordwood.model.configuration import InvalidConfiguration, load_settings
+
+    file_name = flags.config or environment.get("CORDWOOD_CONFIG")
+    try:
+        return load_settings(
+            _content(file_name) if file_name is not None else "",
+            environment,
+            _assignments(flags, environment),
+            file_name=file_name or "file",
+        )
+    except InvalidConfiguration as error:
+        hint = "`cordwood config list --brokers` shows every setting and its meaning"
+        raise Failure("INVALID_CONFIG", str(error), hint, ExitCode.USAGE) from error
 
 
-def _flag_texts(flags: Flags) -> dict[str, str]:
-    """The settings that the flags stand for. `--set` is the most particular, so it wins."""
-    texts: dict[str, str] = {}
-    if flags.data_dir is not None:
-        texts["log.dirs"] = flags.data_dir
-    if flags.listen is not None:
-        texts["listeners"] = flags.listen
-    for assignment in flags.assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name.strip():
-            raise Failure(
-                "USAGE", f"--set {assignment!r} is not NAME=VALUE", "see `cordwood serve --help`", ExitCode.USAGE
-            )
-        texts[name.strip()] = value.strip()
-    return texts
+def _content(file_name: str) -> str:
+    try:
+        with open(file_name, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        code = ExitCode.NOT_FOUND if isinstance(error, FileNotFoundError) else ExitCode.FAILED
+        raise Failure("INVALID_CONFIG", f"{file_name} cannot be read: {reason}", "", code) from error
+
+
+def _assignments(flags: Flags, environment: Mapping[str, str]) -> list[str]:
+    """Every flag as `name=value`. Of two that mean one setting the later holds: `--set` is the most particular."""
+    assignments = []
+    data_dir = flags.data_dir or environment.get("CORDWOOD_DATA_DIR")
+    listen = flags.listen or environment.get("CORDWOOD_LISTEN")
+    if data_dir is not None:
+        assignments.append(f"log.dirs={data_dir}")
+    if listen is not None:
+        assignments.append(f"listeners={listen}")
+    return [*assignments, *flags.assignments]

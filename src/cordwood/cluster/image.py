@@ -8,9 +8,8 @@ A topic is in the image if and only if its name key is in the store. Keys withou
 deletion that was interrupted: the image holds them apart (`strays`) for the controller to sweep.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 
 from cordwood.cluster.rows import (
@@ -31,7 +30,7 @@ from cordwood.cluster.rows import (
     decode_partition,
     decode_topic,
 )
-from cordwood.cluster.stores.interface import Event, Listing
+from cordwood.cluster.stores.interface import Event, KeyValue, Listing
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
 from cordwood.model.settings import InvalidSetting
@@ -123,6 +122,7 @@ class Strays:
 class _Topic:
     """What the store holds under one topic id, complete or not."""
 
+    topic_id: TopicId
     row: TopicRow | None = None
     row_revision: int = 0
     name: str | None = None
@@ -131,6 +131,8 @@ class _Topic:
     """The row and its mod_revision."""
     overrides: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     overrides_revision: int = 0
+    image: TopicImage | None = None
+    """What the others see of it."""
 
     def empty(self) -> bool:
         return self.row is None and self.name is None and not self.partitions and not self.overrides_revision
@@ -159,8 +161,9 @@ class ClusterImage:
         """Over all topics."""
         self.problems: list[str] = []
         """Stored settings that this version does not take, and therefore leaves out."""
-        self._stored: dict[TopicId, _Topic] = {}
-        self._ids_by_name: dict[str, TopicId] = {}
+        self._stored: dict[str, _Topic] = {}
+        """By topic id as text: hashing a UUID costs more than all else that is done with a partition's event."""
+        self._ids_by_name: dict[str, str] = {}
         self._by_plain_name: dict[str, str] = {}
         self._sorted: list[TopicImage] | None = None
 
@@ -180,11 +183,12 @@ class ClusterImage:
         return self._sorted
 
     def strays(self) -> Strays:
-        nameless = sorted(topic_id for topic_id, stored in self._stored.items() if stored.name is None)
+        nameless = sorted(stored.topic_id for stored in self._stored.values() if stored.name is None)
         beyond = [
-            (topic_id, partition)
-            for topic_id, stored in self._stored.items()
+            (stored.topic_id, partition)
+            for stored in self._stored.values()
             if stored.name is not None and stored.row is not None
+            if len(stored.partitions) > stored.row.partition_count
             for partition in stored.partitions
             if partition >= stored.row.partition_count
         ]
@@ -192,9 +196,10 @@ class ClusterImage:
 
     def load(self, listing: Listing) -> ImageDelta:
         """What the store holds as of one revision. Instead of what the image held before: a relist also comes here."""
-        events = [Event(*item) for item in listing.items]
-        listed = {item.key for item in listing.items}
-        events += [Event(key, None, 0, listing.revision) for key in self._known_keys() if key not in listed]
+        events: list[Event | KeyValue] = list(listing.items)
+        if self.revision:
+            listed = {item.key for item in listing.items}
+            events += [Event(key, None, 0, listing.revision) for key in self._known_keys() if key not in listed]
         return self._apply(events, listing.revision)
 
     def apply(self, events: Iterable[Event]) -> ImageDelta:
@@ -209,20 +214,23 @@ class ClusterImage:
         yield from (f"{BROKER_EPOCHS}{broker_id}" for broker_id in self.broker_epochs)
         yield from (f"{BROKERS}{broker_id}" for broker_id in self.brokers)
         yield from self.config_mod_revisions
-        for topic_id, stored in self._stored.items():
+        for topic_text, stored in self._stored.items():
             if stored.name is not None:
                 yield TOPIC_NAMES + stored.name
             if stored.row is not None:
-                yield f"{TOPICS}{topic_id}"
+                yield TOPICS + topic_text
             if stored.overrides_revision:
-                yield f"{TOPIC_CONFIGS}{topic_id}"
-            yield from (f"{PARTITIONS}{topic_id}/{partition}" for partition in stored.partitions)
+                yield TOPIC_CONFIGS + topic_text
+            yield from (f"{PARTITIONS}{topic_text}/{partition}" for partition in stored.partitions)
 
-    def _apply(self, events: Iterable[Event], revision: int) -> ImageDelta:
+    def _apply(self, events: Sequence[Event | KeyValue], revision: int) -> ImageDelta:
+        assert revision >= self.revision, f"the store went back from revision {self.revision} to {revision}"
         touched = _Touched()
         for event in events:
-            self._take(event, touched)
-        assert revision >= self.revision, f"the store went back from revision {self.revision} to {revision}"
+            if event.key.startswith(PARTITIONS):
+                self._take_partition(event, touched)
+            else:
+                self._take(event, touched)
         self.revision = revision
         defaults_before = self.settings.topic_defaults
         if touched.broker_settings:
@@ -230,25 +238,20 @@ class ClusterImage:
                 self.default_broker_config, self.broker_configs.get(self.node_id, _NOTHING)
             )
         if touched.epochs or self.settings.topic_defaults != defaults_before:
-            for topic_id in self._stored:
-                touched.whole(topic_id)
+            touched.topics.update(dict.fromkeys(self._stored))
         return self._delta(touched)
 
-    def _take(self, event: Event, touched: "_Touched") -> None:
+    def _take(self, event: Event | KeyValue, touched: "_Touched") -> None:
         """Bring the image's raw state up to one event, and note what has to be rebuilt."""
         kind, _, rest = event.key.partition("/")
         match kind:
-            case "partitions":
-                topic_text, _, number = rest.partition("/")
-                self._take_partition(_topic_id(topic_text), int(number), event, touched)
             case "topic_names":
                 self._take_name(rest, event, touched)
             case "topics":
-                topic_id = _topic_id(rest)
-                stored = self._stored.setdefault(topic_id, _Topic())
+                stored = self._topic(rest)
                 stored.row = None if event.value is None else decode_topic(event.key, event.value)
                 stored.row_revision = event.mod_revision
-                touched.whole(topic_id)
+                touched.topics[rest] = None
             case "configs":
                 self._take_config(rest, event, touched)
             case "brokers":
@@ -263,38 +266,48 @@ class ClusterImage:
             case "cluster_id":
                 self.cluster_id = (event.value or b"").decode()
 
-    def _take_partition(self, topic_id: TopicId, partition: int, event: Event, touched: "_Touched") -> None:
-        stored = self._stored.get(topic_id)
+    def _topic(self, topic_text: str) -> _Topic:
+        stored = self._stored.get(topic_text)
         if stored is None:
-            stored = self._stored[topic_id] = _Topic()
+            try:
+                stored = self._stored[topic_text] = _Topic(TopicId(topic_text))
+            except ValueError:
+                raise DamagedMetadata(f"not a topic id: {topic_text!r}") from None
+        return stored
+
+    def _take_partition(self, event: Event | KeyValue, touched: "_Touched") -> None:
+        topic_text, _, number = event.key[len(PARTITIONS) :].partition("/")
+        partition = int(number)
+        stored = self._stored.get(topic_text) or self._topic(topic_text)
         if event.value is None:
             stored.partitions.pop(partition, None)
         else:
             stored.partitions[partition] = (decode_partition(event.value), event.mod_revision)
-        touched.partition(topic_id, partition)
+        partitions = touched.topics.setdefault(topic_text, None if stored.name is None else set())
+        if partitions is not None:
+            partitions.add(partition)
 
-    def _take_name(self, name: str, event: Event, touched: "_Touched") -> None:
+    def _take_name(self, name: str, event: Event | KeyValue, touched: "_Touched") -> None:
         before = self._ids_by_name.pop(name, None)
         if before is not None:
             self._stored[before].name = None
-            touched.whole(before)
+            touched.topics[before] = None
         if event.value is not None:
-            topic_id = _topic_id(event.value.decode())
-            self._ids_by_name[name] = topic_id
-            self._stored.setdefault(topic_id, _Topic()).name = name
-            touched.whole(topic_id)
+            topic_text = event.value.decode()
+            self._ids_by_name[name] = topic_text
+            self._topic(topic_text).name = name
+            touched.topics[topic_text] = None
 
-    def _take_config(self, rest: str, event: Event, touched: "_Touched") -> None:
+    def _take_config(self, rest: str, event: Event | KeyValue, touched: "_Touched") -> None:
         of, _, name = rest.partition("/")
         overrides: Mapping[str, str] = _NOTHING
         if event.value is not None:
             overrides = MappingProxyType(decode_overrides(event.key, event.value))
         if of == "topics":
-            topic_id = _topic_id(name)
-            stored = self._stored.setdefault(topic_id, _Topic())
+            stored = self._topic(name)
             stored.overrides = overrides
             stored.overrides_revision = 0 if event.value is None else event.mod_revision
-            touched.whole(topic_id)
+            touched.topics[name] = None
             return
         if event.value is None:
             self.config_mod_revisions.pop(event.key, None)
@@ -308,7 +321,7 @@ class ClusterImage:
             self.broker_configs[int(name)] = overrides
         touched.broker_settings = True
 
-    def _take_broker(self, broker_id: int, event: Event) -> None:
+    def _take_broker(self, broker_id: int, event: Event | KeyValue) -> None:
         if event.value is None:
             self.brokers.pop(broker_id, None)
             return
@@ -318,12 +331,12 @@ class ClusterImage:
     def _delta(self, touched: "_Touched") -> ImageDelta:
         created, deleted, changed = [], [], []
         renewed: list[tuple[TopicImage | None, TopicImage | None]] = []
-        for topic_id, partitions in touched.topics.items():
-            stored = self._stored[topic_id]
-            before = self.topics_by_id.get(topic_id)
-            after = self._topic_image(topic_id, stored, before, partitions)
+        for topic_text, partitions in touched.topics.items():
+            stored = self._stored[topic_text]
+            before = stored.image
+            after = stored.image = self._topic_image(stored, before, partitions)
             if stored.empty():
-                del self._stored[topic_id]
+                del self._stored[topic_text]
             if before != after:
                 renewed.append((before, after))
         # All that goes, goes before anything comes: a name may have moved from one id to another.
@@ -363,14 +376,12 @@ class ClusterImage:
         self.partition_count += len(topic.partitions)
         self._by_plain_name[plain_name(topic.name)] = topic.name
 
-    def _topic_image(
-        self, topic_id: TopicId, stored: _Topic, before: TopicImage | None, partitions: set[int] | None
-    ) -> TopicImage | None:
+    def _topic_image(self, stored: _Topic, before: TopicImage | None, partitions: set[int] | None) -> TopicImage | None:
         """The topic as it is stored now. `partitions`: only these changed since `before` (None: anything may have)."""
         if stored.name is None:
             return None
         if stored.row is None or stored.row.name != stored.name:
-            raise DamagedMetadata(f"topic {stored.name} points to id {topic_id}, which holds {stored.row}")
+            raise DamagedMetadata(f"topic {stored.name} points to id {stored.topic_id}, which holds {stored.row}")
         count = stored.row.partition_count
         try:
             if before is not None and partitions is not None:
@@ -385,7 +396,7 @@ class ClusterImage:
             raise DamagedMetadata(f"topic {stored.name} lacks partition {error}") from None
         return TopicImage(
             stored.name,
-            topic_id,
+            stored.topic_id,
             images,
             stored.overrides,
             self._topic_settings(stored.name, stored.overrides),
@@ -442,26 +453,10 @@ class _Touched:
     """What a batch of events changed: per topic the partitions, or None for more than partitions."""
 
     def __init__(self) -> None:
-        self.topics: dict[TopicId, set[int] | None] = {}
+        self.topics: dict[str, set[int] | None] = {}
         self.brokers = False
         self.epochs = False
         self.broker_settings = False
-
-    def whole(self, topic_id: TopicId) -> None:
-        self.topics[topic_id] = None
-
-    def partition(self, topic_id: TopicId, partition: int) -> None:
-        partitions = self.topics.setdefault(topic_id, set())
-        if partitions is not None:
-            partitions.add(partition)
-
-
-@lru_cache(maxsize=1024)
-def _topic_id(text: str) -> TopicId:
-    try:
-        return TopicId(text)
-    except ValueError:
-        raise DamagedMetadata(f"not a topic id: {text!r}") from None
 
 
 def plain_name(name: str) -> str:

@@ -1,6 +1,16 @@
 """What this node serves, put together from the handlers' own declarations."""
 
-from cordwood.node.handlers import configs, fetch, log_dirs, metadata, offsets_in_log, positions, produce, producers, topics
+from cordwood.node.handlers import (
+    configs,
+    fetch,
+    log_dirs,
+    metadata,
+    offsets_in_log,
+    positions,
+    produce,
+    producers,
+    topics,
+)
 from cordwood.node.request import Handler
 
 HANDLERS: dict[int, Handler] = {

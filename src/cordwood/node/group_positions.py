@@ -62,9 +62,7 @@ class GroupPositions:
 
         self._node.create_internal_topic(CONSUMER_OFFSETS_TOPIC, created)
 
-    def commit(
-        self, group: str, commits: list[Commit], now_ms: int, done: Callable[[list[ErrorCode]], None]
-    ) -> None:
+    def commit(self, group: str, commits: list[Commit], now_ms: int, done: Callable[[list[ErrorCode]], None]) -> None:
         """Remembers the positions; `done` gets one error code for each of them, once they are committed."""
 
         def loaded(error: ErrorCode) -> None:

@@ -8,7 +8,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from cordwood.cluster.controller import CreatedTopic
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.planner.topics import NewTopic
 from cordwood.log.log import Appended, FlushTicket, Log
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError
@@ -192,16 +194,19 @@ class Node:
         return replica
 
     def create_internal_topic(self, name: str, done: Callable[[ProtocolError | None], None]) -> None:
-        def created(result: object) -> None:
-            if isinstance(result, ProtocolError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                done(result)
-            elif isinstance(result, Exception) and not isinstance(result, ProtocolError):
+        def created(result: TopicImage | Exception) -> None:
+            if isinstance(result, Exception) and not isinstance(result, ProtocolError):
                 self.report_storage_failure(result)
-                done(ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be created: {result}"))
-            else:
-                done(None)
+                result = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be created: {result}")
+            done(result if isinstance(result, ProtocolError) else None)
 
-        self.effects.controller(lambda controller: controller.create_internal_topic(name), created)
+        self.effects.controller(lambda controller: controller.ensure_internal_topic(name), created)
+
+    def auto_create(
+        self, names: list[str], done: Callable[[dict[str, CreatedTopic | ProtocolError] | Exception], None]
+    ) -> None:
+        """Topics that come into being because a client asked about them."""
+        self.effects.controller(lambda controller: controller.create_topics([NewTopic(name) for name in names]), done)
 
     # Appending and waiting
 

@@ -67,10 +67,7 @@ class LeaderReplica:
     @property
     def last_stable_offset(self) -> int:
         """The end of what a read_committed reader sees: no transaction below it is open."""
-        unstable = self.log.first_unstable_offset
-        if unstable is None or unstable > self.high_watermark:
-            return self.high_watermark
-        return unstable
+        return self.log.producers.last_stable_offset(self.high_watermark)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a request that was made under another leader's epoch; -1 means that the peer does not check."""

@@ -25,6 +25,10 @@ class OpenTransactions:
     def first_offsets(self) -> dict[int, int]:
         return dict(self._first_offsets)
 
+    def first_offset_of(self, producer_id: int) -> int | None:
+        """Where this producer's open transaction begins; None if it has none."""
+        return self._first_offsets.get(producer_id)
+
     def data(self, producer_id: int, base_offset: int) -> None:
         """A transactional batch with records of this producer."""
         self._first_offsets.setdefault(producer_id, base_offset)

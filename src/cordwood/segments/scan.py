@@ -52,9 +52,14 @@ class SegmentScan:
         next_offset: int | None = None,
         end_position: int | None = None,
         verify_crc: bool = True,
+        contiguous: bool = False,
         chunk_size: int = CHUNK_SIZE,
     ) -> None:
-        """Starts at the batch at `position`, whose offsets must not be below next_offset (default: base_offset)."""
+        """Starts at the batch at `position`, whose offsets must not be below next_offset (default: base_offset).
+
+        contiguous: no offset may be missing. The CRC does not cover a batch's base offset, so this alone finds a
+        flipped bit in it; but what was compacted, here or on the leader it came from, has gaps.
+        """
         self.file = file
         self.base_offset = base_offset
         self.position = position
@@ -64,6 +69,7 @@ class SegmentScan:
         """The bytes of the batch that was yielded last; valid until the next one is asked for."""
         self._end = file.size if end_position is None else min(end_position, file.size)
         self._verify_crc = verify_crc
+        self._contiguous = contiguous
         self._chunk_size = max(chunk_size, HEADER_SIZE)
         self._chunk = memoryview(b"")
         self._chunk_position = position
@@ -106,6 +112,8 @@ class SegmentScan:
             return f"magic {header.magic} is not supported"
         if header.base_offset < self.next_offset:
             return f"offset {header.base_offset} where at least {self.next_offset} must come"
+        if self._contiguous and header.base_offset != self.next_offset:
+            return f"offset {header.base_offset} where {self.next_offset} must come"
         if header.last_offset_delta < 0 or header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return f"offset {header.last_offset} cannot be in this segment"
         if not 0 <= header.record_count <= header.last_offset_delta + 1:

@@ -47,7 +47,14 @@ def fetch(node: "Node", request: Request) -> None:
 
 def _targets(body: FetchRequest) -> list[Target]:
     return [
-        Target(topic, asked.partition, asked.fetch_offset, asked.max_bytes, asked.current_leader_epoch, asked.last_fetched_epoch)
+        Target(
+            topic,
+            asked.partition,
+            asked.fetch_offset,
+            asked.max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
         for topic, partitions in body.topics
         for asked in partitions
     ]

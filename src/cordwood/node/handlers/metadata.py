@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cluster.controller import CreatedTopic
 from cordwood.cluster.image import TopicImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
@@ -84,11 +85,11 @@ def metadata(node: "Node", request: Request) -> None:
         return
     errors: dict[str, ProtocolError] = {}
 
-    def created(results: dict[str, ProtocolError | None] | Exception) -> None:
+    def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
         if isinstance(results, Exception):
             node.report_storage_failure(results)
         else:
-            errors.update({name: error for name, error in results.items() if error is not None})
+            errors.update({name: error for name, error in results.items() if isinstance(error, ProtocolError)})
         _answer_metadata(node, request, body, errors)
 
     node.auto_create(missing, created)
@@ -97,23 +98,22 @@ def metadata(node: "Node", request: Request) -> None:
 def _creatable(node: "Node", body: MetadataRequest) -> list[str]:
     """The topics that are asked for, are not there, and come into being by being asked for."""
     assert body.topics is not None
-    names = []
+    if not (body.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
+        return []
+    names: list[str] = []
     for asked in body.topics:
         name = asked.name
-        if name is None or name in node.image.topics or name in names:
+        if name is None or name in node.image.topics or name in names or name in INTERNAL_TOPICS:
             continue
-        if name in INTERNAL_TOPICS or (body.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
-            try:
-                check_topic_name(name)
-            except ProtocolError:
-                continue
-            names.append(name)
+        try:
+            check_topic_name(name)
+        except ProtocolError:
+            continue
+        names.append(name)
     return names
 
 
-def _answer_metadata(
-    node: "Node", request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]
-) -> None:
+def _answer_metadata(node: "Node", request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]) -> None:
     image, version = node.image, request.version
     operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     entry = node.encoded_topics.entry
@@ -173,7 +173,7 @@ def broker_endpoints(node: "Node") -> list[NodeEndpoint]:
 
 def describe_cluster(node: "Node", request: Request) -> None:
     body = request.decode()
-    wanted = getattr(body, "endpoint_type", BROKER_ENDPOINTS)
+    wanted = body.endpoint_type
     error = ErrorCode.NONE if wanted == BROKER_ENDPOINTS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     operations = OPERATIONS_NOT_ASKED_FOR
     if body.include_cluster_authorized_operations:

@@ -58,9 +58,9 @@ def list_offsets(node: "Node", request: Request) -> None:
 def _find_offset(node: "Node", version: int, body: Any, topic: str, asked: Any) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch), -1 where there is none."""
     replica = node.partition(topic, asked.partition_index).replica
-    replica.check_epoch(getattr(asked, "current_leader_epoch", -1))
+    replica.check_epoch(asked.current_leader_epoch)
     log = replica.log
-    committed_only = getattr(body, "isolation_level", 0) == READ_COMMITTED
+    committed_only = body.isolation_level == READ_COMMITTED
     end = replica.last_stable_offset if committed_only else replica.high_watermark
     timestamp = asked.timestamp
     if timestamp < 0 and (timestamp < EARLIEST_PENDING_UPLOAD or version < _SPECIAL_SINCE.get(timestamp, 0)):

@@ -24,7 +24,7 @@ def find_coordinator(node: "Node", request: Request) -> None:
     body = request.decode()
     version = request.version
     keys = list(body.coordinator_keys) if version >= 4 else [body.key]
-    key_type = getattr(body, "key_type", GROUP_KEY)
+    key_type = body.key_type
 
     def answer(error: ProtocolError | None) -> None:
         me = node.image.brokers[node.broker_id]
@@ -96,7 +96,7 @@ def offset_commit(node: "Node", request: Request) -> None:
                 Commit(
                     TopicPartition(name, partition.partition_index),
                     partition.committed_offset,
-                    getattr(partition, "committed_leader_epoch", -1),
+                    partition.committed_leader_epoch,
                     partition.committed_metadata,
                 )
             )

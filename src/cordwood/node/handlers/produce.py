@@ -90,9 +90,7 @@ def produce(node: "Node", request: Request) -> None:
                 done = waiting.one_more(partitions)
                 node.when_safe(partition, appended.last_offset, acks, request.now_ms + body.timeout_ms, done)
             log_start = partition.replica.log.log_start_offset
-            partitions.append(
-                ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start)
-            )
+            partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
     if acks == NO_ACK:
         if failed:
             request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")

@@ -53,9 +53,9 @@ def _active_producers(node: "Node", topic: str, index: int) -> list[dict[str, An
             "last_sequence": state.last_sequence,
             "last_timestamp": state.last_timestamp_ms,
             "coordinator_epoch": state.coordinator_epoch,
-            "current_txn_start_offset": state.first_open_offset,
+            "current_txn_start_offset": state.transaction_start_offset,
         }
-        for state in node.partition(topic, index).replica.log.producers.active()
+        for state in node.partition(topic, index).replica.log.producers.describe()
     ]
 
 

@@ -4,15 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID
+from cordwood.node.outcomes import each_outcome, status
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
-
-UNKNOWN = -1
 
 
 def create_topics(node: "Node", request: Request) -> None:
@@ -30,8 +29,8 @@ def create_topics(node: "Node", request: Request) -> None:
 
     def created(outcomes: Any) -> None:
         topics = []
-        for name, outcome in _each(node, outcomes, list(dict.fromkeys(topic.name for topic in asked))):
-            result: dict[str, Any] = {"name": name, "topic_id": ZERO_TOPIC_ID, **_status(outcome), "configs": ()}
+        for name, outcome in each_outcome(node, outcomes, list(dict.fromkeys(topic.name for topic in asked))):
+            result: dict[str, Any] = {"name": name, "topic_id": ZERO_TOPIC_ID, **status(outcome), "configs": ()}
             if not isinstance(outcome, ProtocolError):
                 result["topic_id"] = outcome.topic_id
                 result["num_partitions"] = outcome.partition_count
@@ -43,14 +42,16 @@ def create_topics(node: "Node", request: Request) -> None:
                         "value": config.value,
                         "read_only": config.read_only,
                         "config_source": config.source,
-                        "is_sensitive": False,
+                        "is_sensitive": config.is_sensitive,
                     }
-                    for config in node.configs_of_new_topic(outcome.overrides)
+                    for config in outcome.configs
                 ]
             topics.append(result)
         request.answer(topics=topics)
 
-    node.effects.controller(lambda controller: controller.create_topics(asked, body.validate_only), created)
+    node.effects.controller(
+        lambda controller: controller.create_topics(asked, validate_only=body.validate_only), created
+    )
 
 
 def delete_topics(node: "Node", request: Request) -> None:
@@ -62,13 +63,13 @@ def delete_topics(node: "Node", request: Request) -> None:
 
     def deleted(outcomes: Any) -> None:
         responses = []
-        for reference, outcome in _each(node, outcomes, list(dict.fromkeys(asked))):
+        for reference, outcome in each_outcome(node, outcomes, list(dict.fromkeys(asked))):
             known = None if isinstance(outcome, ProtocolError) else outcome
             responses.append(
                 {
                     "name": reference.name if known is None else known.name,
                     "topic_id": (reference.topic_id or ZERO_TOPIC_ID) if known is None else known.topic_id,
-                    **_status(outcome),
+                    **status(outcome),
                 }
             )
         request.answer(responses=responses)
@@ -90,25 +91,12 @@ def create_partitions(node: "Node", request: Request) -> None:
     def grown(outcomes: Any) -> None:
         names = list(dict.fromkeys(topic.name for topic in asked))
         request.answer(
-            results=[{"name": name, **_status(outcome)} for name, outcome in _each(node, outcomes, names)]
+            results=[{"name": name, **status(outcome)} for name, outcome in each_outcome(node, outcomes, names)]
         )
 
-    node.effects.controller(lambda controller: controller.create_partitions(asked, body.validate_only), grown)
-
-
-def _each(node: "Node", outcomes: Any, keys: list[Any]) -> list[tuple[Any, Any]]:
-    """Key and outcome of everything asked for; if the controller itself failed, that failure for each."""
-    if isinstance(outcomes, Exception):
-        node.report_storage_failure(outcomes)
-        error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The metadata store failed: {outcomes}")
-        return [(key, error) for key in keys]
-    return [(key, outcomes[key]) for key in keys]
-
-
-def _status(outcome: object) -> dict[str, Any]:
-    if isinstance(outcome, ProtocolError):
-        return {"error_code": outcome.code, "error_message": outcome.message}
-    return {"error_code": ErrorCode.NONE, "error_message": None}
+    node.effects.controller(
+        lambda controller: controller.create_partitions(asked, validate_only=body.validate_only), grown
+    )
 
 
 HANDLERS = (
