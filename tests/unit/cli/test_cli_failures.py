@@ -1,0 +1,151 @@
+"""Every failure has one shape, says what to do, and leaves with its exit code."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from cordwood.cli.app import app
+from cordwood.cli.connection import parse_server
+from cordwood.cli.failure import EXIT_CODE_MEANINGS, ExitCode, Failure, near_names
+from cordwood.cli.options import parse_assignments
+from cordwood.cli.output import count_in_words, size_in_words
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """A port on which nothing listens: bound, so that nobody else takes it."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+BROKER_COMMANDS = [
+    ["topic", "create", "t"],
+    ["topic", "list"],
+    ["topic", "describe", "t"],
+    ["topic", "alter", "t", "--partitions", "2"],
+    ["topic", "delete", "t", "--yes"],
+    ["produce", "t", "v"],
+    ["consume", "t"],
+    ["config", "describe", "--topic", "t"],
+    ["config", "alter", "--topic", "t", "--set", "retention.ms=1"],
+]
+
+
+@pytest.mark.parametrize("command", BROKER_COMMANDS, ids=" ".join)
+def test_no_broker_is_said_at_once_with_what_to_do(command: list[str], free_port: int) -> None:
+    result = runner.invoke(app, [*command, "-b", f"127.0.0.1:{free_port}"])
+    assert result.exit_code == ExitCode.NOT_REACHABLE
+    assert result.stdout == ""
+    assert f"no broker answers at 127.0.0.1:{free_port}" in result.stderr
+    assert "cordwood serve" in result.stderr
+
+
+@pytest.mark.parametrize("command", BROKER_COMMANDS, ids=" ".join)
+def test_with_json_the_error_is_json_on_stderr(command: list[str], free_port: int) -> None:
+    result = runner.invoke(app, [*command, "--json", "-b", f"127.0.0.1:{free_port}"])
+    assert result.exit_code == ExitCode.NOT_REACHABLE
+    assert result.stdout == ""
+    error = json.loads(result.stderr)["error"]
+    assert set(error) == {"code", "message", "hint"}
+    assert error["code"] == "BROKER_NOT_REACHABLE"
+
+
+def test_the_environment_names_the_broker(free_port: int) -> None:
+    result = runner.invoke(app, ["topic", "list"], env={"CORDWOOD_BOOTSTRAP": f"127.0.0.1:{free_port}"})
+    assert f"127.0.0.1:{free_port}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["topicc"], "Did you mean 'topic'"),
+        (["topic", "creat"], "Did you mean 'create'"),
+        (["topic", "create"], "TOPIC"),
+        (["topic", "create", "t", "--bogus"], "--bogus"),
+        (["topic", "create", "t", "--partitions", "0"], "--partitions"),
+        (["topic", "create", "t", "--config", "retention.ms"], "NAME=VALUE"),
+        (["topic", "alter", "t"], "nothing to alter"),
+        (["config", "alter", "--topic", "t"], "nothing to alter"),
+        (["produce", "t", "--key", "k", "--key-separator", ":"], "excludes"),
+        (["produce", "t", "v", "--json-input"], "stdin"),
+        (["produce", "t", "--tombstone"], "key"),
+        (["produce", "t", "--acks", "2"], "--acks"),
+        (["consume", "t", "--from", "somewhere"], "no place in a log"),
+        (["consume", "t", "--from", "committed"], "--group"),
+        (["topic", "list", "-b", "nowhere:port"], "HOST:PORT"),
+        (["inspect", ".", "--verify", "--records"], "exclude"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_wrong_command_line_is_a_usage_error(command: list[str], said: str) -> None:
+    result = runner.invoke(app, command)
+    assert result.exit_code == ExitCode.USAGE, result.output
+    assert result.stderr.startswith("error: ")
+    assert said in result.stderr
+    shaped = runner.invoke(app, [*command, "--json"])
+    assert shaped.exit_code == ExitCode.USAGE
+    assert json.loads(shaped.stderr)["error"]["code"] == "USAGE"
+
+
+def test_a_group_without_a_command_shows_its_help() -> None:
+    result = runner.invoke(app, ["topic"])
+    assert result.exit_code == ExitCode.USAGE
+    assert "create" in result.output
+
+
+def test_help_and_version_succeed() -> None:
+    assert "serve" in runner.invoke(app, ["--help"]).stdout
+    version = runner.invoke(app, ["--version"])
+    assert version.exit_code == ExitCode.DONE
+    assert version.stdout.startswith("cordwood ")
+
+
+def test_every_exit_code_is_explained() -> None:
+    assert set(EXIT_CODE_MEANINGS) == set(ExitCode)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("localhost:9092", ("localhost", 9092)),
+        ("host", ("host", 9092)),
+        ("[::1]:9093", ("::1", 9093)),
+        ("[::1]", ("::1", 9092)),
+        (" h:1 ", ("h", 1)),
+    ],
+)
+def test_a_server_is_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
+    assert parse_server(text) == address
+
+
+@pytest.mark.parametrize("text", ["", ":9092", "h:", "h:x", "h:0", "h:70000"])
+def test_what_is_no_server_is_refused(text: str) -> None:
+    with pytest.raises(Failure):
+        parse_server(text)
+
+
+def test_near_names_are_offered_and_far_ones_are_not() -> None:
+    assert near_names("ordrs", ["orders", "payments"]) == "did you mean orders?"
+    assert near_names("zzz", ["orders"]) == ""
+
+
+def test_assignments_keep_everything_after_the_first_equals_sign() -> None:
+    assert parse_assignments(["a=b=c", " d = e "]) == {"a": "b=c", "d": "e"}
+
+
+def test_counts_and_sizes_in_words() -> None:
+    assert count_in_words(1, "record") == "1 record"
+    assert count_in_words(2000, "record") == "2,000 records"
+    assert [size_in_words(size) for size in (0, 1023, 1024, 1536, 2**30)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "1.5 KiB",
+        "1.0 GiB",
+    ]

@@ -1,0 +1,23 @@
+"""docs/cli.md says what the commands say."""
+
+import inspect
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+from cordwood.cli.app import app
+from cordwood.cli.reference import commands, render
+
+PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+
+
+def test_the_reference_is_not_stale() -> None:
+    assert PAGE.read_text() == render(), "run: python -m cordwood.cli.reference > docs/cli.md"
+
+
+def test_every_command_and_option_is_explained() -> None:
+    for path, command in commands(app):
+        assert (inspect.getdoc(command) or "").strip(), path
+        hints = get_type_hints(command, include_extras=True)
+        for name in inspect.signature(command).parameters:
+            info = get_args(hints[name])[1]
+            assert info.help, f"{path}: {name}"
