@@ -91,3 +91,18 @@ class SegmentIndexes:
                 self.max_timestamp_offset = header.base_offset + header.last_offset_delta
         self._bytes_since_entry = scan.position - start
         return scan
+
+    def rewind(self) -> int:
+        """Takes the last offset entry back; noting the batches from the returned log position on makes it again.
+
+        Recovery verifies the batches behind a trusted entry and must give the indexes the entries that are due there.
+        """
+        position = max(self.offsets.last_position, 0)
+        relative_offset = max(self.offsets.last_offset, 0)
+        self._bytes_since_entry = self.interval_bytes + 1 if len(self.offsets) else 0
+        self.offsets.truncate(relative_offset)
+        self.times.truncate(relative_offset)
+        last = self.times.last
+        self.max_timestamp_ms = last.timestamp_ms
+        self.max_timestamp_offset = self.base_offset + last.relative_offset
+        return position

@@ -63,12 +63,18 @@ class OffsetIndex:
         """
         assert relative_offset > self.last_offset, (relative_offset, self.last_offset)
         assert position > self.last_position, (position, self.last_position)
-        self._offsets.append(relative_offset)
+        # The offset last: a lookup in another thread then never finds an entry that is not whole.
         self._positions.append(position)
+        self._offsets.append(relative_offset)
 
     def lookup(self, relative_offset: int) -> int:
         """A log position at or before the batch that holds this offset: 0 where no entry helps."""
         found = bisect_right(self._offsets, relative_offset)
+        return self._positions[found - 1] if found else 0
+
+    def position_up_to(self, position: int) -> int:
+        """The last indexed log position at or before this one, which is the start of a batch; 0 if there is none."""
+        found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
     def truncate(self, relative_offset: int) -> None:

@@ -66,8 +66,9 @@ class TimeIndex:
             assert relative_offset >= self._offsets[-1], (relative_offset, self._offsets[-1])
         elif timestamp_ms < 0:
             return
-        self._timestamps.append(timestamp_ms)
+        # The timestamp last: a lookup in another thread then never finds an entry that is not whole.
         self._offsets.append(relative_offset)
+        self._timestamps.append(timestamp_ms)
 
     def lookup(self, timestamp_ms: int) -> TimeEntry:
         """The last entry at or before this timestamp: no record before its offset is later than the timestamp asked."""
