@@ -1,7 +1,75 @@
-"""What holds for all tests."""
+"""What the tests on real processes share: a broker per session, topics, and the clients' addresses.
 
-from hypothesis import HealthCheck, settings
+CORDWOOD_TEST_BOOTSTRAP=host:port in the environment runs the tests that need only an address against that broker
+instead: Apache Kafka, say, to see whether a test is right.
+"""
 
-# How long an example takes says something about the machine's load, not about the code: property tests never fail on it.
-settings.register_profile("cordwood", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("cordwood")
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.broker_process import BrokerProcess
+
+EXTERNAL_BOOTSTRAP = os.environ.get("CORDWOOD_TEST_BOOTSTRAP", "")
+
+
+@dataclass(frozen=True)
+class RunningBroker:
+    """A broker to test against. `process` is None where it is somebody else's."""
+
+    bootstrap: str
+    process: BrokerProcess | None
+
+    @property
+    def host(self) -> str:
+        return self.bootstrap.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """One broker for the whole session (for each worker of xdist)."""
+    if EXTERNAL_BOOTSTRAP:
+        yield RunningBroker(EXTERNAL_BOOTSTRAP, None)
+        return
+    directory: Path = tmp_path_factory.mktemp("broker")
+    process = BrokerProcess(directory / "data", output=directory / "output")
+    process.start()
+    yield RunningBroker(process.bootstrap, process)
+    assert process.alive, f"the broker died during the tests:\n{process.output()[-8000:]}"
+    assert process.stop() == 0, process.output()[-8000:]
+
+
+@pytest.fixture(scope="session")
+def admin(broker: RunningBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+MakeTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def make_topic(admin: AdminClient) -> MakeTopic:
+    """`make_topic(partitions=3, **{"segment.bytes": "1000"})`: the name of a new topic that is ready for use."""
+
+    def make(partitions: int = 1, **config: str) -> str:
+        name = f"topic-{uuid.uuid4().hex[:12]}"
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+        admin.create_topics([new], operation_timeout=20)[name].result(timeout=30)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: MakeTopic) -> str:
+    """A new topic with one partition."""
+    return make_topic()
