@@ -108,7 +108,7 @@ def _print_head(console: Console, command: str, known: dict[str, object], bench:
     pace = f"{bench.plan.rounds} rounds of {bench.plan.seconds:g} s, medians"
     console.print(f"  {'rounds':22} {pace}; ratio = Cordwood / Kafka")
     console.print(f"  {'limit':22} what held a run back: a client's or broker's thread at 90%, or all cores")
-    console.print(f"  {'PYTHONDONTWRITEBYTECODE':22} unset for Cordwood: its bytecode is cached, as users have it\n")
+    console.print(f"  {'bytecode':22} Cordwood starts without PYTHONDONTWRITEBYTECODE: cached, as users have it\n")
 
 
 def _run(bench: Bench, scenario: Scenario, options: argparse.Namespace) -> bool:

@@ -205,9 +205,8 @@ def main() -> None:
             rounds = max(5, min(200, int(options.seconds / (time.perf_counter() - started))))
             for row in measure(directory, count, options.batch, rounds, pools):
                 rows.append(row | {"noise_mb_s": options.noise_mb_s})
-                print(
-                    f"{row['files']:6} {row['strategy']:24} {row['p50_ms']:9.2f} {row['p90_ms']:9.2f} {row['max_ms']:9.2f}"
-                )
+                took = " ".join(f"{row[name]:9.2f}" for name in ("p50_ms", "p90_ms", "max_ms"))
+                print(f"{row['files']:6} {row['strategy']:24} {took}")
             sys.stdout.flush()
         print(f"loop to thread to loop: {hand_off():.1f} us")
     finally:

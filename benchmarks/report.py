@@ -76,7 +76,9 @@ def _cell(figure: Figure, system: str) -> str:
 
 
 def _limits(figure: Figure) -> str:
-    """`client` if it held both back, else `client / broker`, ours first."""
+    """`client` if it held both back, else `client / broker`, ours first. Only a rate is held back."""
+    if not figure.metric.unit.endswith("/s"):
+        return ""
     seen = [figure.limit(system) or "-" for system in (CORDWOOD, KAFKA) if figure.samples.get(system)]
     if all(limit == "-" for limit in seen):
         return ""

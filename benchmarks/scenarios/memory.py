@@ -38,10 +38,10 @@ def measure_with_heap(bench: Bench, name: str, heap: str | None) -> Sample:
 
 
 def _produce_and_consume(bench: Bench, system: System, topic: str) -> tuple[float, str]:
-    """The better of two runs: in the first the JVM still compiles."""
+    """The best of some runs: in the first the JVM still compiles."""
     rates = []
     flags = {"size": 1024, "partitions": _PARTITIONS, "seconds": max(bench.plan.seconds, 1.5)}
-    for _ in range(2):
+    for _ in range(2 if bench.plan.quick else 4):
         done = bench.load(system, "produce", topic, properties={"linger.ms": "5"}, **flags)
         rates.append(done.client.mb_per_s)
         bench.load(system, "consume", topic, partitions=_PARTITIONS)
