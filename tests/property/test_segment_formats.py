@@ -114,6 +114,20 @@ def test_indexes_that_were_saved_and_loaded_go_on_as_if_nothing_had_happened(
     assert rebuilt.indexes.times == segment.indexes.times
 
 
+@given(appends, intervals)
+def test_the_last_entry_can_be_taken_back_and_made_again(
+    plan: list[tuple[int, list[int], int]], interval_bytes: int
+) -> None:
+    segment = built(plan, interval_bytes)
+    offsets, times = segment.indexes.offsets.to_bytes(), segment.indexes.times.to_bytes()
+    largest = segment.indexes.max_timestamp_ms
+    for position, header in SegmentScan(segment.file, BASE_OFFSET, position=segment.indexes.rewind()):
+        segment.indexes.note(position, header.size, header.last_offset, header.max_timestamp)
+    assert segment.indexes.offsets.to_bytes() == offsets
+    assert segment.indexes.times.to_bytes() == times
+    assert segment.indexes.max_timestamp_ms == largest
+
+
 @given(appends, intervals, st.data())
 def test_indexes_lead_to_every_offset_and_every_timestamp(
     plan: list[tuple[int, list[int], int]], interval_bytes: int, data: st.DataObject
