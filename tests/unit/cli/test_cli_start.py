@@ -1,11 +1,14 @@
 """`cordwood serve` from its arguments to its settings, without the libraries that only other commands need."""
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
+from cordwood.cli.app import app
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.reference import commands
 from cordwood.cli.start import Flags, plain_serve_flags, settings_from
@@ -44,20 +47,11 @@ def test_everything_else_is_left_to_typer(arguments: list[str]) -> None:
 
 
 def test_the_quick_way_knows_every_option_that_typer_knows() -> None:
-    import inspect
-    from typing import get_args, get_type_hints
-
-    serve = dict(commands_by_name())["cordwood serve"]
+    serve = dict(commands(app))["cordwood serve"]
     for name in inspect.signature(serve).parameters:
         info = get_args(get_type_hints(serve, include_extras=True)[name])[1]
         for option in (info.default, *info.param_decls):
             assert plain_serve_flags(["serve", option, "a=b"]) is not None, option
-
-
-def commands_by_name() -> list[tuple[str, object]]:
-    from cordwood.cli.app import app
-
-    return list(commands(app))
 
 
 def test_flags_stand_above_the_environment_and_the_environment_above_the_file(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ class ReadOnlyFile:
     def read_now(self, position: int, into: memoryview) -> int:
         return 0
 
+    def send_now(self, socket: int, position: int, length: int) -> int:
+        return 0
+
     def read_cold(self, position: int, into: memoryview) -> int:
         return os.preadv(self._descriptor, [into], position)
 
