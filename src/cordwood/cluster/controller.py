@@ -195,18 +195,20 @@ class Controller:
             [topic.name for topic in topics],
             validate_only,
         )
-        return {name: self._created(outcome) for name, outcome in outcomes.items()}
-
-    def _created(self, outcome: TopicCreation | ProtocolError) -> CreatedTopic | ProtocolError:
-        if isinstance(outcome, ProtocolError):
-            return outcome
-        return CreatedTopic(
-            outcome.name,
-            outcome.topic_id,
-            outcome.partition_count,
-            outcome.replication_factor,
-            tuple(topic_entries(self.image, outcome.overrides)),
-        )
+        described: dict[tuple[tuple[str, str], ...], tuple[ConfigEntry, ...]] = {}
+        created: dict[str, CreatedTopic | ProtocolError] = {}
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, ProtocolError):
+                created[name] = outcome
+                continue
+            # Topics that are created together mostly have the same settings.
+            overrides = tuple(outcome.overrides.items())
+            if overrides not in described:
+                described[overrides] = tuple(topic_entries(self.image, outcome.overrides))
+            created[name] = CreatedTopic(
+                name, outcome.topic_id, outcome.partition_count, outcome.replication_factor, described[overrides]
+            )
+        return created
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
         """The broker's own topic of this name, created if it does not exist. Raises ProtocolError if it cannot be."""
@@ -291,7 +293,7 @@ class Controller:
         """Plan what is wanted and do it; what somebody else got between is planned again, on the newer image."""
         async with self._one_request:
             outcomes: dict[Name, Planned | ProtocolError] = {}
-            wanted: Container[Name] = list(names)
+            wanted: Container[Name] = set(names)
             for _ in range(_ATTEMPTS):
                 planned = plan(wanted)
                 outcomes.update(planned)

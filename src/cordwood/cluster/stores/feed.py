@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from cordwood.cluster.stores.interface import Event
+from cordwood.cluster.stores.interface import FIRST_REVISION, Event
 
 
 class Commit(NamedTuple):
@@ -88,9 +88,7 @@ async def follow(
     read_history: Callable[[int], Awaitable[Sequence[Commit]]],
 ) -> AsyncIterator[Sequence[Event]]:
     """What `MetadataStore.watch` promises. `read_history` has all commits from a revision on, or raises Compacted."""
-    position = max(from_revision, 1)
-    if position <= feed.revision and feed.since(position) is None:
-        await read_history(position)
+    position = max(from_revision, FIRST_REVISION + 1)
     while True:
         await feed.reach(position)
         commits: Sequence[Commit] | None = feed.since(position)

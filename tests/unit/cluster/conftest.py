@@ -1,0 +1,44 @@
+"""Coroutine tests run on a loop of their own; every test of the stores' contract runs over every store."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.cluster.stores.interface import MetadataStore
+from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.cluster.stores.sqlite import SqliteStore
+
+OpenStore = Callable[..., AbstractAsyncContextManager[MetadataStore]]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), timeout=60))
+    return True
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    """`async with open_store() as store`: an empty store, closed at the end."""
+
+    @asynccontextmanager
+    async def open_one(**options: Any) -> AsyncIterator[MetadataStore]:
+        store: MetadataStore
+        if request.param == "memory":
+            store = MemoryStore(**options)
+        else:
+            store = await SqliteStore.open(str(tmp_path / "metadata.sqlite"), **options)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    return open_one
