@@ -1,0 +1,271 @@
+"""One client's connection: requests in, answers out, strictly in the order of the requests.
+
+Requests are handed to the node as soon as they have arrived, so that many of one connection can wait for the disk
+together; their answers may be ready in any order and leave in the order of the requests. Back-pressure both ways: while
+the peer does not take its answers, or too much of what it asked is unanswered, nothing more is read from it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from cordwood.broker.sending import HangUp, Sender
+from cordwood.wire.errors import BadRequest
+from cordwood.wire.framing import FrameReader
+from cordwood.wire.requests import parse_header
+
+if TYPE_CHECKING:
+    from cordwood.broker.connections import Connections
+    from cordwood.log.log import LogSlice
+
+logger = logging.getLogger("cordwood.broker")
+
+Frame: TypeAlias = "bytes | list[bytes | LogSlice]"
+
+REQUESTS_PER_TURN: Final = 64
+"""So that a peer with thousands of tiny requests in one packet does not keep others waiting."""
+
+
+class PendingReply:
+    """The place of one answer in its connection's order. What a node sees as `Reply`."""
+
+    __slots__ = ("_connection", "client_host", "connection_id", "frame", "request_bytes")
+
+    def __init__(self, connection: "Connection", request_bytes: int) -> None:
+        self._connection = connection
+        self.client_host = connection.client_host
+        self.connection_id = connection.connection_id
+        self.request_bytes = request_bytes
+        self.frame: Frame | HangUp | None = None
+
+    def send(self, frame: Frame) -> None:
+        assert self.frame is None, "a request has one answer"
+        self.frame = frame
+        self._connection.answered()
+
+    def nothing(self) -> None:
+        self.send(b"")
+
+    def hang_up(self, reason: str) -> None:
+        assert self.frame is None, "a request has one answer"
+        self.frame = HangUp(reason)
+        self._connection.stop_serving()
+        self._connection.answered()
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, connections: "Connections") -> None:
+        self._connections = connections
+        self._limits = connections.limits
+        self._reader = FrameReader(connections.limits.max_request_bytes, connections.receive_buffers)
+        self._unanswered: deque[PendingReply] = deque()
+        self._unanswered_bytes = 0
+        self._serving = True
+        """False once the connection is to be closed: what arrives is not looked at."""
+        self._reading = True
+        self._pump_noted = False
+        self._serve_scheduled = False
+        self.connection_id = 0
+        self.client_host = ""
+        self.last_received_s = 0.0
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._sender = Sender(self._transport, self, self._connections.sending)
+        name = transport.get_extra_info("peername")
+        self.client_host = str(name[0]) if isinstance(name, tuple) else "local"
+        self.last_received_s = self._connections.loop.time()
+        if not self._connections.admit(self):
+            self._serving = False
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, count: int) -> None:
+        self._reader.received(count)
+        self.last_received_s = self._connections.loop.time()
+        self._serve()
+
+    def pause_writing(self) -> None:
+        self._sender.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._sender.resume_writing()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        self._serving = False
+        self._connections.request_bytes_answered(self._unanswered_bytes)
+        self._unanswered.clear()
+        self._unanswered_bytes = 0
+        self._sender.close()
+        self._reader.close()
+        self._connections.forget(self)
+
+    # Requests
+
+    def _serve(self) -> None:
+        """Hands whole requests to the node, as many as may be under way."""
+        connections, reader = self._connections, self._reader
+        outbox, node = connections.outbox, connections.node
+        now_ms = connections.now_ms()
+        reply: PendingReply | None = None
+        left_this_turn = REQUESTS_PER_TURN
+        outbox.cork()
+        try:
+            while self._serving:
+                if not self._may_serve():
+                    self._stop_reading()
+                    break
+                if left_this_turn == 0:
+                    self._stop_reading()
+                    self.serve_on()
+                    break
+                left_this_turn -= 1
+                reply = None
+                frame = next(reader, None)
+                if frame is None:
+                    self._all_served()
+                    break
+                header = parse_header(frame)
+                size = len(frame)
+                reply = PendingReply(self, size)
+                self._unanswered.append(reply)
+                self._unanswered_bytes += size
+                connections.unanswered_bytes += size
+                node.handle(header, frame, reply, now_ms)
+        except BadRequest as fault:
+            self._refuse(reply, str(fault))
+        except Exception as failure:
+            self._refuse(reply, "the broker failed on its request")
+            connections.request_failed(failure)
+        finally:
+            reader.release()
+            outbox.uncork()
+
+    def _may_serve(self) -> bool:
+        sender, limits = self._sender, self._limits
+        if len(self._unanswered) >= limits.max_unanswered or self._unanswered_bytes >= limits.max_unanswered_bytes:
+            return False
+        if sender.held_bytes >= limits.max_held_bytes or sender.waiting_parts >= limits.max_waiting_parts:
+            sender.pump()
+        return not sender.blocked and self._connections.may_take_request(self)
+
+    def _all_served(self) -> None:
+        """No whole request is left in the buffer."""
+        reader, connections = self._reader, self._connections
+        reader.release()
+        if reader.is_growing:
+            may_receive = connections.may_grow(self)
+        else:
+            may_receive = True
+            connections.stopped_growing(self)
+            if connections.memory_is_short:
+                reader.expect_small()
+        if may_receive:
+            self._start_reading()
+        else:
+            self._stop_reading()
+
+    def _refuse(self, reply: PendingReply | None, reason: str) -> None:
+        """Closes the connection after the answers that are still owed for earlier requests."""
+        if reply is None or reply.frame is not None:
+            reply = PendingReply(self, 0)
+            self._unanswered.append(reply)
+        reply.hang_up(reason)
+
+    def stop_serving(self) -> None:
+        """Looks at nothing more that arrives. Answers that are owed are still sent."""
+        self._serving = False
+        self._stop_reading()
+
+    def serve_on(self) -> None:
+        """What held this connection back has eased."""
+        if not self._reading and self._serving and not self._serve_scheduled:
+            self._serve_scheduled = True
+            self._connections.loop.call_soon(self._serve_again)
+
+    def _serve_again(self) -> None:
+        self._serve_scheduled = False
+        self._serve()
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _start_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            # The time in which we did not read is not the peer's silence.
+            self.last_received_s = self._connections.loop.time()
+            self._transport.resume_reading()
+
+    # Answers
+
+    def answered(self) -> None:
+        """Some reply has its answer: those that are next in order go to the sender."""
+        unanswered = self._unanswered
+        freed = 0
+        while unanswered and (frame := unanswered[0].frame) is not None:
+            freed += unanswered.popleft().request_bytes
+            self._sender.add(frame)
+            if not self._pump_noted:
+                self._pump_noted = True
+                self._connections.outbox.has_ready(self)
+        if freed:
+            self._unanswered_bytes -= freed
+            self._connections.request_bytes_answered(freed)
+            self.serve_on()
+
+    def pump(self) -> None:
+        self._pump_noted = False
+        self._sender.pump()
+
+    def all_sent(self) -> None:
+        self.serve_on()
+        if not self._unanswered:
+            self._connections.became_quiet(self)
+
+    def hung_up(self, reason: str) -> None:
+        logger.info("closing connection %s: %s", self, reason)
+        self._transport.close()
+
+    def sending_failed(self, reason: str) -> None:
+        logger.info("dropping connection %s: its response could not be sent: %s", self, reason)
+        self._transport.abort()
+
+    # Standing
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is owed to the peer."""
+        return not self._unanswered and not self._sender.busy
+
+    @property
+    def receiving(self) -> bool:
+        return self._reading
+
+    @property
+    def last_active_s(self) -> float:
+        return max(self.last_received_s, self._sender.last_progress_s)
+
+    @property
+    def waits_for_node(self) -> bool:
+        """Whether it is our turn: requests are under way, and the peer has taken what was answered."""
+        return bool(self._unanswered) and not self._sender.busy
+
+    def close(self, reason: str, level: int = logging.INFO) -> None:
+        """Closes now; answers that are still owed are not sent."""
+        self._serving = False
+        logger.log(level, "closing connection %s: %s", self, reason)
+        self._transport.abort()
+
+    def __str__(self) -> str:
+        return f"{self.connection_id} from {self.client_host}"

@@ -1,0 +1,203 @@
+"""All connections of a broker and the bounds that hold for them together.
+
+Bounded: how many there are; how long one may be idle; the bytes of requests that wait for an answer; the memory into
+which large requests are received (an ordinary buffer is always to be had, one for each connection). When a bound
+in bytes is reached connections are not closed: they are not read from until there is room. One of them is always let
+through, however large its request, so that connections that each hold half a request cannot block each other for ever;
+under such pressure a request has to arrive within REQUEST_ARRIVAL_S.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from cordwood.broker.connection import Connection
+from cordwood.broker.outbox import Outbox
+from cordwood.broker.sending import SendingResources
+from cordwood.wire.framing import BufferPool
+from cordwood.wire.requests import RequestHeader
+
+if TYPE_CHECKING:
+    from cordwood.node.ports import Reply
+
+logger = logging.getLogger("cordwood.broker")
+
+REQUEST_ARRIVAL_S: Final = 30.0
+_SWEEP_S: Final = 1.0
+
+
+class Node(Protocol):
+    """The part of a node that connections need."""
+
+    def handle(self, header: RequestHeader, frame: memoryview, reply: "Reply", now_ms: int) -> None: ...
+
+    def connection_closed(self, connection_id: int) -> None: ...
+
+
+class ConnectionLimits(NamedTuple):
+    max_connections: int = 2**31 - 1
+    max_idle_s: float = 600.0
+    max_request_bytes: int = 104_857_600
+    max_total_bytes: int = 256 * 1024 * 1024
+    """Of unanswered requests, and of the memory into which requests are received."""
+    max_unanswered: int = 512
+    """Requests of one connection that are under way."""
+    max_unanswered_bytes: int = 32 * 1024 * 1024
+    """Their bytes; one request more may be under way, however large."""
+    max_held_bytes: int = 1024 * 1024
+    """Answers of one connection that wait in memory before it has to take them."""
+    max_waiting_parts: int = 1024
+
+
+class Connections:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        node: Node,
+        limits: ConnectionLimits,
+        outbox: Outbox,
+        sending: SendingResources,
+        request_failed: Callable[[Exception], None],
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self.loop = loop
+        self.node = node
+        self.limits = limits
+        self.outbox = outbox
+        self.sending = sending
+        self.request_failed = request_failed
+        self.now_ms = now_ms
+        self.receive_buffers = BufferPool()
+        self.unanswered_bytes = 0
+        self._open: dict[int, Connection] = {}
+        self._last_id = 0
+        self._stopping = False
+        self._waiting_to_ask: deque[Connection] = deque()
+        self._waiting_to_grow: deque[Connection] = deque()
+        self._let_through: Connection | None = None
+        self._let_through_since_s = 0.0
+        self._quiet: asyncio.Event | None = None
+        self._sweep_timer = loop.call_later(self._sweep_interval_s, self._sweep)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    # Coming and going
+
+    def admit(self, connection: Connection) -> bool:
+        """Counts a new connection and gives it its id; False if there is no room for it."""
+        if len(self._open) >= self.limits.max_connections:
+            reason = f"there are max.connections ({self.limits.max_connections}) already"
+        elif self._stopping:
+            reason = "the broker is stopping"
+        else:
+            self._last_id += 1
+            connection.connection_id = self._last_id
+            self._open[self._last_id] = connection
+            return True
+        logger.warning("refusing a connection from %s: %s", connection.client_host, reason)
+        return False
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is closed."""
+        if self._open.pop(connection.connection_id, None) is None:
+            return
+        for waiting in (self._waiting_to_ask, self._waiting_to_grow):
+            if connection in waiting:
+                waiting.remove(connection)
+        self.stopped_growing(connection)
+        self.node.connection_closed(connection.connection_id)
+        self.became_quiet(connection)
+
+    # Bounds on bytes
+
+    def may_take_request(self, connection: Connection) -> bool:
+        """Whether one more request of this connection may be under way; if not, `serve_on` is called when it may."""
+        if self.unanswered_bytes < self.limits.max_total_bytes:
+            return True
+        if connection not in self._waiting_to_ask:
+            self._waiting_to_ask.append(connection)
+        return False
+
+    def request_bytes_answered(self, count: int) -> None:
+        self.unanswered_bytes -= count
+        while self._waiting_to_ask and self.unanswered_bytes < self.limits.max_total_bytes:
+            self._waiting_to_ask.popleft().serve_on()
+
+    @property
+    def memory_is_short(self) -> bool:
+        return self.receive_buffers.lent_bytes >= self.limits.max_total_bytes
+
+    def may_grow(self, connection: Connection) -> bool:
+        """Whether a connection may receive more of a large request; if not, `serve_on` is called when it may."""
+        if not self.memory_is_short:
+            return True
+        if self._let_through is None:
+            self._let(connection)
+        if self._let_through is connection:
+            return True
+        if connection not in self._waiting_to_grow:
+            self._waiting_to_grow.append(connection)
+        return False
+
+    def stopped_growing(self, connection: Connection) -> None:
+        """A connection has given back its large buffer, if it had one."""
+        if connection is self._let_through:
+            self._let_through = None
+        if self._waiting_to_grow and (self._let_through is None or not self.memory_is_short):
+            waiting = self._waiting_to_grow.popleft()
+            if self._let_through is None:
+                self._let(waiting)
+            waiting.serve_on()
+
+    def _let(self, connection: Connection) -> None:
+        self._let_through = connection
+        self._let_through_since_s = self.loop.time()
+
+    # Time
+
+    @property
+    def _sweep_interval_s(self) -> float:
+        return min(_SWEEP_S, max(self.limits.max_idle_s / 4, 0.01))
+
+    def _sweep(self) -> None:
+        self._sweep_timer = self.loop.call_later(self._sweep_interval_s, self._sweep)
+        now_s = self.loop.time()
+        self.sending.buffers.relieve(now_s)
+        idle_since_s = now_s - self.limits.max_idle_s
+        for connection in [each for each in self._open.values() if each.last_active_s < idle_since_s]:
+            if not connection.waits_for_node and (connection.receiving or not connection.quiet):
+                connection.close(f"idle for more than connections.max.idle.ms ({self.limits.max_idle_s * 1000:.0f})")
+        slow = self._let_through
+        if slow is not None and self._waiting_to_grow and now_s - self._let_through_since_s > REQUEST_ARRIVAL_S:
+            slow.close(f"its request did not arrive within {REQUEST_ARRIVAL_S:.0f} s while others wait for memory")
+
+    # The end
+
+    async def drain(self, timeout_s: float) -> int:
+        """Takes no more requests; waits until every answer that is owed has been sent. How many could not be."""
+        self._stopping = True
+        for connection in self._open.values():
+            connection.stop_serving()
+        self._quiet = asyncio.Event()
+        deadline_s = self.loop.time() + timeout_s
+        while not all(connection.quiet for connection in self._open.values()):
+            self._quiet.clear()
+            try:
+                await asyncio.wait_for(self._quiet.wait(), deadline_s - self.loop.time())
+            except TimeoutError:
+                break
+        return sum(not connection.quiet for connection in self._open.values())
+
+    def became_quiet(self, connection: Connection) -> None:
+        if self._quiet is not None:
+            self._quiet.set()
+
+    def close(self) -> None:
+        self._stopping = True
+        self._sweep_timer.cancel()
+        for connection in list(self._open.values()):
+            connection.close("the broker stops", logging.DEBUG)

@@ -1,0 +1,176 @@
+"""What drives a node on the event loop: time, flush rounds, work in threads, the cluster's controller.
+
+The driver is the node's `Effects`. Whatever reaches the node goes through it or through a connection, one at a time, in
+the loop's thread. An exception that comes out of the node is our own fault or a failed sync: the driver reports it
+once, and whoever assembled the broker stops it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from cordwood.broker.flusher import RoundFlusher
+from cordwood.broker.outbox import Outbox
+from cordwood.broker.threads import Workers
+
+if TYPE_CHECKING:
+    from cordwood.cluster.controller import Controller
+    from cordwood.cluster.image import ImageDelta
+    from cordwood.log.log import FlushTicket
+
+T = TypeVar("T")
+
+JUMP_MS: Final = 1000
+"""The wall clock was set if it moved this much more or less than the monotonic one."""
+
+
+class DrivenNode(Protocol):
+    """The part of a node that the driver needs."""
+
+    def tick(self, now_ms: int) -> int | None: ...
+
+    def take_flush_tickets(self) -> list["FlushTicket"]: ...
+
+    def flushed(self, tickets: list["FlushTicket"], now_ms: int) -> None: ...
+
+    def apply(self, delta: "ImageDelta", now_ms: int) -> None: ...
+
+    def clock_jumped(self, by_ms: int) -> None: ...
+
+
+class Driver:
+    """Made before the node, which needs its effects; `drive` begins."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        outbox: Outbox,
+        file_workers: Workers,
+        failed: Callable[[Exception], None],
+        *,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop = loop
+        self._outbox = outbox
+        self._file_workers = file_workers
+        self._failed = failed
+        self.now_ms = now_ms
+        self._monotonic_s = monotonic_s
+        self._clock_gap_ms = self._measured_clock_gap_ms()
+        self._node: DrivenNode | None = None
+        self._flusher: RoundFlusher | None = None
+        self._controller: Controller | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._awake = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline_ms = 0
+        self._stopped = False
+
+    def drive(self, node: DrivenNode, flusher: RoundFlusher, controller: "Controller | None") -> None:
+        self._node, self._flusher, self._controller = node, flusher, controller
+        self.wake()
+
+    # Effects
+
+    def wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._turn)
+
+    def controller(self, call: Callable[["Controller"], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
+        async def ask() -> None:
+            assert self._controller is not None
+            try:
+                result: T | Exception = await call(self._controller)
+            except Exception as failure:
+                result = failure
+            self._into_node(lambda: done(result))
+
+        task = self._loop.create_task(ask())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        self._file_workers.submit(work, lambda result: self._into_node(lambda: done(result)))
+
+    # Events
+
+    def apply(self, delta: "ImageDelta") -> None:
+        """The cluster's metadata changed."""
+        if self._node is not None:
+            node = self._node
+            self._into_node(lambda: node.apply(delta, self.now_ms()))
+
+    def flushed(self, tickets: list["FlushTicket"]) -> None:
+        """A flush round is over. The next one begins before the answers to this one are written."""
+        node = self._node
+        assert node is not None
+
+        def acknowledge() -> None:
+            node.flushed(tickets, self.now_ms())
+            self._begin_flush()
+
+        self._into_node(acknowledge)
+
+    def _turn(self) -> None:
+        """Whatever is due: deadlines, and a flush round if none is under way."""
+        self._awake = False
+        self._into_node(self._tick_and_flush)
+
+    def _tick_and_flush(self) -> None:
+        node = self._node
+        assert node is not None
+        now_ms = self.now_ms()
+        jumped_ms = self._measured_clock_gap_ms() - self._clock_gap_ms
+        if abs(jumped_ms) >= JUMP_MS:
+            self._clock_gap_ms += jumped_ms
+            node.clock_jumped(jumped_ms)
+        deadline_ms = node.tick(now_ms)
+        self._begin_flush()
+        if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_deadline_ms):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_deadline_ms = deadline_ms
+            self._timer = self._loop.call_later(max(0, deadline_ms - now_ms) / 1000, self._timer_fired)
+
+    def _begin_flush(self) -> None:
+        assert self._node is not None
+        assert self._flusher is not None
+        if self._flusher.idle and (tickets := self._node.take_flush_tickets()):
+            self._flusher.start(tickets)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _into_node(self, event: Callable[[], None]) -> None:
+        if self._stopped:
+            return
+        self._outbox.cork()
+        try:
+            event()
+        except Exception as failure:
+            self._stopped = True
+            self._failed(failure)
+        finally:
+            self._outbox.uncork()
+
+    def _measured_clock_gap_ms(self) -> int:
+        return self.now_ms() - int(self._monotonic_s() * 1000)
+
+    # The end
+
+    async def settle(self, timeout_s: float) -> None:
+        """Waits for what the node has asked of the controller."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+    def stop(self) -> None:
+        """Nothing reaches the node any more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,189 @@
+"""Group commit: makes dirty logs durable, round by round.
+
+While one round is under way, whatever else becomes dirty gathers for the next: the slower the disk, the larger the
+groups. A few dirty logs are synced one by one (fdatasync); many by one syncfs, four times as fast for a hundred
+files. syncfs also writes what neighbours on the filesystem have dirty, so it is hedged: if it takes longer than syncing
+one by one would have, that is started too, and the first to finish ends the round. A round therefore never takes more
+than about twice the better of the two. docs/decisions/group-commit.md has the numbers.
+
+A failed sync is reported once and ends the flusher: nothing is acknowledged after it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from cordwood.broker.threads import Workers
+
+if TYPE_CHECKING:
+    from cordwood.log.log import FlushTicket
+
+FEW: Final = 4
+"""Up to so many logs syncing one by one is as fast as syncfs and disturbs nobody."""
+
+LEAST_HEDGE_MS: Final = 5.0
+WORTH_A_THREAD_MS: Final = 0.25
+"""A thread more is woken for each part of a round that takes about this long: waking one costs a tenth of it."""
+
+_WEIGHT: Final = 0.2
+_FORGIVENESS: Final = 0.97
+"""How fast a slow syncfs is forgotten, for each round that could have used it: it is tried again after a while."""
+
+Flushed: TypeAlias = Callable[[list["FlushTicket"]], None]
+Failed = Callable[[Exception], None]
+
+
+class RoundFlusher(Protocol):
+    """Takes one round of tickets at a time; `flushed` or `failed` is called in the loop when it is over."""
+
+    @property
+    def idle(self) -> bool: ...
+
+    def start(self, tickets: list["FlushTicket"]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ImmediateFlusher:
+    """For a filesystem whose sync costs nothing: the one in memory."""
+
+    idle = True
+
+    def __init__(self, flushed: Flushed, failed: Failed) -> None:
+        self._flushed = flushed
+        self._failed = failed
+
+    def start(self, tickets: list["FlushTicket"]) -> None:
+        try:
+            for ticket in tickets:
+                ticket.sync()
+        except Exception as failure:
+            self._failed(failure)
+        else:
+            self._flushed(tickets)
+
+    def close(self) -> None:
+        """Nothing is ever under way."""
+
+
+class _Round:
+    __slots__ = ("parts_left", "started_s", "tickets")
+
+    def __init__(self, tickets: list["FlushTicket"], started_s: float) -> None:
+        self.tickets = tickets
+        self.started_s = started_s
+        self.parts_left = 0
+
+
+class Flusher:
+    """Syncs in threads of its own."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        flushed: Flushed,
+        failed: Failed,
+        *,
+        sync_everything: Callable[[], None] | None,
+        threads: int = 8,
+    ) -> None:
+        """`sync_everything`: syncs the whole filesystem; None where that cannot be trusted."""
+        self._loop = loop
+        self._flushed = flushed
+        self._failed = failed
+        self._sync_everything = sync_everything
+        self._thread_count = threads
+        self._one_by_one = Workers(loop, "sync", threads)
+        self._everything = Workers(loop, "syncfs", 1)
+        self._round: _Round | None = None
+        self._hedge: asyncio.TimerHandle | None = None
+        self._broken = False
+        self.one_sync_ms = 0.1
+        """What syncing one log takes, on average."""
+        self.everything_ms = 0.0
+        """What syncing the filesystem takes, on average; falls while it is not tried."""
+
+    @property
+    def idle(self) -> bool:
+        return self._round is None and not self._broken
+
+    def start(self, tickets: list["FlushTicket"]) -> None:
+        assert self.idle
+        assert tickets
+        self._round = current = _Round(tickets, time.perf_counter())
+        if self._should_sync_everything(len(tickets)):
+            assert self._sync_everything is not None
+            self._everything.submit(self._sync_everything, lambda result: self._everything_synced(current, result))
+            after_ms = max(LEAST_HEDGE_MS, len(tickets) * self.one_sync_ms)
+            self._hedge = self._loop.call_later(after_ms / 1000, self._sync_one_by_one, current)
+        else:
+            self._sync_one_by_one(current)
+
+    def close(self) -> None:
+        """Waits for the round that is under way. `flushed` is called for it if it succeeds."""
+        self._one_by_one.close()
+        self._everything.close()
+        if self._hedge is not None:
+            self._hedge.cancel()
+
+    def _should_sync_everything(self, count: int) -> bool:
+        if self._sync_everything is None or count <= FEW or self._everything.under_way:
+            return False
+        if self.everything_ms <= count * self.one_sync_ms:
+            return True
+        self.everything_ms *= _FORGIVENESS
+        return False
+
+    def _sync_one_by_one(self, current: _Round) -> None:
+        tickets = current.tickets
+        self._hedge = None
+        shares = min(len(tickets), self._thread_count, 1 + int(len(tickets) * self.one_sync_ms / WORTH_A_THREAD_MS))
+        current.parts_left = shares
+        for share in range(shares):
+            part = tickets[share::shares]
+            self._one_by_one.submit(
+                lambda part=part: self._sync_part(current, part),  # type: ignore[misc]
+                lambda result: self._part_synced(current, result),
+            )
+
+    def _sync_part(self, current: _Round, part: list["FlushTicket"]) -> float:
+        """Runs in a thread. How long one took, in milliseconds; 0 if the round was over before its end."""
+        started = time.perf_counter()
+        for ticket in part:
+            if self._round is not current:
+                return 0.0
+            ticket.sync()
+        return (time.perf_counter() - started) * 1000 / len(part)
+
+    def _part_synced(self, current: _Round, result: float | Exception) -> None:
+        if isinstance(result, Exception):
+            self._break(result)
+            return
+        current.parts_left -= 1
+        if result:
+            self.one_sync_ms += _WEIGHT * (result - self.one_sync_ms)
+        if current.parts_left == 0:
+            self._over(current)
+
+    def _everything_synced(self, current: _Round, result: Exception | None) -> None:
+        if isinstance(result, Exception):
+            self._break(result)
+            return
+        took_ms = (time.perf_counter() - current.started_s) * 1000
+        self.everything_ms += _WEIGHT * (took_ms - self.everything_ms) if self.everything_ms else took_ms
+        self._over(current)
+
+    def _over(self, current: _Round) -> None:
+        if self._round is not current or self._broken:
+            return
+        self._round = None
+        if self._hedge is not None:
+            self._hedge.cancel()
+            self._hedge = None
+        self._flushed(current.tickets)
+
+    def _break(self, failure: Exception) -> None:
+        if not self._broken:
+            self._broken = True
+            self._failed(failure)

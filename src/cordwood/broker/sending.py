@@ -1,0 +1,374 @@
+"""The outgoing half of a connection: response frames in, bytes out, in order.
+
+Promises: no more of a response is in memory than the socket is about to take; the loop never waits for the disk; small
+responses that are ready together cost one write. Records go from the page cache to the socket inside the kernel
+(`File.send_now`: sendfile) where that cannot block; else they are read into a buffer that is used again
+(`File.read_now`), else the cold-read threads read them (`File.read_cold`). docs/decisions/sending-records.md has the
+numbers behind this and behind the sizes.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from cordwood.broker.slice_buffers import SLICE_BYTES, SliceBuffers
+from cordwood.broker.threads import Workers
+from cordwood.model.errors import EnvironmentFailure
+
+if TYPE_CHECKING:
+    from cordwood.log.log import LogSlice
+
+JOINED_BYTES: Final = 128 * 1024
+"""Small parts are copied together up to this size and written at once."""
+
+TURN_BYTES: Final = 1024 * 1024
+"""After this much the loop turns to others first, however fast the peer takes it."""
+
+SMALL_SLICE_BYTES: Final = 64 * 1024
+"""Records below this are copied into the response; from here on sendfile is cheaper."""
+
+
+class HangUp(NamedTuple):
+    """In the place of a frame: what came before is sent, then the connection is closed."""
+
+    reason: str
+
+
+class SendingFailed(Exception):
+    """The rest of a response that has been announced cannot be sent: the connection is of no use any more."""
+
+
+class SendingResources:
+    """What the senders of one loop share."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, cold_readers: Workers, buffer_count: int = 64) -> None:
+        self.loop = loop
+        self.cold_readers = cold_readers
+        self.buffers = SliceBuffers(buffer_count)
+        self.scratch = memoryview(bytearray(SMALL_SLICE_BYTES))
+
+
+class Peer(Protocol):
+    """The connection, as its sender sees it."""
+
+    def all_sent(self) -> None: ...
+
+    def hung_up(self, reason: str) -> None: ...
+
+    def sending_failed(self, reason: str) -> None: ...
+
+
+class _Halt(Enum):
+    """What sending waits for."""
+
+    TURN = auto()
+    """For the loop to do other things in between."""
+    SOCKET = auto()
+    """For the socket to take more."""
+    COLD_READ = auto()
+    BUFFER = auto()
+    END = auto()
+    """Nothing is sent any more."""
+
+
+class Sender:
+    """Sends frames in the order in which they were added."""
+
+    def __init__(self, transport: asyncio.Transport, peer: Peer, resources: SendingResources) -> None:
+        self._transport = transport
+        self._peer = peer
+        self._resources = resources
+        self._parts: deque[bytes | LogSlice | HangUp] = deque()
+        self._halt: _Halt | None = None
+        self._transport_full = False
+        self._sent_this_turn = 0
+        self._socket: socket.socket | None = None
+        self._watching = False
+        self._sent_of_slice = 0
+        self._rest: memoryview | None = None
+        """What has been read of the slice and not yet been sent; its buffer is lent to us."""
+        self.held_bytes = 0
+        """Bytes of responses that wait in memory. Records in their files do not count."""
+        self.last_progress_s = 0.0
+        transport.set_write_buffer_limits(high=0)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits to be sent, or the transport still holds something."""
+        return bool(self._parts) or self._transport_full
+
+    @property
+    def blocked(self) -> bool:
+        """Whether sending waits for the peer or for the disk."""
+        return self._halt is not None or self._transport_full
+
+    @property
+    def waiting_parts(self) -> int:
+        return len(self._parts)
+
+    def add(self, frame: "bytes | list[bytes | LogSlice] | HangUp") -> None:
+        if isinstance(frame, list):
+            self._parts.extend(frame)
+            self.held_bytes += sum(len(part) for part in frame if isinstance(part, bytes))
+        elif frame:
+            self._parts.append(frame)
+            if isinstance(frame, bytes):
+                self.held_bytes += len(frame)
+
+    def pump(self) -> None:
+        """Sends as much as can be sent without waiting; goes on by itself when it can send more."""
+        if self._halt is not None or self._transport_full:
+            return
+        self._sent_this_turn = 0
+        try:
+            self._send_parts()
+        except (EnvironmentFailure, OSError, SendingFailed) as failure:
+            self._halt = _Halt.END
+            self._peer.sending_failed(str(failure) or type(failure).__name__)
+            return
+        if not self._parts and not self.blocked:
+            self._peer.all_sent()
+
+    def pause_writing(self) -> None:
+        self._transport_full = True
+
+    def resume_writing(self) -> None:
+        self._transport_full = False
+        self.last_progress_s = self._resources.loop.time()
+        self.pump()
+
+    def close(self) -> None:
+        """The connection is gone. Nothing is sent any more and nothing is held."""
+        if self._halt is not _Halt.COLD_READ:
+            self._resources.buffers.forget(self)
+        self._halt = _Halt.END
+        self._parts.clear()
+        self.held_bytes = 0
+        self._rest = None
+        if self._socket is not None:
+            self._stop_watching()
+            self._socket.close()
+            self._socket = None
+
+    # Parts
+
+    def _send_parts(self) -> None:
+        parts = self._parts
+        gathered: list[bytes] = []
+        gathered_bytes = 0
+        while parts and self._halt is None and not self._transport_full:
+            if self._sent_this_turn + gathered_bytes > TURN_BYTES:
+                self._yield()
+                break
+            part = parts[0]
+            if type(part) is bytes:
+                parts.popleft()
+                self.held_bytes -= len(part)
+                data: bytes | None = part
+            elif isinstance(part, HangUp):
+                if gathered:
+                    self._write(gathered)
+                    gathered, gathered_bytes = [], 0
+                    continue
+                self._halt = _Halt.END
+                self._peer.hung_up(part.reason)
+                return
+            else:
+                assert not isinstance(part, bytes)
+                if part.length >= SMALL_SLICE_BYTES:
+                    if gathered:
+                        self._write(gathered)
+                        gathered, gathered_bytes = [], 0
+                    else:
+                        self._send_slice(part)
+                    continue
+                data = self._read_small(part)
+                if data is None:
+                    break
+                parts.popleft()
+            assert data is not None
+            gathered.append(data)
+            gathered_bytes += len(data)
+            if gathered_bytes >= JOINED_BYTES:
+                self._write(gathered)
+                gathered, gathered_bytes = [], 0
+        if gathered:
+            self._write(gathered)
+
+    def _write(self, gathered: list[bytes]) -> None:
+        data = gathered[0] if len(gathered) == 1 else b"".join(gathered)
+        self._sent_this_turn += len(data)
+        self.last_progress_s = self._resources.loop.time()
+        self._transport.write(data)
+
+    def _read_small(self, part: "LogSlice") -> bytes | None:
+        length = part.length
+        view = self._resources.scratch[:length]
+        if part.file.read_now(part.position, view) == length:
+            return bytes(view)
+        self._halt = _Halt.COLD_READ
+        into = memoryview(bytearray(length))
+        self._resources.cold_readers.submit(
+            lambda: _read_whole(part, into), lambda result: self._small_slice_read(into, result)
+        )
+        return None
+
+    def _small_slice_read(self, data: memoryview, result: Exception | None) -> None:
+        if self._halt is not _Halt.COLD_READ:
+            return
+        if isinstance(result, Exception):
+            self._fail(result)
+            return
+        self._parts[0] = bytes(data)
+        self.held_bytes += len(data)
+        self._go_on()
+
+    # Slices
+
+    def _send_slice(self, part: "LogSlice") -> None:
+        """At most SLICE_BYTES of it."""
+        if self._rest is None and not self._fill(part):
+            return
+        if self._rest is not None:
+            self._send_rest()
+        if self._sent_of_slice == part.length:
+            self._parts.popleft()
+            self._sent_of_slice = 0
+            self._stop_watching()
+
+    def _fill(self, part: "LogSlice") -> bool:
+        """Sends from the page cache, or has bytes in `_rest`. False if sending has to wait."""
+        position = part.position + self._sent_of_slice
+        wanted = min(part.length - self._sent_of_slice, SLICE_BYTES)
+        try:
+            sent = part.file.send_now(self._descriptor(), position, wanted)
+        except BlockingIOError:
+            self._watch()
+            return False
+        if sent:
+            self._progress(sent, wanted)
+            return True
+        buffer = self._resources.buffers.take(self, self._resources.loop.time())
+        if buffer is None:
+            self._halt = _Halt.BUFFER
+            self._stop_watching()
+            return False
+        got = part.file.read_now(position, buffer[:wanted])
+        if got:
+            self._rest = buffer[:got]
+            return True
+        self._halt = _Halt.COLD_READ
+        self._stop_watching()
+        self._resources.cold_readers.submit(
+            lambda: part.file.read_cold(position, buffer[:wanted]), lambda result: self._slice_read(buffer, result)
+        )
+        return False
+
+    def _slice_read(self, buffer: memoryview, result: int | Exception) -> None:
+        if self._halt is not _Halt.COLD_READ:
+            # Closed meanwhile. Only now is it certain that no thread writes into the buffer.
+            self._resources.buffers.forget(self)
+            return
+        if isinstance(result, Exception):
+            self._fail(result)
+        elif result == 0:
+            self._fail(SendingFailed("the file is shorter than it was"))
+        else:
+            self._rest = buffer[:result]
+            self._go_on()
+
+    def _send_rest(self) -> None:
+        assert self._rest is not None
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(self._rest)
+        except BlockingIOError:
+            self._watch()
+            return
+        self._progress(sent, len(self._rest))
+        if sent == len(self._rest):
+            self._rest = None
+            self._resources.buffers.give_back(self)
+        else:
+            self._rest = self._rest[sent:]
+
+    def _progress(self, sent: int, wanted: int) -> None:
+        self._sent_of_slice += sent
+        self._sent_this_turn += sent
+        if sent < wanted:
+            self._watch()
+        self.last_progress_s = self._resources.loop.time()
+
+    def _descriptor(self) -> int:
+        # A second descriptor of the same socket: the loop lets nobody watch one that belongs to a transport.
+        if self._socket is None:
+            of_transport: Any = self._transport.get_extra_info("socket")
+            self._socket = socket.socket(of_transport.family, of_transport.type, fileno=os.dup(of_transport.fileno()))
+            self._socket.setblocking(False)
+        return self._socket.fileno()
+
+    # Waiting
+
+    def _watch(self) -> None:
+        """Goes on when the socket takes more."""
+        self._halt = _Halt.SOCKET
+        if not self._watching:
+            self._watching = True
+            self._resources.loop.add_writer(self._descriptor(), self._writable)
+
+    def _yield(self) -> None:
+        if self._watching:
+            self._halt = _Halt.SOCKET
+        else:
+            self._halt = _Halt.TURN
+            self._resources.loop.call_soon(self._my_turn)
+
+    def _my_turn(self) -> None:
+        if self._halt is _Halt.TURN:
+            self._go_on()
+
+    def _stop_watching(self) -> None:
+        if self._watching:
+            self._watching = False
+            assert self._socket is not None
+            self._resources.loop.remove_writer(self._socket.fileno())
+
+    def _writable(self) -> None:
+        if self._halt is _Halt.SOCKET:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._halt = None
+        self.pump()
+
+    def _fail(self, failure: Exception) -> None:
+        self._halt = _Halt.END
+        self._peer.sending_failed(str(failure) or type(failure).__name__)
+
+    # As a holder of a buffer
+
+    def stalled_since(self) -> float | None:
+        return self.last_progress_s if self._halt is _Halt.SOCKET and self._rest is not None else None
+
+    def give_up_buffer(self) -> None:
+        self._rest = None
+        self._resources.buffers.give_back(self)
+
+    def buffer_is_free(self) -> None:
+        self._resources.loop.call_soon(self._buffer_came)
+
+    def _buffer_came(self) -> None:
+        if self._halt is _Halt.BUFFER:
+            self._go_on()
+
+
+def _read_whole(part: "LogSlice", into: memoryview) -> None:
+    filled = 0
+    while filled < part.length:
+        got = part.file.read_cold(part.position + filled, into[filled:])
+        if got == 0:
+            raise SendingFailed("the file is shorter than it was")
+        filled += got

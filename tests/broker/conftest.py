@@ -1,0 +1,166 @@
+"""Real sockets on a real loop, with a node that does what the test says: the broker's side of a connection alone."""
+
+import asyncio
+import contextlib
+import inspect
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from cordwood.broker.connection import Connection
+from cordwood.broker.connections import ConnectionLimits, Connections
+from cordwood.broker.outbox import Outbox
+from cordwood.broker.sending import SendingResources
+from cordwood.broker.threads import Workers
+from cordwood.wire.requests import RequestHeader
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Tests that are coroutines run on a loop of their own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(pyfuncitem.obj(**arguments), 20))
+    return True
+
+
+def request(correlation_id: int, body: bytes = b"", api_key: int = 3, api_version: int = 0) -> bytes:
+    payload = struct.pack(">hhih", api_key, api_version, correlation_id, -1) + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+def response(correlation_id: int, body: bytes = b"") -> bytes:
+    return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+
+class ScriptedNode:
+    """Keeps what it was asked; answers with `answer` at once, or not at all if there is none."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[RequestHeader, bytes, Any]] = []
+        self.closed: list[int] = []
+        self.answer: Callable[[RequestHeader, bytes, Any], None] | None = echo
+
+    def handle(self, header: RequestHeader, frame: memoryview, reply: Any, now_ms: int) -> None:
+        body = bytes(frame[header.body_start :])
+        self.requests.append((header, body, reply))
+        if self.answer is not None:
+            self.answer(header, body, reply)
+
+    def connection_closed(self, connection_id: int) -> None:
+        self.closed.append(connection_id)
+
+    def reply(self, index: int) -> Any:
+        return self.requests[index][2]
+
+
+def echo(header: RequestHeader, body: bytes, reply: Any) -> None:
+    reply.send(response(header.correlation_id, body))
+
+
+class Client:
+    """A raw socket that sends and receives exactly what it is told to."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.loop = asyncio.get_running_loop()
+
+    async def send(self, data: bytes) -> None:
+        await self.loop.sock_sendall(self.socket, data)
+
+    async def receive(self, count: int) -> bytes:
+        """Exactly so many bytes, fewer only if the other side closes."""
+        data = bytearray()
+        while len(data) < count:
+            part = await self.loop.sock_recv(self.socket, min(count - len(data), 1 << 20))
+            if not part:
+                break
+            data += part
+        return bytes(data)
+
+    async def receive_response(self) -> tuple[int, bytes]:
+        (size,) = struct.unpack(">i", await self.receive(4))
+        data = await self.receive(size)
+        assert len(data) == size
+        return struct.unpack_from(">i", data)[0], data[4:]
+
+    async def closed(self) -> bool:
+        """Waits until the other side has closed, dropping what it still sends."""
+        with contextlib.suppress(ConnectionError):
+            while await self.loop.sock_recv(self.socket, 1 << 20):
+                pass
+        return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Harness:
+    def __init__(self, limits: ConnectionLimits, buffer_count: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.node = ScriptedNode()
+        self.failures: list[Exception] = []
+        self.cold_readers = Workers(self.loop, "cold-read", 1)
+        self.sending = SendingResources(self.loop, self.cold_readers, buffer_count)
+        self.outbox = Outbox(self.loop)
+        self.connections = Connections(
+            self.loop, self.node, limits, self.outbox, self.sending, self.failures.append, lambda: 1234
+        )
+        self.clients: list[Client] = []
+
+    async def start(self) -> None:
+        self.server = await self.loop.create_server(lambda: Connection(self.connections), "127.0.0.1", 0)
+        self.address = self.server.sockets[0].getsockname()
+
+    async def connect(self, receive_buffer: int | None = None) -> Client:
+        connection = socket.socket()
+        connection.setblocking(False)
+        if receive_buffer is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await self.loop.sock_connect(connection, self.address)
+        client = Client(connection)
+        self.clients.append(client)
+        return client
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Lets the loop run until something is so. The test's time limit is the only one."""
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    async def stop(self) -> None:
+        for client in self.clients:
+            client.close()
+        self.server.close()
+        self.connections.close()
+        await self.until(lambda: len(self.connections) == 0)
+        self.cold_readers.close()
+
+
+@pytest.fixture
+def serving() -> Callable[..., contextlib.AbstractAsyncContextManager[Harness]]:
+    @contextlib.asynccontextmanager
+    async def serve(*, buffer_count: int = 4, **limits: Any) -> AsyncIterator[Harness]:
+        harness = Harness(ConnectionLimits(**limits), buffer_count)
+        await harness.start()
+        try:
+            yield harness
+        finally:
+            await harness.stop()
+
+    return serve
+
+
+@pytest.fixture(name="request_frame")
+def _request_frame() -> Callable[..., bytes]:
+    return request
+
+
+@pytest.fixture(name="response_frame")
+def _response_frame() -> Callable[..., bytes]:
+    return response

@@ -1,0 +1,144 @@
+"""What a peer that sends too much, or takes too little, can make the broker hold."""
+
+import asyncio
+import struct
+from typing import Any
+
+from cordwood.broker.connections import REQUEST_ARRIVAL_S
+
+MANY = 400
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from(serving: Any, request_frame: Any) -> None:
+    answer = struct.pack(">ii", 4 + 65_536, 0) + bytes(65_536)
+    async with serving(max_held_bytes=1 << 20) as broker:
+        client = await broker.connect(receive_buffer=4096)
+        broker.node.answer = lambda header, body, reply: reply.send(answer)
+        sending = asyncio.create_task(client.send(b"".join(request_frame(number) for number in range(MANY))))
+        served = -1
+        while served != len(broker.node.requests):
+            served = len(broker.node.requests)
+            await asyncio.sleep(0.05)
+        # What the kernel's socket buffers took, and one limit's worth.
+        assert served * len(answer) < 10 << 20
+        (connection,) = broker.connections._open.values()
+        assert connection._sender.held_bytes <= (1 << 20) + len(answer)
+        assert not connection.receiving
+        received = 0
+        while received < MANY * len(answer):
+            received += len(await client.receive(min(1 << 20, MANY * len(answer) - received)))
+        assert received == MANY * len(answer)
+        await sending
+        assert len(broker.node.requests) == MANY
+
+
+async def test_no_more_requests_of_a_connection_are_under_way_than_allowed(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving(max_unanswered=10) as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(b"".join(request_frame(number) for number in range(30)))
+        await broker.until(lambda: len(broker.node.requests) == 10)
+        await asyncio.sleep(0.02)
+        assert len(broker.node.requests) == 10
+        for index in range(30):
+            await broker.until(lambda index=index: len(broker.node.requests) > index)
+            assert len(broker.node.requests) <= index + 10
+            broker.node.reply(index).send(response_frame(index))
+        assert [(await client.receive_response())[0] for _ in range(30)] == list(range(30))
+
+
+async def test_no_more_bytes_of_a_connection_are_under_way_than_allowed(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving(max_unanswered_bytes=2000) as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(b"".join(request_frame(number, bytes(990)) for number in range(6)))
+        await broker.until(lambda: len(broker.node.requests) == 2)
+        await asyncio.sleep(0.02)
+        assert len(broker.node.requests) == 2
+        for index in range(6):
+            await broker.until(lambda index=index: len(broker.node.requests) > index)
+            broker.node.reply(index).send(response_frame(index))
+        assert [(await client.receive_response())[0] for _ in range(6)] == list(range(6))
+
+
+async def test_requests_of_all_connections_together_are_bounded(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving(max_total_bytes=10_000) as broker:
+        broker.node.answer = None
+        clients = [await broker.connect() for _ in range(20)]
+        for number, client in enumerate(clients):
+            await client.send(request_frame(number, bytes(990)))
+        await broker.until(lambda: len(broker.node.requests) == 10)
+        await asyncio.sleep(0.02)
+        assert len(broker.node.requests) == 10
+        for index in range(20):
+            await broker.until(lambda index=index: len(broker.node.requests) > index)
+            header, _, reply = broker.node.requests[index]
+            reply.send(response_frame(header.correlation_id))
+        for number, client in enumerate(clients):
+            assert (await client.receive_response())[0] == number
+        assert broker.connections.unanswered_bytes == 0
+
+
+async def test_many_half_requests_cannot_block_each_other_for_ever(serving: Any, request_frame: Any) -> None:
+    size = 1 << 20
+    async with serving(max_total_bytes=4 << 20) as broker:
+        broker.node.answer = lambda header, body, reply: reply.send(struct.pack(">ii", 4, header.correlation_id))
+        clients = [await broker.connect() for _ in range(16)]
+        frames = [request_frame(number, bytes(size)) for number in range(16)]
+        most_lent = 0
+
+        async def watch() -> None:
+            nonlocal most_lent
+            while True:
+                most_lent = max(most_lent, broker.connections.receive_buffers.lent_bytes)
+                await asyncio.sleep(0)
+
+        watching = asyncio.create_task(watch())
+        half = size // 2
+        sending = [
+            asyncio.create_task(client.send(frame[:half])) for client, frame in zip(clients, frames, strict=True)
+        ]
+        await asyncio.sleep(0.05)
+        # Before the other halves come: those who wait are not read from, however much they have sent.
+        sending += [
+            asyncio.create_task(client.send(frame[half:])) for client, frame in zip(clients, frames, strict=True)
+        ]
+        for number, client in enumerate(clients):
+            assert (await client.receive_response())[0] == number
+        await asyncio.gather(*sending)
+        watching.cancel()
+        assert len(broker.node.requests) == 16
+        assert most_lent < 9 << 20
+
+
+async def test_under_pressure_a_large_request_has_to_arrive_and_small_ones_do_not_wait(
+    serving: Any, request_frame: Any
+) -> None:
+    async with serving(max_total_bytes=1 << 20) as broker:
+        broker.node.answer = lambda header, body, reply: reply.send(struct.pack(">ii", 4, header.correlation_id))
+        loris, honest, small = [await broker.connect() for _ in range(3)]
+        await loris.send(request_frame(1, bytes(3 << 20))[: 2 << 20])
+        await broker.until(lambda: broker.connections.memory_is_short)
+        sending = asyncio.create_task(honest.send(request_frame(2, bytes(3 << 20))))
+        await broker.until(lambda: len(broker.connections._waiting_to_grow) == 1)
+        await small.send(request_frame(3))
+        assert (await small.receive_response())[0] == 3
+        broker.connections._let_through_since_s -= REQUEST_ARRIVAL_S
+        assert await loris.closed()
+        assert (await honest.receive_response())[0] == 2
+        await sending
+
+
+async def test_a_peer_that_never_takes_its_answer_is_closed_as_idle(serving: Any, request_frame: Any) -> None:
+    answer = struct.pack(">ii", 4 + (8 << 20), 0) + bytes(8 << 20)
+    async with serving(max_idle_s=0.2) as broker:
+        client = await broker.connect(receive_buffer=4096)
+        broker.node.answer = lambda header, body, reply: reply.send(answer)
+        await client.send(request_frame(1))
+        await broker.until(lambda: broker.node.closed == [1])

@@ -1,0 +1,283 @@
+"""Requests in, answers out: order, framing, bounds, and ends of connections, on real sockets."""
+
+import asyncio
+import logging
+import struct
+from typing import Any
+
+import pytest
+
+from cordwood.broker.connection import REQUESTS_PER_TURN
+
+
+async def test_a_request_is_answered(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        await client.send(request_frame(7, b"hello"))
+        assert await client.receive_response() == (7, b"hello")
+        reply = broker.node.reply(0)
+        assert reply.client_host == "127.0.0.1"
+        assert reply.connection_id == 1
+
+
+async def test_requests_may_arrive_byte_by_byte(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        for byte in request_frame(1, b"slow") + request_frame(2, b"too"):
+            await client.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert await client.receive_response() == (1, b"slow")
+        assert await client.receive_response() == (2, b"too")
+
+
+async def test_a_large_request_arrives_whole(serving: Any, request_frame: Any) -> None:
+    body = bytes(range(256)) * 20_000
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = lambda header, body, reply: reply.send(struct.pack(">ii", 4, header.correlation_id))
+        await client.send(request_frame(1, body) + request_frame(2, b"after"))
+        assert (await client.receive_response())[0] == 1
+        assert (await client.receive_response())[0] == 2
+        assert [request[1] for request in broker.node.requests] == [body, b"after"]
+
+
+async def test_answers_leave_in_the_order_of_the_requests(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(b"".join(request_frame(number) for number in range(5)))
+        await broker.until(lambda: len(broker.node.requests) == 5)
+        for index in (3, 1, 4, 2):
+            broker.node.reply(index).send(response_frame(index, b"x"))
+        await asyncio.sleep(0.01)
+        broker.node.reply(0).send(response_frame(0, b"x"))
+        assert [(await client.receive_response())[0] for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+async def test_a_request_without_an_answer_holds_nothing_up(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+
+        def answer(header: Any, body: bytes, reply: Any) -> None:
+            if body == b"acks=0":
+                reply.nothing()
+            else:
+                reply.send(struct.pack(">ii", 4, header.correlation_id))
+
+        broker.node.answer = answer
+        await client.send(
+            request_frame(1, b"acks=0") + request_frame(2) + request_frame(3, b"acks=0") + request_frame(4)
+        )
+        assert (await client.receive_response())[0] == 2
+        assert (await client.receive_response())[0] == 4
+
+
+async def test_answers_that_are_ready_together_leave_in_one_write(
+    serving: Any, request_frame: Any, response_frame: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(b"".join(request_frame(number) for number in range(20)))
+        await broker.until(lambda: len(broker.node.requests) == 20)
+        broker.outbox.cork()
+        for index in reversed(range(20)):
+            broker.node.reply(index).send(response_frame(index))
+        # Whatever is there when the first byte is, was written with it.
+        broker.outbox.uncork()
+        first = await broker.loop.sock_recv(client.socket, 1 << 16)
+        assert first == b"".join(response_frame(number) for number in range(20))
+
+
+async def test_hanging_up_first_sends_what_is_owed(serving: Any, request_frame: Any, response_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(request_frame(1) + request_frame(2))
+        await broker.until(lambda: len(broker.node.requests) == 2)
+        broker.node.reply(1).hang_up("acks=0 failed")
+        await asyncio.sleep(0.01)
+        broker.node.reply(0).send(response_frame(1))
+        assert (await client.receive_response())[0] == 1
+        assert await client.receive(1) == b""
+        await broker.until(lambda: broker.node.closed == [1])
+
+
+async def test_a_request_after_a_hang_up_is_not_looked_at(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = lambda header, body, reply: reply.hang_up("unsupported")
+        await client.send(request_frame(1) + request_frame(2))
+        assert await client.closed()
+        assert len(broker.node.requests) == 1
+
+
+@pytest.mark.parametrize("claim", [-1, -(2**31), 1025, 2**31 - 1])
+async def test_a_size_that_is_not_allowed_closes_the_connection_with_a_line(
+    serving: Any, request_frame: Any, caplog: pytest.LogCaptureFixture, claim: int
+) -> None:
+    caplog.set_level(logging.INFO, "cordwood.broker")
+    async with serving(max_request_bytes=1024) as broker:
+        client = await broker.connect()
+        await client.send(request_frame(1) + struct.pack(">i", claim) + b"x" * 100)
+        assert (await client.receive_response())[0] == 1
+        assert await client.closed()
+        await broker.until(lambda: len(broker.connections) == 0)
+        assert broker.connections.receive_buffers.lent_bytes == 0
+    assert any("127.0.0.1" in line and str(claim) in line for line in caplog.messages)
+
+
+async def test_an_unknown_api_closes_the_connection(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        await client.send(request_frame(1, api_key=999))
+        assert await client.closed()
+        assert broker.node.requests == []
+
+
+async def test_a_failure_in_the_node_closes_this_connection_only(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client, other = await broker.connect(), await broker.connect()
+        failure = RuntimeError("a bug")
+
+        def answer(header: Any, body: bytes, reply: Any) -> None:
+            if body == b"bad":
+                raise failure
+            reply.send(struct.pack(">ii", 4, header.correlation_id))
+
+        broker.node.answer = answer
+        await client.send(request_frame(1) + request_frame(2, b"bad") + request_frame(3))
+        assert (await client.receive_response())[0] == 1
+        assert await client.closed()
+        assert broker.failures == [failure]
+        await other.send(request_frame(4))
+        assert (await other.receive_response())[0] == 4
+
+
+@pytest.mark.parametrize("part", [1, 3, 4, 11])
+async def test_a_hang_up_in_the_middle_of_a_request_leaves_nothing_behind(
+    serving: Any, request_frame: Any, part: int
+) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        await client.send(request_frame(1, b"whole") + request_frame(2, b"half")[:part])
+        assert (await client.receive_response())[0] == 1
+        client.close()
+        await broker.until(lambda: broker.node.closed == [1])
+        assert len(broker.connections) == 0
+        assert broker.connections.receive_buffers.lent_bytes == 0
+
+
+async def test_an_answer_for_a_peer_that_has_gone_is_dropped(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(request_frame(1) + request_frame(2))
+        await broker.until(lambda: len(broker.node.requests) == 2)
+        client.close()
+        await broker.until(lambda: broker.node.closed == [1])
+        broker.node.reply(1).send(response_frame(2))
+        broker.node.reply(0).hang_up("too late")
+        assert broker.connections.unanswered_bytes == 0
+
+
+async def test_a_quiet_connection_holds_no_memory(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        for number in range(3):
+            await client.send(request_frame(number, b"x" * 300_000))
+            await client.receive_response()
+        await broker.until(lambda: broker.connections.receive_buffers.lent_bytes == 0)
+
+
+async def test_thousands_of_tiny_requests_in_one_packet_do_not_keep_others_waiting(
+    serving: Any, request_frame: Any
+) -> None:
+    async with serving() as broker:
+        greedy, modest = await broker.connect(), await broker.connect()
+        await greedy.send(b"".join(request_frame(number) for number in range(5000)))
+        await modest.send(request_frame(1, b"modest"))
+        assert await modest.receive_response() == (1, b"modest")
+        before_modest = [request[1] for request in broker.node.requests].index(b"modest")
+        assert before_modest <= 3 * REQUESTS_PER_TURN
+        for number in range(5000):
+            assert (await greedy.receive_response())[0] == number
+
+
+async def test_connections_beyond_the_maximum_are_closed_at_once(
+    serving: Any, request_frame: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(max_connections=2) as broker:
+        first, second = await broker.connect(), await broker.connect()
+        await broker.until(lambda: len(broker.connections) == 2)
+        third = await broker.connect()
+        assert await third.closed()
+        assert any("max.connections (2)" in line for line in caplog.messages)
+        first.close()
+        await broker.until(lambda: len(broker.connections) == 1)
+        fourth = await broker.connect()
+        for client in (second, fourth):
+            await client.send(request_frame(1))
+            assert (await client.receive_response())[0] == 1
+        assert broker.node.closed == [1]
+
+
+async def test_an_idle_connection_is_closed(serving: Any, request_frame: Any) -> None:
+    async with serving(max_idle_s=0.1) as broker:
+        client = await broker.connect()
+        await client.send(request_frame(1))
+        await client.receive_response()
+        assert await client.closed()
+        await broker.until(lambda: broker.node.closed == [1])
+
+
+async def test_a_slow_loris_is_closed_as_idle(serving: Any, request_frame: Any) -> None:
+    async with serving(max_idle_s=0.1) as broker:
+        client = await broker.connect()
+        await client.send(request_frame(1, b"never whole")[:-1])
+        assert await client.closed()
+        assert broker.node.requests == []
+
+
+async def test_a_connection_that_waits_for_its_answer_is_not_idle(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving(max_idle_s=0.05) as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(request_frame(1))
+        await asyncio.sleep(0.2)
+        broker.node.reply(0).send(response_frame(1, b"long poll"))
+        assert await client.receive_response() == (1, b"long poll")
+
+
+async def test_draining_sends_what_is_owed_and_takes_nothing_new(
+    serving: Any, request_frame: Any, response_frame: Any
+) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(request_frame(1))
+        await broker.until(lambda: len(broker.node.requests) == 1)
+        drained = asyncio.create_task(broker.connections.drain(10))
+        await asyncio.sleep(0.01)
+        await client.send(request_frame(2))
+        await asyncio.sleep(0.01)
+        assert not drained.done()
+        broker.node.reply(0).send(response_frame(1, b"last"))
+        assert await client.receive_response() == (1, b"last")
+        assert await drained == 0
+        assert len(broker.node.requests) == 1
+
+
+async def test_draining_gives_up_after_its_time(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        client = await broker.connect()
+        broker.node.answer = None
+        await client.send(request_frame(1))
+        await broker.until(lambda: len(broker.node.requests) == 1)
+        assert await broker.connections.drain(0.05) == 1
