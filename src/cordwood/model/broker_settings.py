@@ -65,9 +65,8 @@ def _advertised_listener(value: Value) -> str | None:
     return None
 
 
-def _one_directory(value: Value) -> str | None:
-    assert isinstance(value, tuple)
-    return None if len(value) == 1 else "must name one directory: more brokers use more disks"
+def _directory(value: Value) -> str | None:
+    return None if value else "must name a directory"
 
 
 _OWN_SETTINGS = [
@@ -157,10 +156,10 @@ _OWN_SETTINGS = [
     Setting("log.cleaner.enable", Kind.BOOLEAN, True, "Whether compacted topics are compacted.", changeable=False),
     Setting(
         "log.dirs",
-        Kind.LIST,
-        ("./cordwood-data",),
-        "The directory that holds the data: one.",
-        check=_one_directory,
+        Kind.STRING,
+        "./cordwood-data",
+        "The directory that holds the data. One, in spite of its name: to use more disks run more brokers.",
+        check=_directory,
         changeable=False,
     ),
     Setting(
@@ -393,7 +392,7 @@ class BrokerSettings:
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
     log_cleaner_enable: bool = True
-    log_dirs: tuple[str, ...] = ("./cordwood-data",)
+    log_dirs: str = "./cordwood-data"
     log_flush_offset_checkpoint_interval_ms: int = 60_000
     log_retention_check_interval_ms: int = 300_000
     max_connections: int = 10_000
@@ -468,7 +467,7 @@ class BrokerSettings:
 
     @property
     def data_directory(self) -> str:
-        return self.log_dirs[0]
+        return self.log_dirs
 
     @property
     def listener(self) -> Listener:

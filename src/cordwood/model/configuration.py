@@ -9,8 +9,6 @@ Pure over texts: reading the file and the environment is the caller's.
 A name that is not a setting is an error that suggests the nearest one.
 """
 
-import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,13 +37,13 @@ def load_settings(
 ) -> BrokerSettings:
     """The settings that these sources make together. Raises InvalidConfiguration."""
     texts: dict[str, str] = {}
-    for source, layer in (
-        (file_name, from_toml(toml, file_name)),
-        ("environment", from_environment(environment or {})),
-        ("flags", from_flags(flags)),
-    ):
-        texts.update(_normal(layer, source))
     try:
+        for source, layer in (
+            (file_name, from_toml(toml, file_name)),
+            ("environment", from_environment(environment or {})),
+            ("flags", from_flags(flags)),
+        ):
+            texts.update(_normal(layer, source))
         return BrokerSettings.from_texts(texts)
     except InvalidSetting as error:
         raise InvalidConfiguration(str(error)) from None
@@ -53,6 +51,11 @@ def load_settings(
 
 def from_toml(text: str, file_name: str = "file") -> dict[str, str]:
     """The texts of a TOML document, by dotted name."""
+    if not text:
+        return {}
+    # Most brokers start without a file, and every import delays the start.
+    import tomllib
+
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -93,9 +96,9 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
             continue
         name = by_variable.get(variable)
         if name is None:
-            nearest = difflib.get_close_matches(variable, by_variable, n=1)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            raise InvalidConfiguration(f"The environment variable {variable} is not a setting{hint}")
+            raise InvalidConfiguration(
+                f"The environment variable {variable} is not a setting{_hint(variable, by_variable)}"
+            )
         texts[name] = text
     return texts
 
@@ -124,17 +127,30 @@ def _normal(texts: Mapping[str, str], source: str) -> dict[str, str]:
         text = texts[name]
         if name in COARSER_UNITS:
             finer, factor = COARSER_UNITS[name]
+            _check(_coarse(name), text, source)
             normal[finer] = _in_finer_unit(name, text, factor)
         else:
             table_name = OTHER_NAMES.get(name, name)
             if table_name not in BROKER_SETTINGS:
                 raise InvalidConfiguration(f"{source}: {unknown_name('broker', name, BROKER_SETTINGS)}")
+            _check(BROKER_SETTINGS[table_name], text, source)
             normal[table_name] = text
     return normal
 
 
+def _check(setting: Setting, text: str, source: str) -> None:
+    try:
+        setting.parse(text)
+    except InvalidSetting as error:
+        raise InvalidConfiguration(f"{source}: {error}") from None
+
+
+def _coarse(name: str) -> Setting:
+    return Setting(name, Kind.INT, 0, "", low=-1)
+
+
 def _in_finer_unit(name: str, text: str, factor: int) -> str:
-    value = Setting(name, Kind.INT, 0, "", low=-1).parse(text)
+    value = _coarse(name).parse(text)
     assert isinstance(value, int)
     # -1 means "no limit" in every unit.
     return str(value * factor if value > 0 else value)
@@ -147,5 +163,11 @@ def unknown_name(what: str, name: str, table: Mapping[str, Setting]) -> str:
         for broker_name, setting in TOPIC_SETTING_BY_BROKER_NAME.items():
             if setting.name == name:
                 return f"{message}; it is a topic's setting, whose default on the broker is {broker_name}"
-    nearest = difflib.get_close_matches(name, table, n=1)
-    return f"{message}; did you mean {nearest[0]}?" if nearest else message
+    return message + _hint(name, table)
+
+
+def _hint(name: str, names: Iterable[str]) -> str:
+    import difflib
+
+    nearest = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""

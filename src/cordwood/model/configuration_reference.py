@@ -1,0 +1,105 @@
+"""docs/configuration.md, written from the tables of settings."""
+
+from cordwood.model.broker_settings import (
+    BROKER_SETTINGS,
+    COARSER_UNITS,
+    OTHER_NAMES,
+    TOPIC_SETTING_BY_BROKER_NAME,
+)
+from cordwood.model.configuration import variable_name
+from cordwood.model.settings import Kind, Setting
+from cordwood.model.topic_settings import TOPIC_SETTINGS
+
+_KINDS = {
+    Kind.BOOLEAN: "boolean",
+    Kind.STRING: "string",
+    Kind.INT: "int",
+    Kind.SHORT: "short",
+    Kind.LONG: "long",
+    Kind.DOUBLE: "double",
+    Kind.LIST: "list",
+}
+_UNBOUNDED = 2**63 - 1
+
+_INTRODUCTION = """\
+# Configuration
+
+<!-- Generated: python -m cordwood.model.configuration_reference > docs/configuration.md -->
+
+Settings have Apache Kafka's names where Kafka has them. A broker reads them from these places; a later one overrides an
+earlier one:
+
+1. the defaults on this page
+2. a TOML file: `cordwood serve --config FILE`
+3. environment variables: `{variable}` for `log.retention.ms`
+4. flags: `cordwood serve --set log.retention.ms=3600000`, as often as needed
+
+```toml
+listeners = "PLAINTEXT://0.0.0.0:9092"
+num.partitions = 3
+
+[log]
+dirs = "/var/lib/cordwood"
+retention.ms = 86400000
+```
+
+A name that is not on this page is an error, not ignored.
+
+A topic's settings are given when it is created, or altered later (`cordwood topic create`, `cordwood topic alter`, or
+any Kafka client). A setting that a topic does not have comes from the broker, under the name in the column
+"broker-wide default". Those can also be altered while the broker runs (IncrementalAlterConfigs on a broker, or on all
+brokers with an empty name); all other broker settings are read when it starts.
+"""
+
+
+def reference_markdown() -> str:
+    """The whole page."""
+    own = [setting for name, setting in BROKER_SETTINGS.items() if name not in TOPIC_SETTING_BY_BROKER_NAME]
+    lines = [
+        _INTRODUCTION.format(variable=variable_name("log.retention.ms")),
+        "## Broker settings",
+        "",
+        "| name | type | default | valid | meaning |",
+        "| --- | --- | --- | --- | --- |",
+        *(_row(setting) for setting in own),
+        "",
+        "Other spellings that are accepted, as in Kafka:",
+        "",
+        *(f"- `{name}` for `{table_name}`" for name, table_name in sorted(OTHER_NAMES.items())),
+        *(
+            f"- `{name}` for `{unit.name}`, in {name.rpartition('.')[2]}; if one place gives several, the finest holds"
+            for name, unit in sorted(COARSER_UNITS.items())
+        ),
+        "",
+        "## Topic settings",
+        "",
+        "| name | type | default | valid | broker-wide default | meaning |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *(_row(setting, f"`{setting.broker_name}`") for setting in TOPIC_SETTINGS.values()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(setting: Setting, *columns: str) -> str:
+    default = setting.format(setting.default)
+    if setting.default == _UNBOUNDED:
+        default = f"{default} (no limit)"
+    elif default == "":
+        default = "(none)"
+    cells = [f"`{setting.name}`", _KINDS[setting.kind], default, _valid(setting), *columns, setting.meaning]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _valid(setting: Setting) -> str:
+    if setting.choices is not None:
+        return ", ".join(setting.choices)
+    bounds = []
+    if setting.low is not None:
+        bounds.append(f">= {setting.low:g}" if setting.low < 10_000 else f">= {setting.low:.0f}")
+    if setting.high is not None:
+        bounds.append(f"<= {setting.high:g}")
+    return ", ".join(bounds)
+
+
+if __name__ == "__main__":
+    print(reference_markdown(), end="")
