@@ -20,13 +20,15 @@ _PREFIX: Final = 4
 BUFFER_BYTES: Final = 128 * 1024
 """What one receive of a connection with small requests can take."""
 
-_ROUNDING: Final = BUFFER_BYTES
+KEEP_BYTES: Final = 16 * 1024 * 1024
 
 
 class BufferPool:
     """Memory for receiving, shared by the connections of one loop. Keeps some free buffers and knows what is lent."""
 
-    def __init__(self, *, keep_bytes: int = 16 * 1024 * 1024) -> None:
+    def __init__(self, *, buffer_bytes: int = BUFFER_BYTES, keep_bytes: int = KEEP_BYTES) -> None:
+        self.buffer_bytes = buffer_bytes
+        """The size of an ordinary buffer. Larger ones are multiples of it."""
         self.lent_bytes = 0
         """What connections hold now: the number to bound when many large requests arrive at once."""
         self.free_bytes = 0
@@ -37,16 +39,16 @@ class BufferPool:
     def take(self, size: int) -> memoryview:
         """A buffer of at least this many bytes. Its content is whatever was there before."""
         found: memoryview | None = None
-        if size <= BUFFER_BYTES:
-            size = BUFFER_BYTES
+        size = max(1, -(-size // self.buffer_bytes)) * self.buffer_bytes
+        if size == self.buffer_bytes:
             if self._ordinary:
                 found = self._ordinary.pop()
         else:
-            size = -(-size // _ROUNDING) * _ROUNDING
-            fitting = [buffer for buffer in self._large if size <= len(buffer) <= 2 * size]
+            # Not more than twice what is needed, or one huge frame's buffer would go on to serve smaller ones.
+            sizes = [(len(buffer), place) for place, buffer in enumerate(self._large)]
+            fitting = [(length, place) for length, place in sizes if size <= length <= 2 * size]
             if fitting:
-                found = min(fitting, key=len)
-                self._large.remove(found)
+                found = self._large.pop(min(fitting)[1])
         if found is None:
             found = memoryview(bytearray(size))
         else:
@@ -59,7 +61,7 @@ class BufferPool:
         if self.free_bytes + len(buffer) > self._keep_bytes:
             return
         self.free_bytes += len(buffer)
-        (self._ordinary if len(buffer) == BUFFER_BYTES else self._large).append(buffer)
+        (self._ordinary if len(buffer) == self.buffer_bytes else self._large).append(buffer)
 
 
 class FrameReader:
@@ -70,12 +72,14 @@ class FrameReader:
             ...
         reader.release()                    # optional: no frame is in use any more
 
-    Iteration may be left and taken up again later (`for frame in reader`), as long as nothing is received in between.
+    Iteration may be left and taken up again later (`for frame in reader`), as long as nothing is received in between: a
+    connection whose requests have to wait stops reading.
     """
 
     def __init__(self, max_request_bytes: int, pool: BufferPool) -> None:
         self._max_request_bytes = max_request_bytes
         self._pool = pool
+        self._buffer_bytes = pool.buffer_bytes
         self._buffer: memoryview | None = None
         self._start = 0
         """Up to here the bytes have been handed out as frames."""
@@ -96,10 +100,11 @@ class FrameReader:
             return buffer
         if self._start == self._end:
             self._start = self._end = 0
-            if len(buffer) < self._expected or (self._expected == 0 and len(buffer) > BUFFER_BYTES):
+            if len(buffer) < self._expected or (self._expected == 0 and len(buffer) > self._buffer_bytes):
                 buffer = self._move_to(self._pool.take(self._expected))
             return buffer
-        if self._pending > BUFFER_BYTES:
+        assert self._pending or self._end - self._start < _PREFIX, "frames are waiting to be taken"
+        if self._pending > self._buffer_bytes:
             return self._room_for_large()
         if self._start + max(self._pending, _PREFIX) > len(buffer):
             self._move_to(buffer)
@@ -129,7 +134,7 @@ class FrameReader:
             self._pending = size
             raise StopIteration
         self._pending = 0
-        self._expected = size if size > BUFFER_BYTES else 0
+        self._expected = size if size > self._buffer_bytes else 0
         self._start = frame_end
         return self._buffer[start + _PREFIX : frame_end]
 
@@ -137,6 +142,15 @@ class FrameReader:
     def partial_bytes(self) -> int:
         """How many bytes of a frame have arrived that is not complete, or not yet handed out."""
         return self._end - self._start
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether the frame that is arriving needs more than an ordinary buffer."""
+        return self._pending > BUFFER_BYTES
+
+    def expect_small(self) -> None:
+        """Memory is short: the next frame gets a large buffer only as it fills, whatever came before it."""
+        self._expected = 0
 
     def release(self) -> None:
         """Gives the buffer back if nothing is waiting in it. Frames handed out before are void now."""
@@ -156,7 +170,7 @@ class FrameReader:
         buffer, arrived = self._buffer, self._end - self._start
         capacity = len(buffer) - self._start
         if self._end == len(buffer) or (capacity < self._pending <= self._expected):
-            wanted = min(self._pending, max(2 * arrived, self._expected, 2 * BUFFER_BYTES))
+            wanted = min(self._pending, max(2 * arrived, self._expected, 2 * self._buffer_bytes))
             if wanted <= len(buffer):
                 buffer = self._move_to(buffer)
             else:

@@ -1,0 +1,145 @@
+"""What the codecs written by hand promise beyond their bytes: no copies, no surprises, one kind of refusal."""
+
+from typing import NamedTuple
+
+import pytest
+
+from cordwood.model.identifiers import TopicId
+from cordwood.wire.errors import BadRequest
+from cordwood.wire.fetch import JOIN_BELOW_BYTES, FetchedPartition, decode_fetch, encode_fetch_response
+from cordwood.wire.metadata import (
+    MAX_VERSION,
+    PartitionMetadata,
+    TopicMetadata,
+    decode_metadata,
+    encode_topic,
+    layout_of,
+)
+from cordwood.wire.produce import ProducedPartition, decode_produce, encode_produce_response
+from cordwood.wire.requests import parse_header
+
+TOPIC_ID = TopicId(int=0x0102030405060708090A0B0C0D0E0F10)
+
+
+def produce_frame(version: int, topic: bytes, records: bytes) -> bytes:
+    header = b"\x00\x00" + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff"
+    acks_and_timeout = b"\xff\xff\x00\x00\x01\xf4"
+    if version >= 9:
+        name = topic if version >= 13 else bytes((len(topic) + 1,)) + topic
+        body = b"\x00" + acks_and_timeout + b"\x02" + name + b"\x02\x00\x00\x00\x05" + bytes((len(records) + 1,))
+        return header + b"\x00" + body + records + b"\x00\x00\x00"
+    body = b"\xff\xff" + acks_and_timeout + b"\x00\x00\x00\x01" + len(topic).to_bytes(2, "big") + topic
+    return header + body + b"\x00\x00\x00\x01\x00\x00\x00\x05" + len(records).to_bytes(4, "big") + records
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+def test_produced_records_are_a_writable_view_of_the_frame(version: int) -> None:
+    topic = TOPIC_ID.bytes if version >= 13 else b"orders"
+    buffer = bytearray(produce_frame(version, topic, b"batch"))
+    frame = memoryview(buffer)
+    request = decode_produce(parse_header(frame), frame)
+    assert request[:3] == (None, -1, 500)
+    ((name, ((partition, records),)),) = request.topics
+    assert name == (TOPIC_ID if version >= 13 else "orders")
+    assert partition == 5
+    assert isinstance(records, memoryview)
+    records[:] = b"BATCH"
+    assert b"BATCH" in buffer
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_records_that_are_null_are_not_an_empty_batch(version: int) -> None:
+    null, empty = (b"\x00", b"\x01") if version >= 9 else (b"\xff\xff\xff\xff", b"\x00\x00\x00\x00")
+    frame = produce_frame(version, b"orders", b"")
+    assert decode_produce(parse_header(frame), memoryview(frame)).topics == [("orders", [(5, b"")])]
+    place = frame.rindex(b"\x00\x00\x00\x05" + empty) + 4
+    frame = frame[:place] + null + frame[place + len(empty) :]
+    assert decode_produce(parse_header(frame), memoryview(frame)).topics == [("orders", [(5, None)])]
+
+
+@pytest.mark.parametrize("version", [0, 2, 14])
+def test_a_produce_version_that_is_not_served_is_refused(version: int) -> None:
+    frame = produce_frame(version, b"orders", b"batch")
+    with pytest.raises(BadRequest, match="no Produce"):
+        decode_produce(parse_header(frame), memoryview(frame))
+
+
+@pytest.mark.parametrize("version", [3, 19])
+def test_a_fetch_version_that_is_not_served_is_refused(version: int) -> None:
+    frame = b"\x00\x01" + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff\x00"
+    with pytest.raises(BadRequest, match="no Fetch"):
+        decode_fetch(parse_header(frame), frame)
+
+
+def test_tags_from_the_future_are_skipped_wherever_they_are() -> None:
+    frame = produce_frame(9, b"orders", b"batch")
+    future = b"\x02\x07\x01x\x63\x02yz"
+    for tags_from_the_end in (1, 2, 3):
+        place = len(frame) - tags_from_the_end
+        tagged = frame[:place] + future + frame[place + 1 :]
+        request = decode_produce(parse_header(tagged), memoryview(tagged))
+        assert request.topics == [("orders", [(5, b"batch")])]
+
+
+class Slice(NamedTuple):
+    length: int
+
+
+def test_records_that_are_elsewhere_keep_their_place_among_the_parts() -> None:
+    here, there = b"h" * JOIN_BELOW_BYTES, Slice(1_000_000)
+    topics = [("orders", [FetchedPartition(0, records=there), FetchedPartition(1, records=here)])]
+    parts = encode_fetch_response(12, 7, topics)
+    assert parts[1] is there
+    assert parts[3] is here
+    assert [type(part) for part in parts] == [bytes, Slice, bytes, bytes, bytes]
+    first = parts[0]
+    assert isinstance(first, bytes)
+    size = there.length + sum(len(part) for part in parts if isinstance(part, bytes))
+    assert int.from_bytes(first[:4], "big") == size - 4
+
+
+def test_small_records_in_memory_are_joined_with_what_is_around_them() -> None:
+    partitions = [FetchedPartition(index, records=b"small") for index in range(50)]
+    assert len(encode_fetch_response(12, 7, [("orders", partitions)])) == 1
+
+
+def test_an_empty_slice_is_not_a_part() -> None:
+    assert len(encode_fetch_response(12, 7, [("orders", [FetchedPartition(0, records=Slice(0))])])) == 1
+
+
+def test_names_and_ids_are_not_mixed_up() -> None:
+    with pytest.raises(AssertionError):
+        encode_produce_response(13, 7, [("orders", [ProducedPartition(0)])])
+    with pytest.raises(AssertionError):
+        encode_produce_response(12, 7, [(TOPIC_ID, [ProducedPartition(0)])])
+    with pytest.raises(AssertionError):
+        encode_fetch_response(13, 7, [("orders", [FetchedPartition(0)])])
+    with pytest.raises(AssertionError):
+        encode_fetch_response(4, 7, [(TOPIC_ID, [FetchedPartition(0)])])
+
+
+def test_only_the_oldest_metadata_request_asks_for_everything_with_an_empty_list() -> None:
+    header = b"\x00\x00\x00\x01\xff\xff"
+    nothing, null = b"\x00\x00\x00\x00", b"\xff\xff\xff\xff"
+    asked = {}
+    for version, topics in ((0, nothing), (1, nothing), (1, null)):
+        frame = b"\x00\x03" + version.to_bytes(2, "big") + header + topics
+        asked[version, topics] = decode_metadata(parse_header(frame), frame).topics
+    assert asked == {(0, nothing): None, (1, nothing): [], (1, null): None}
+    frame = b"\x00\x03\x00\x00" + header + null
+    with pytest.raises(BadRequest):
+        decode_metadata(parse_header(frame), frame)
+
+
+def test_a_topic_entry_can_be_kept_for_all_versions_of_its_layout() -> None:
+    topic = TopicMetadata("orders", TOPIC_ID, [PartitionMetadata(0, 1, 5, [1, 2], [1])])
+    layouts = {layout_of(version) for version in range(MAX_VERSION + 1)}
+    assert layouts == {0, 1, 5, 7, 8, 9, 10}
+    entries = {encode_topic(version, topic) for version in range(MAX_VERSION + 1)}
+    assert len(entries) == len(layouts)
+
+
+def test_a_partition_may_have_more_replicas_than_one_byte_counts() -> None:
+    replicas = list(range(200))
+    entry = encode_topic(12, TopicMetadata("orders", TOPIC_ID, [PartitionMetadata(0, 1, 5, replicas, replicas)]))
+    assert b"\xc9\x01" + replicas[0].to_bytes(4, "big") in entry
