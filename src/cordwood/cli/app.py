@@ -13,6 +13,7 @@ from cordwood.cli.config.alter import alter as alter_config
 from cordwood.cli.config.describe import describe as describe_config
 from cordwood.cli.config.list import list_settings
 from cordwood.cli.consume import consume
+from cordwood.cli.demo.command import demo
 from cordwood.cli.history import check as check_history
 from cordwood.cli.inspect.command import inspect
 from cordwood.cli.produce import produce
@@ -66,6 +67,7 @@ _config.command("describe")(describe_config)
 _config.command("alter")(alter_config)
 
 app.command("serve")(serve)
+app.command("demo")(demo)
 app.add_typer(_topic, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)

@@ -1,0 +1,69 @@
+"""How the demo talks: chapters, sentences, tables, and checks that are counted."""
+
+import time
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+
+class Stage:
+    """What the audience sees. Every claim goes through `check`, so that the end can say whether all held."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False)
+        self._began = time.monotonic()
+        self._chapter = 0
+        self.held = 0
+        self.failed: list[str] = []
+
+    def title(self, text: str, explanation: str) -> None:
+        self._console.print()
+        self._console.print(Text(text, style="bold"))
+        self._console.print(Text(explanation, style="dim"))
+
+    def chapter(self, text: str) -> None:
+        self._chapter += 1
+        self._console.print()
+        self._console.print(Text.assemble((f"{self._chapter}. ", "bold cyan"), (text, "bold")))
+
+    def say(self, text: str) -> None:
+        self._console.print(Padding(Text(text), (0, 0, 0, 3)))
+
+    def command(self, text: str) -> None:
+        self._console.print(Padding(Text.assemble(("$ ", "dim"), (text, "green")), (0, 0, 0, 3)))
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for index, column in enumerate(columns):
+            numbers = all(isinstance(row[index], int) for row in rows)
+            table.add_column(column, justify="right" if numbers else "left")
+        for row in rows:
+            table.add_row(*(Text(str(cell)) for cell in row))
+        self._console.print(Padding(table, (0, 0, 0, 2)))
+
+    def check(self, claim: str, holds: bool) -> None:
+        """A claim, and whether it is so."""
+        if holds:
+            self.held += 1
+            self._console.print(Padding(Text.assemble(("✓ ", "bold green"), claim), (0, 0, 0, 3)))
+        else:
+            self.failed.append(claim)
+            self._console.print(Padding(Text.assemble(("✗ ", "bold red"), claim), (0, 0, 0, 3)))
+
+    def finish(self) -> int:
+        """The verdict and the exit code."""
+        took = f"{time.monotonic() - self._began:.0f} s"
+        self._console.print()
+        if self.failed:
+            self._console.print(
+                Text(f"{len(self.failed)} of {self.held + len(self.failed)} claims did not hold:", "red")
+            )
+            for claim in self.failed:
+                self._console.print(Text(f"  {claim}"))
+            return 1
+        self._console.print(Text.assemble(("All ", "bold"), (str(self.held), "bold"), f" claims held, in {took}."))
+        return 0

@@ -1,0 +1,315 @@
+"""The demo's chapters, one function each."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cordwood.cli.demo.broker_process import BrokerFailed, BrokerProcess
+from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Shop, order_of, orders
+from cordwood.cli.demo.reader import COMMIT_EVERY, Line, consumer_of, lines_of
+from cordwood.cli.demo.stage import Stage
+from cordwood.cli.inspect.directory import read_data_directory
+from cordwood.cli.inspect.verify import verify
+from cordwood.cli.promises import ack_promise, order_promise
+
+FIRST_ORDERS = 600
+SEARCH_READS = 200
+KILL_READER_AFTER = 250
+ORDERS_UNDER_FIRE = 6000
+KILL_BROKER_AFTER = 2000
+_PATIENCE_S = 30.0
+
+
+@dataclass(slots=True)
+class Scene:
+    """What the chapters share."""
+
+    stage: Stage
+    broker: BrokerProcess
+    directory: str
+    shop: Shop | None = None
+    readers: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def file_of(self, reader: str) -> str:
+        return os.path.join(self.directory, f"{reader}.tsv")
+
+    def start_reader(self, name: str, *, pause_ms: int = 0, limit: int | None = None) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "cordwood.cli.demo.reader", self.broker.bootstrap_servers, name, TOPIC]
+        command += [str(PARTITIONS), self.file_of(name), "--pause-ms", str(pause_ms)]
+        if limit is not None:
+            command += ["--limit", str(limit)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self.readers.append(process)
+        return process
+
+
+def run() -> int:
+    """Plays all chapters; 0 if every claim held."""
+    stage = Stage()
+    stage.title(
+        "Cordwood: a commit log that speaks the Kafka protocol",
+        "A real broker, a real Kafka client, real kills. Everything happens in a temporary directory.",
+    )
+    with tempfile.TemporaryDirectory(prefix="cordwood-demo-") as directory:
+        data_directory = os.path.join(directory, "data")
+        scene = Scene(stage, BrokerProcess(data_directory, os.path.join(directory, "broker.log")), directory)
+        try:
+            for chapter in (_start, _produce, _order, _two_readers, _kill_reader, _kill_broker, _replay, _files):
+                chapter(scene)
+        except (BrokerFailed, KafkaException, subprocess.TimeoutExpired, _TookTooLong) as error:
+            stage.check(f"the demo ran to its end: {error}", False)
+        finally:
+            for reader in scene.readers:
+                if reader.poll() is None:
+                    reader.kill()
+                    reader.wait()
+            scene.broker.close()
+    return stage.finish()
+
+
+class _TookTooLong(Exception):
+    """Something did not happen within the demo's patience; says what."""
+
+
+def _start(scene: Scene) -> None:
+    stage = scene.stage
+    stage.chapter("Start a broker")
+    stage.command("cordwood serve")
+    took_ms = scene.broker.start()
+    stage.say(
+        f"Clients can connect after {took_ms:.0f} ms (process {scene.broker.pid}, {scene.broker.bootstrap_servers})."
+    )
+    stage.command(f"cordwood topic create {TOPIC} --partitions {PARTITIONS} --order key")
+    admin = AdminClient({"bootstrap.servers": scene.broker.bootstrap_servers, "log_level": 0})
+    topic = NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1, config={"ordering.scope": "key"})
+    admin.create_topics([topic], operation_timeout=10)[TOPIC].result(10)
+    stage.say(f"Order by {order_promise('key', PARTITIONS).name}: {order_promise('key', PARTITIONS).meaning}.")
+    stage.say(f"An ack means {ack_promise('disk').name}. {ack_promise('disk').meaning}.")
+
+
+def _produce(scene: Scene) -> None:
+    stage = scene.stage
+    stage.chapter(f"Write {FIRST_ORDERS} events of orders, keyed by customer, with confluent-kafka")
+    scene.shop = shop = Shop(scene.broker.bootstrap_servers)
+    began = time.monotonic()
+    for order in orders(0, FIRST_ORDERS):
+        shop.send(order)
+    shop.finish()
+    took_ms = (time.monotonic() - began) * 1000
+    rows = []
+    for partition in range(PARTITIONS):
+        there = [acked for acked in shop.acknowledged if acked.partition == partition]
+        customers = ", ".join(sorted({acked.order.customer for acked in there}))
+        rows.append((partition, len(there), f"0 to {len(there) - 1}" if there else "-", customers))
+    stage.table(["partition", "records", "offsets", "customers whose orders are here"], rows)
+    stage.check(
+        f"all {FIRST_ORDERS} are acknowledged, so they are fsynced ({took_ms:.0f} ms)",
+        len(shop.acknowledged) == FIRST_ORDERS and not shop.errors,
+    )
+    homes = {(acked.order.customer, acked.partition) for acked in shop.acknowledged}
+    stage.check("every customer's orders are in one partition", len(homes) == len({customer for customer, _ in homes}))
+
+
+def _order(scene: Scene) -> None:
+    stage = scene.stage
+    stage.chapter("What is ordered, and what is not")
+    lines = _read_all(scene, "curious")
+    numbers = [order_of(line.value.encode())["number"] for line in lines]
+    backwards = sum(later < earlier for earlier, later in pairwise(numbers))
+    first = ", ".join(f"{number}" for number in numbers[:8])
+    stage.say(f"One reader of all {PARTITIONS} partitions saw the events in this order: {first}, ...")
+    stage.say(
+        f"It jumped back {backwards} times. That is no fault: between partitions there is no order, and another "
+        "reader may see them interleaved differently."
+    )
+    stage.check("within each partition, offsets only rise", _rises(lines, by_key=False))
+    stage.check("within each key, a customer's steps are in the order they happened", _rises(lines, by_key=True))
+
+
+def _two_readers(scene: Scene) -> None:
+    stage = scene.stage
+    stage.chapter("Two readers, each at its own position")
+    stage.say(f"`search` reads {SEARCH_READS} records and pauses. `billing` reads everything, slowly, from the start.")
+    search = scene.start_reader("search", limit=SEARCH_READS)
+    billing = scene.start_reader("billing", pause_ms=4)
+    _wait(lambda: len(lines_of(scene.file_of("billing"))) >= KILL_READER_AFTER // 2, "the reader billing is at work")
+    search.wait(_PATIENCE_S)
+    rows = []
+    for name in ("search", "billing"):
+        positions = _committed(scene, name)
+        rows.append(
+            (name, len(lines_of(scene.file_of(name))), "  ".join(f"{index}:{at}" for index, at in positions.items()))
+        )
+    stage.table(["reader", "records read", "committed position (partition:offset)"], rows)
+    stage.check("search has read what it wanted", len(lines_of(scene.file_of("search"))) == SEARCH_READS)
+    stage.check("reading took nothing away: billing is still at work on the same records", billing.poll() is None)
+
+
+def _kill_reader(scene: Scene) -> None:
+    stage = scene.stage
+    stage.chapter("kill -9 of a reader, and on from its committed position")
+    billing = scene.readers[-1]
+    path = scene.file_of("billing")
+    # Between two commits, so that there is something to work on twice.
+    _wait(lambda: _uncommitted_work(len(lines_of(path))), "the reader billing gets on")
+    billing.send_signal(signal.SIGKILL)
+    billing.wait()
+    before = lines_of(path)
+    committed = sum(_committed(scene, "billing").values())
+    stage.command(f"kill -9 {billing.pid}")
+    stage.say(f"It had worked on {len(before)} records and committed {committed}. It starts again.")
+    scene.start_reader("billing").wait(_PATIENCE_S)
+    lines = lines_of(path)
+    times = Counter((line.partition, line.offset) for line in lines)
+    again = sum(count - 1 for count in times.values())
+    stage.say(
+        f"It went on from record {committed}: {again} records were worked on twice, because it commits every "
+        f"{COMMIT_EVERY}. That is at least once. To get exactly once, write position and result together."
+    )
+    stage.check(f"billing has seen all {FIRST_ORDERS} records", len(times) == FIRST_ORDERS)
+    stage.check(f"at most {COMMIT_EVERY} of them twice", again <= COMMIT_EVERY)
+
+
+def _uncommitted_work(worked: int) -> bool:
+    return worked >= KILL_READER_AFTER and COMMIT_EVERY // 3 <= worked % COMMIT_EVERY <= COMMIT_EVERY - 8
+
+
+def _kill_broker(scene: Scene) -> None:
+    stage, shop = scene.stage, scene.shop
+    assert shop is not None
+    stage.chapter(f"kill -9 of the broker, while {ORDERS_UNDER_FIRE:,} more events are being written")
+    target = FIRST_ORDERS + KILL_BROKER_AFTER
+    killed_at = None
+    took_ms = 0.0
+    for order in orders(FIRST_ORDERS, ORDERS_UNDER_FIRE):
+        shop.send(order)
+        if killed_at is None and len(shop.acknowledged) >= target:
+            killed_at = len(shop.acknowledged)
+            stage.command(f"kill -9 {scene.broker.pid}")
+            scene.broker.kill()
+            stage.command("cordwood serve")
+            took_ms = scene.broker.start()
+    shop.finish(_PATIENCE_S)
+    stage.say(
+        f"It was killed after {killed_at or 0:,} acknowledgements and served again {took_ms:.0f} ms later, on the same "
+        "files. The producer was not restarted: it sent again what was not acknowledged."
+    )
+    total = FIRST_ORDERS + ORDERS_UNDER_FIRE
+    stage.check("the broker was killed in the middle", killed_at is not None and killed_at < total)
+    stage.check(f"all {total:,} events are acknowledged", len(shop.acknowledged) == total and not shop.errors)
+    lines = _read_all(scene, "auditor")
+    found = Counter(order_of(line.value.encode())["number"] for line in lines)
+    stage.check("none that was acknowledged is lost", set(found) == set(range(total)))
+    stage.check("none is there twice: the producer is idempotent", max(found.values()) == 1)
+    where = {acked.order.number: (acked.partition, acked.offset) for acked in shop.acknowledged}
+    as_acknowledged = all(
+        where[order_of(line.value.encode())["number"]] == (line.partition, line.offset) for line in lines
+    )
+    stage.check("each is at the offset that was acknowledged", as_acknowledged)
+    stage.check("within each key the steps are still in order", _rises(lines, by_key=True))
+    scene.start_reader("billing").wait(_PATIENCE_S)
+    seen = {(line.partition, line.offset) for line in lines_of(scene.file_of("billing"))}
+    stage.check(f"billing went on from its position to all {total:,}", len(seen) == total)
+
+
+def _replay(scene: Scene) -> None:
+    stage = scene.stage
+    stage.chapter("Replay from offset 0")
+    first, second = _read_all(scene, "replay-1"), _read_all(scene, "replay-2")
+    rows = []
+    for partition in range(PARTITIONS):
+        digests = [_digest(lines, partition) for lines in (first, second)]
+        rows.append((partition, sum(line.partition == partition for line in first), digests[0][:16], digests[1][:16]))
+    stage.table(["partition", "records", "sha-256 of the first replay", "of the second"], rows)
+    stage.check(
+        "in each partition both replays saw the same bytes in the same order", all(row[2] == row[3] for row in rows)
+    )
+    stage.say("Between partitions they may have been interleaved differently. That is the scope of order again.")
+
+
+def _files(scene: Scene) -> None:
+    stage = scene.stage
+    stage.chapter("Stop, and look at the files")
+    stage.command(f"kill -TERM {scene.broker.pid}; cordwood inspect {scene.broker.data_directory} --verify")
+    scene.broker.stop()
+    view = read_data_directory(scene.broker.data_directory)
+    results = [verify(read) for read in view.partitions if read.partition.topic == TOPIC]
+    records = sum(result.records for result in results)
+    problems = [problem for result in results for problem in result.problems]
+    stage.say(f"{records:,} records in {sum(result.batches for result in results):,} batches, in Kafka's file format.")
+    stage.check(
+        "every batch, record, index and snapshot is sound",
+        not problems and records == FIRST_ORDERS + ORDERS_UNDER_FIRE,
+    )
+    for problem in problems:
+        stage.say(f"{problem.kind}: {problem.file}: {problem.what}")
+
+
+def _read_all(scene: Scene, group: str) -> list[Line]:
+    """Every record there is, from offset 0, in the order in which this reader got them."""
+    consumer = consumer_of(scene.broker.bootstrap_servers, group)
+    consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
+    lines: list[Line] = []
+    ended: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(ended) < PARTITIONS:
+        if time.monotonic() > deadline:
+            raise _TookTooLong("a reader got to the end")
+        for message in consumer.consume(500, timeout=0.2):
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition() or 0)
+                continue
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            lines.append(Line(message.partition() or 0, message.offset() or 0, key.decode(), value.decode()))
+    consumer.close()
+    return lines
+
+
+def _committed(scene: Scene, group: str) -> dict[int, int]:
+    consumer = consumer_of(scene.broker.bootstrap_servers, group)
+    found = consumer.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], timeout=10)
+    consumer.close()
+    return {at.partition: max(0, at.offset) for at in found}
+
+
+def _rises(lines: list[Line], *, by_key: bool) -> bool:
+    """Whether steps rise within every key, or offsets within every partition."""
+    last: dict[str | int, int] = {}
+    for line in lines:
+        scope: str | int = line.key if by_key else line.partition
+        number = order_of(line.value.encode())["step"] if by_key else line.offset
+        if number <= last.get(scope, -1):
+            return False
+        last[scope] = number
+    return True
+
+
+def _digest(lines: list[Line], partition: int) -> str:
+    digest = hashlib.sha256()
+    for line in lines:
+        if line.partition == partition:
+            digest.update(str(line).encode())
+    return digest.hexdigest()
+
+
+def _wait(happened: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not happened():
+        if time.monotonic() > deadline:
+            raise _TookTooLong(what)
+        time.sleep(0.02)

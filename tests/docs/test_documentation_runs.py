@@ -1,0 +1,166 @@
+"""README.md and the pages under docs/: blocks marked to run are run, and links lead somewhere.
+
+A block is marked by `run` behind its language: "```python run" or "```sh run". Blocks of one page run in order, in an
+empty directory. Shell blocks have `cordwood` on the path and find a broker at the default address, which here is a free
+port: the page's own if it starts one, else one that is started for it.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"^```(\w+) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_TIMEOUT_S = 90
+
+
+class Program(NamedTuple):
+    """The blocks of one language on one page, as one program."""
+
+    page: Path
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)} ({self.language})"
+
+
+def _programs() -> list[Program]:
+    programs = []
+    for page in PAGES:
+        blocks = _BLOCK.findall(page.read_text())
+        for language in sorted({language for language, _ in blocks}):
+            text = "\n".join(block for block_language, block in blocks if block_language == language)
+            programs.append(Program(page, language, text))
+    return programs
+
+
+@pytest.mark.parametrize("program", _programs(), ids=str)
+def test_a_page_does_what_it_says(program: Program, tmp_path: Path) -> None:
+    workplace = tmp_path / "here"
+    workplace.mkdir()
+    environment = _environment(tmp_path)
+    if program.language == "python":
+        _run([sys.executable, "-c", program.text], workplace, environment)
+    elif program.language == "pytest":
+        (workplace / "test_example.py").write_text(program.text)
+        _run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"], workplace, environment
+        )
+    else:
+        assert program.language == "sh", program
+        if "cordwood serve" in program.text:
+            _run(["bash", "-euo", "pipefail", "-m", "-c", program.text], workplace, environment)
+        else:
+            with _broker(workplace, environment):
+                _run(["bash", "-euo", "pipefail", "-c", program.text], workplace, environment)
+
+
+def test_something_runs_on_the_readme() -> None:
+    languages = {program.language for program in _programs() if program.page.name == "README.md"}
+    assert languages == {"python", "sh"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in _LINK.findall(text):
+        if "://" in target or target.startswith("#"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{page.name} links to {target}"
+
+
+def _environment(tmp_path: Path) -> dict[str, str]:
+    """What a reader's shell has, with the default address and directory moved out of the way of others."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    script = commands / "cordwood"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cordwood.cli "$@"\n')
+    script.chmod(0o755)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
+    return {
+        **kept,
+        "PATH": f"{commands}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+        "CORDWOOD_BOOTSTRAP": address,
+        "CORDWOOD_LISTEN": address,
+        "CORDWOOD_DATA_DIR": str(tmp_path / "data"),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
+
+
+def _run(command: list[str], workplace: Path, environment: dict[str, str]) -> None:
+    """Runs a program to its end; whatever it left running ends with it."""
+    output = workplace.parent / "output"
+    with open(output, "wb") as out:
+        process = subprocess.Popen(
+            command,
+            cwd=workplace,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout=_TIMEOUT_S)
+        finally:
+            _end_session(process.pid)
+    assert code == 0, f"exit code {code}:\n{output.read_text(errors='replace')}"
+
+
+def _end_session(session: int) -> None:
+    """Ends every process of a session: job control gives background jobs process groups of their own."""
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            with _gone_already():
+                os.kill(int(status.parent.name), signal.SIGKILL)
+
+
+@contextmanager
+def _gone_already() -> Iterator[None]:
+    try:
+        yield
+    except ProcessLookupError:
+        pass
+
+
+@contextmanager
+def _broker(workplace: Path, environment: dict[str, str]) -> Iterator[None]:
+    process = subprocess.Popen(["cordwood", "serve"], cwd=workplace, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        deadline = time.monotonic() + 30
+        line = process.stdout.readline()
+        assert "ready on" in line, line
+        assert time.monotonic() < deadline
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
