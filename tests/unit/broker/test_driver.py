@@ -1,0 +1,203 @@
+"""Time, flush rounds and the outside world reach the node one at a time; failures reach whoever stops the broker."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import uvloop
+
+from cordwood.broker.driver import Driver
+from cordwood.broker.flusher import ImmediateFlusher
+from cordwood.broker.outbox import Outbox
+from cordwood.broker.threads import Workers
+
+
+def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(test(), 20))
+
+
+class Ticket:
+    def sync(self) -> None:
+        pass
+
+
+class Node:
+    def __init__(self) -> None:
+        self.ticks: list[int] = []
+        self.jumps: list[int] = []
+        self.dirty: list[Ticket] = []
+        self.rounds: list[list[Ticket]] = []
+        self.deltas: list[Any] = []
+        self.deadline_ms: int | None = None
+        self.on_tick: Callable[[], None] = lambda: None
+
+    def tick(self, now_ms: int) -> int | None:
+        self.ticks.append(now_ms)
+        self.on_tick()
+        return self.deadline_ms
+
+    def take_flush_tickets(self) -> list[Any]:
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+    def flushed(self, tickets: list[Any], now_ms: int) -> None:
+        self.rounds.append(tickets)
+
+    def apply(self, delta: Any, now_ms: int) -> None:
+        self.deltas.append((delta, now_ms))
+
+    def clock_jumped(self, by_ms: int) -> None:
+        self.jumps.append(by_ms)
+
+
+class Driven:
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.wall_ms = 1_000_000
+        self.monotonic_s = 50.0
+        self.failures: list[Exception] = []
+        self.node = Node()
+        self.workers = Workers(loop, "files", 1)
+        self.driver = Driver(
+            loop,
+            Outbox(loop),
+            self.workers,
+            self.failures.append,
+            now_ms=lambda: self.wall_ms,
+            monotonic_s=lambda: self.monotonic_s,
+        )
+        self.driver.drive(
+            self.node, ImmediateFlusher(self.driver.flushed, self.failures.append), cast("Any", "the controller")
+        )
+
+    def pass_time(self, ms: int) -> None:
+        self.wall_ms += ms
+        self.monotonic_s += ms / 1000
+
+    def close(self) -> None:
+        self.driver.stop()
+        self.workers.close()
+
+
+def test_waking_often_ticks_once() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        for _ in range(10):
+            driven.driver.wake()
+        await asyncio.sleep(0.01)
+        assert driven.node.ticks == [1_000_000]
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+def test_dirty_logs_are_flushed_and_the_next_round_begins_by_itself() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        first, second = Ticket(), Ticket()
+        driven.node.dirty = [first]
+        flushed = driven.node.flushed
+
+        def more_gets_dirty(tickets: list[Any], now_ms: int) -> None:
+            flushed(tickets, now_ms)
+            if tickets == [first]:
+                driven.node.dirty = [second]
+
+        driven.node.flushed = more_gets_dirty  # type: ignore[method-assign]
+        await asyncio.sleep(0.01)
+        assert driven.node.rounds == [[first], [second]]
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+def test_the_node_is_ticked_at_its_deadline_and_an_earlier_one_counts() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        driven.node.deadline_ms = 1_000_000 + 60_000
+        await asyncio.sleep(0.005)
+        driven.node.deadline_ms = 1_000_000 + 10
+        driven.driver.wake()
+        await asyncio.sleep(0.005)
+        ticks = len(driven.node.ticks)
+        driven.node.deadline_ms = None
+        while len(driven.node.ticks) == ticks:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+def test_a_clock_that_was_set_is_told_to_the_node() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        await asyncio.sleep(0.005)
+        driven.pass_time(100_000)
+        driven.driver.wake()
+        await asyncio.sleep(0.005)
+        assert driven.node.jumps == []
+        driven.wall_ms -= 3_600_000
+        driven.driver.wake()
+        await asyncio.sleep(0.005)
+        driven.driver.wake()
+        await asyncio.sleep(0.005)
+        assert driven.node.jumps == [-3_600_000]
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+def test_blocking_work_is_done_elsewhere_and_comes_back() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        results: asyncio.Queue[int | Exception] = asyncio.Queue()
+        driven.driver.blocking(threading.get_ident, results.put_nowait)
+        assert await results.get() != threading.get_ident()
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+def test_the_controller_is_asked_and_its_refusals_come_back() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        results: asyncio.Queue[Any] = asyncio.Queue()
+        refusal = ValueError("no")
+
+        async def ask(controller: Any) -> Any:
+            await asyncio.sleep(0)
+            return controller
+
+        async def refuse(controller: Any) -> Any:
+            raise refusal
+
+        driven.driver.controller(ask, results.put_nowait)
+        driven.driver.controller(refuse, results.put_nowait)
+        assert {await results.get(), await results.get()} == {"the controller", refusal}
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+def test_an_exception_of_the_node_stops_it_and_is_reported_once() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        bug = AssertionError("an invariant is broken")
+
+        def fail() -> None:
+            raise bug
+
+        driven.node.on_tick = fail
+        await asyncio.sleep(0.01)
+        assert driven.failures == [bug]
+        driven.driver.wake()
+        driven.driver.apply(cast("Any", "delta"))
+        await asyncio.sleep(0.01)
+        assert driven.failures == [bug]
+        assert len(driven.node.ticks) == 1
+        assert driven.node.deltas == []
+        driven.close()
+
+    on_a_loop(scenario)
