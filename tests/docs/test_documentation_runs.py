@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,16 +137,8 @@ def _end_session(session: int) -> None:
         except OSError:
             continue
         if int(fields[3]) == session:
-            with _gone_already():
+            with suppress(ProcessLookupError):
                 os.kill(int(status.parent.name), signal.SIGKILL)
-
-
-@contextmanager
-def _gone_already() -> Iterator[None]:
-    try:
-        yield
-    except ProcessLookupError:
-        pass
 
 
 @contextmanager
