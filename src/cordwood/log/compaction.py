@@ -1,0 +1,348 @@
+"""Compaction: of every key the latest record stays, at the offset it always had.
+
+Works on closed segments only, so it needs nothing of a running log and runs in another process. It writes new segments
+beside the old ones (`.cleaned`); the log swaps them in. Two passes: the first notes the last offset of each key in the
+part that was never compacted, as far as memory allows; the second copies what is still the latest.
+
+What is removed when:
+- a record with a later one of the same key: at once;
+- a tombstone (null value) that is the latest of its key: `delete.retention.ms` after compaction first saw it, so that
+  readers that are not far behind see the deletion. The batch remembers that moment (its delete horizon);
+- records of an aborted transaction: at once; the marker of a transaction: like a tombstone, once no batch of the
+  transaction is left;
+- a batch that has lost all its records: at once, unless it is the last one of its producer. Its header then stays,
+  because the next sequence number is known from it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cordwood.model.errors import DamagedLog
+from cordwood.records.batch import BatchHeader, read_header
+from cordwood.records.build import build_batch
+from cordwood.records.control import read_transaction_marker
+from cordwood.records.corruption import CorruptRecords
+from cordwood.records.records import Record, records_in
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.indexes import SegmentIndexes
+from cordwood.segments.names import Stage, Suffix, segment_file
+from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
+from cordwood.segments.scan import SegmentScan
+from cordwood.segments.transaction_index import AbortedTransaction, TransactionIndex
+
+BYTES_PER_KEY = 192
+"""What a key takes in the first pass: its bytes or digest, its offset, and their place in a dict."""
+
+LONGEST_PLAIN_KEY = 15
+"""Longer keys are remembered by a digest of 16 bytes: memory depends on how many there are, not on their size."""
+
+WRITE_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionJob:
+    """Everything that the work depends on."""
+
+    directory: str
+    segments: tuple[int, ...]
+    """The base offsets of the closed segments that may be compacted, in order."""
+    sizes: tuple[int, ...]
+    first_dirty_offset: int
+    """What is below was compacted before: it is copied again, but its keys need not be remembered."""
+    end_offset: int
+    """Where the last of the segments ends."""
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    key_memory_bytes: int
+    last_offsets: Mapping[int, int] = field(default_factory=dict)
+    """The last offset of each live producer id."""
+
+
+class Replacement(NamedTuple):
+    """The new segment, under the base offset of the first, stands for all of the old ones."""
+
+    old: tuple[int, ...]
+    new: int
+
+
+@dataclass(slots=True)
+class CompactionResult:
+    replacements: list[Replacement] = field(default_factory=list)
+    clean_offset: int = 0
+    """The log is compacted up to here."""
+    records_read: int = 0
+    records_kept: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+def compact(filesystem: Filesystem, job: CompactionJob) -> CompactionResult:
+    """Writes the `.cleaned` files of one round, synced. Changes no file that was there before."""
+    aborted = _aborted_transactions(filesystem, job)
+    latest, clean_offset = _latest_offsets(filesystem, job, aborted)
+    result = CompactionResult(clean_offset=clean_offset)
+    transactions = _Transactions(aborted)
+    for group in _groups(job, clean_offset):
+        _Cleaner(filesystem, job, latest, transactions, result).clean(group)
+    return result
+
+
+def key_identity(key: bytes) -> bytes:
+    """What stands for a key in memory."""
+    if len(key) <= LONGEST_PLAIN_KEY:
+        return key
+    return hashlib.blake2b(key, digest_size=LONGEST_PLAIN_KEY + 1).digest()
+
+
+def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a closed segment. Damage ends the round: compaction must never remove what it cannot read."""
+    file = filesystem.open(segment_file(directory, base_offset, Suffix.LOG))
+    scan = SegmentScan(file, base_offset)
+    for _, header in scan:
+        yield header, scan.batch
+    if scan.invalid is not None:
+        raise DamagedLog(f"{file.path}: {scan.invalid.reason} at offset {scan.invalid.offset}; it is not compacted")
+
+
+def _records(header: BatchHeader, batch: memoryview) -> list[Record]:
+    try:
+        return list(records_in(batch))
+    except CorruptRecords as corrupt:
+        raise DamagedLog(f"the batch at offset {header.base_offset} cannot be opened: {corrupt}") from corrupt
+
+
+def _aborted_transactions(filesystem: Filesystem, job: CompactionJob) -> list[AbortedTransaction]:
+    aborted: list[AbortedTransaction] = []
+    for base_offset in job.segments:
+        path = segment_file(job.directory, base_offset, Suffix.TXN_INDEX)
+        if filesystem.exists(path):
+            aborted += TransactionIndex.from_bytes(filesystem.read_bytes(path), base_offset=base_offset).entries()
+    return sorted(aborted, key=lambda each: each.first_offset)
+
+
+def _latest_offsets(
+    filesystem: Filesystem, job: CompactionJob, aborted: list[AbortedTransaction]
+) -> tuple[dict[bytes, int], int]:
+    """The last offset of each key from the first dirty offset on, and how far memory lasted."""
+    latest: dict[bytes, int] = {}
+    room = max(1, job.key_memory_bytes // BYTES_PER_KEY)
+    transactions = _Transactions(aborted)
+    for index, base_offset in enumerate(job.segments):
+        end = job.segments[index + 1] if index + 1 < len(job.segments) else job.end_offset
+        if end <= job.first_dirty_offset:
+            continue
+        for header, batch in _batches(filesystem, job.directory, base_offset):
+            if header.control:
+                transactions.marker(header, batch)
+                continue
+            if transactions.aborts(header) or header.last_offset < job.first_dirty_offset:
+                continue
+            for record in _records(header, batch):
+                if record.key is not None:
+                    latest[key_identity(record.key)] = record.offset
+            if len(latest) >= room:
+                return latest, header.next_offset
+    return latest, job.end_offset
+
+
+def _groups(job: CompactionJob, clean_offset: int) -> Iterator[list[int]]:
+    """Neighbouring segments that together fit into one: small ones do not stay small for ever."""
+    group: list[int] = []
+    group_bytes = 0
+    for index, (base_offset, size) in enumerate(zip(job.segments, job.sizes, strict=True)):
+        if base_offset >= clean_offset:
+            break
+        end = job.segments[index + 1] if index + 1 < len(job.segments) else job.end_offset
+        index_bytes = 12 * (group_bytes + size) // max(1, job.index_interval_bytes)
+        if group and (
+            group_bytes + size > job.segment_bytes
+            or index_bytes > job.segment_index_bytes
+            or end - group[0] > MAX_RELATIVE_OFFSET
+        ):
+            yield group
+            group, group_bytes = [], 0
+        group.append(base_offset)
+        group_bytes += size
+    if group:
+        yield group
+
+
+class _Transactions:
+    """Which batches belong to aborted transactions, and which markers still have data before them."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._coming = list(reversed(aborted))
+        self._aborting: dict[int, AbortedTransaction] = {}
+        self._seen_aborted: set[int] = set()
+        self._seen_committed: set[int] = set()
+
+    def aborts(self, header: BatchHeader) -> bool:
+        """Whether this data batch is part of a transaction that was aborted."""
+        if not header.transactional:
+            return False
+        while self._coming and self._coming[-1].first_offset <= header.base_offset:
+            entry = self._coming.pop()
+            self._aborting[entry.producer_id] = entry
+        entry_of_producer = self._aborting.get(header.producer_id)
+        if entry_of_producer is not None and header.base_offset <= entry_of_producer.last_offset:
+            self._seen_aborted.add(header.producer_id)
+            return True
+        self._seen_committed.add(header.producer_id)
+        return False
+
+    def marker(self, header: BatchHeader, batch: memoryview) -> tuple[bool, AbortedTransaction | None]:
+        """(whether data of its transaction was still there, its entry for the transaction index if it aborts)."""
+        producer_id = header.producer_id
+        marker = read_transaction_marker(batch) if header.record_count else None
+        if marker is None or marker.committed:
+            had_data = producer_id in self._seen_committed
+            self._seen_committed.discard(producer_id)
+            return had_data, None
+        had_data = producer_id in self._seen_aborted
+        self._seen_aborted.discard(producer_id)
+        return had_data, self._aborting.pop(producer_id, None)
+
+
+class _Cleaner:
+    """Writes one new segment in place of a group of old ones."""
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        job: CompactionJob,
+        latest: Mapping[bytes, int],
+        transactions: _Transactions,
+        result: CompactionResult,
+    ) -> None:
+        self._filesystem = filesystem
+        self._job = job
+        self._latest = latest
+        self._transactions = transactions
+        self._result = result
+        self._changed = False
+        self._kept_transactions = TransactionIndex()
+        self._pending = bytearray()
+        self._position = 0
+
+    def clean(self, group: list[int]) -> None:
+        base_offset = group[0]
+        directory = self._job.directory
+        self._changed = len(group) > 1
+        self._indexes = SegmentIndexes(base_offset, self._job.index_interval_bytes)
+        path = segment_file(directory, base_offset, Suffix.LOG, Stage.CLEANED)
+        self._file = self._filesystem.open(path, create=True)
+        self._file.truncate(0)
+        for old in group:
+            for header, batch in _batches(self._filesystem, directory, old):
+                self._result.records_read += header.record_count
+                self._result.bytes_read += header.size
+                kept = self._keep(header, batch)
+                if kept is not batch:
+                    self._changed = True
+                if kept is not None:
+                    self._write(header if kept is batch else read_header(kept), kept)
+        self._finish(group)
+
+    def _keep(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
+        """The batch itself, a smaller one in its place, or None."""
+        if header.control:
+            return self._keep_marker(header, batch)
+        if self._transactions.aborts(header):
+            return self._keep_empty(header, batch)
+        now_ms, horizon_ms = self._job.now_ms, header.delete_horizon_ms
+        kept: list[Record] = []
+        tombstones = False
+        for record in _records(header, batch):
+            key = record.key
+            if key is None or self._latest.get(key_identity(key), -1) > record.offset:
+                continue
+            if record.value is None:
+                if horizon_ms is not None and horizon_ms <= now_ms:
+                    continue
+                tombstones = True
+            kept.append(record)
+        if not kept:
+            return self._keep_empty(header, batch)
+        self._result.records_kept += len(kept)
+        if tombstones and horizon_ms is None:
+            horizon_ms = now_ms + self._job.delete_retention_ms
+        elif len(kept) == header.record_count:
+            return batch
+        return _rebuilt(header, kept, horizon_ms)
+
+    def _keep_marker(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
+        if not header.record_count:
+            return self._keep_empty(header, batch)
+        had_data, aborted = self._transactions.marker(header, batch)
+        if aborted is not None and had_data:
+            self._kept_transactions.append(aborted)
+        if had_data:
+            return batch
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None:
+            return _rebuilt(header, _records(header, batch), self._job.now_ms + self._job.delete_retention_ms)
+        return batch if horizon_ms > self._job.now_ms else self._keep_empty(header, batch)
+
+    def _keep_empty(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
+        if self._job.last_offsets.get(header.producer_id) != header.last_offset:
+            return None
+        return _rebuilt(header, (), None) if header.record_count else batch
+
+    def _write(self, header: BatchHeader, batch: memoryview | bytearray) -> None:
+        size = len(batch)
+        self._indexes.note(self._position, size, header.last_offset, header.max_timestamp)
+        self._position += size
+        self._pending += batch
+        if len(self._pending) >= WRITE_CHUNK_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._file.append(bytes(self._pending))
+            self._pending.clear()
+
+    def _finish(self, group: list[int]) -> None:
+        self._flush()
+        if not self._changed:
+            self._filesystem.remove(self._file.path)
+            self._file.close()
+            return
+        self._indexes.close()
+        directory, base_offset = self._job.directory, group[0]
+        for suffix, content in (
+            (Suffix.INDEX, self._indexes.offsets.to_bytes()),
+            (Suffix.TIME_INDEX, self._indexes.times.to_bytes()),
+            (Suffix.TXN_INDEX, self._kept_transactions.to_bytes()),
+        ):
+            if content or suffix is not Suffix.TXN_INDEX:
+                self._filesystem.replace(segment_file(directory, base_offset, suffix, Stage.CLEANED), content)
+        self._file.sync()
+        self._filesystem.sync_directory(directory)
+        self._file.close()
+        self._result.bytes_written += self._position
+        self._result.replacements.append(Replacement(tuple(group), base_offset))
+
+
+def _rebuilt(header: BatchHeader, records: Iterable[Record], horizon_ms: int | None) -> bytearray:
+    """A batch with these of its records, at the same offsets, with the same end, producer and sequence."""
+    kept = list(records)
+    return build_batch(
+        [(record.timestamp_ms, record.key, record.value, record.headers) for record in kept],
+        base_offset=header.base_offset,
+        offset_deltas=[record.offset - header.base_offset for record in kept],
+        last_offset_delta=header.last_offset_delta,
+        codec=header.codec,
+        leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.transactional,
+        control=header.control,
+        log_append_time_ms=header.max_timestamp if header.log_append_time else None,
+        delete_horizon_ms=horizon_ms,
+    )

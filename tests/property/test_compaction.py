@@ -1,0 +1,169 @@
+"""Compaction against a dict: of every key the latest record stays, at its old offset, and nothing else is touched."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cordwood.log.compaction import BYTES_PER_KEY, CompactionJob, CompactionResult, compact
+from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.records.batch import Codec, read_header
+from cordwood.records.build import build_batch
+from cordwood.records.records import Record, records_in
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.names import Stage, Suffix, segment_file
+from cordwood.segments.offset_index import OffsetIndex
+from cordwood.segments.rebuild import rebuild
+from cordwood.segments.scan import SegmentScan
+
+DIRECTORY = "t-0"
+RETENTION_MS = 1000
+
+Row = tuple[bytes, bytes | None]
+rows = st.tuples(st.sampled_from([b"a", b"b", b"c", b"k" * 40]), st.none() | st.binary(max_size=4))
+batches = st.lists(rows, min_size=1, max_size=4)
+segments_of_batches = st.lists(st.lists(batches, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+def write(filesystem: Filesystem, segments: list[list[list[Row]]], codec: int) -> tuple[list[int], list[int], int]:
+    """Base offsets, sizes and the end of segments with these rows."""
+    filesystem.make_directory(DIRECTORY)
+    bases, sizes, offset = [], [], 0
+    for segment in segments:
+        bases.append(offset)
+        file = filesystem.open(segment_file(DIRECTORY, offset, Suffix.LOG), create=True)
+        for batch in segment:
+            records = [(100 + index, key, value, ()) for index, (key, value) in enumerate(batch)]
+            file.append(build_batch(records, base_offset=offset, codec=codec))
+            offset += len(batch)
+        sizes.append(file.size)
+    return bases, sizes, offset
+
+
+def job(
+    bases: list[int], sizes: list[int], end: int, *, now_ms: int = 0, dirty: int = 0, keys: int = 1000
+) -> CompactionJob:
+    return CompactionJob(
+        DIRECTORY,
+        tuple(bases),
+        tuple(sizes),
+        dirty,
+        end,
+        now_ms,
+        RETENTION_MS,
+        1 << 30,
+        10 << 20,
+        64,
+        keys * BYTES_PER_KEY,
+    )
+
+
+def swap(filesystem: Filesystem, result: CompactionResult) -> None:
+    for old, new in result.replacements:
+        for base in old:
+            filesystem.remove(segment_file(DIRECTORY, base, Suffix.LOG))
+        filesystem.rename(
+            segment_file(DIRECTORY, new, Suffix.LOG, Stage.CLEANED), segment_file(DIRECTORY, new, Suffix.LOG)
+        )
+
+
+def read_all(filesystem: Filesystem) -> list[Record]:
+    records: list[Record] = []
+    for name in filesystem.list(DIRECTORY):
+        if name.endswith(".log"):
+            scan = SegmentScan(filesystem.open(f"{DIRECTORY}/{name}"), int(name.partition(".")[0]))
+            for _ in scan:
+                records += records_in(scan.batch)
+            assert scan.invalid is None
+    return records
+
+
+@settings(max_examples=150, deadline=None)
+@given(segments_of_batches, st.sampled_from(list(Codec)))
+def test_the_latest_record_of_every_key_stays_at_its_offset(segments: list[list[list[Row]]], codec: Codec) -> None:
+    filesystem = MemoryFilesystem()
+    bases, sizes, end = write(filesystem, segments, codec)
+    before = read_all(filesystem)
+    result = compact(filesystem, job(bases, sizes, end))
+    assert result.clean_offset == end
+    swap(filesystem, result)
+    latest = {record.key: record for record in before}
+    assert read_all(filesystem) == sorted(latest.values(), key=lambda record: record.offset)
+
+
+@settings(max_examples=100, deadline=None)
+@given(segments_of_batches)
+def test_tombstones_stay_for_their_retention_and_go_after_it(segments: list[list[list[Row]]]) -> None:
+    filesystem = MemoryFilesystem()
+    bases, sizes, end = write(filesystem, segments, Codec.NONE)
+    latest = {record.key: record for record in read_all(filesystem)}
+    swap(filesystem, compact(filesystem, job(bases, sizes, end, now_ms=50)))
+
+    def again(now_ms: int) -> list[Record]:
+        names = [name for name in filesystem.list(DIRECTORY) if name.endswith(".log")]
+        bases = [int(name.partition(".")[0]) for name in names]
+        sizes = [filesystem.open(f"{DIRECTORY}/{name}").size for name in names]
+        swap(filesystem, compact(filesystem, job(bases, sizes, end, now_ms=now_ms, dirty=end)))
+        return read_all(filesystem)
+
+    in_order = sorted(latest.values(), key=lambda record: record.offset)
+    assert again(50 + RETENTION_MS - 1) == in_order
+    assert again(50 + RETENTION_MS) == [record for record in in_order if record.value is not None]
+
+
+@settings(max_examples=100, deadline=None)
+@given(segments_of_batches, st.integers(1, 3))
+def test_with_little_memory_several_rounds_come_to_the_same_end(segments: list[list[list[Row]]], keys: int) -> None:
+    filesystem = MemoryFilesystem()
+    bases, sizes, end = write(filesystem, segments, Codec.NONE)
+    latest = {record.key: record for record in read_all(filesystem)}
+    dirty = 0
+    while dirty < end:
+        names = [name for name in filesystem.list(DIRECTORY) if name.endswith(".log")]
+        bases = [int(name.partition(".")[0]) for name in names]
+        sizes = [filesystem.open(f"{DIRECTORY}/{name}").size for name in names]
+        result = compact(filesystem, job(bases, sizes, end, dirty=dirty, keys=keys))
+        assert result.clean_offset > dirty
+        swap(filesystem, result)
+        dirty = result.clean_offset
+    assert read_all(filesystem) == sorted(latest.values(), key=lambda record: record.offset)
+
+
+@settings(max_examples=50, deadline=None)
+@given(segments_of_batches)
+def test_the_indexes_are_those_that_a_rebuild_would_make(segments: list[list[list[Row]]]) -> None:
+    filesystem = MemoryFilesystem()
+    bases, sizes, end = write(filesystem, segments, Codec.NONE)
+    for _, new in compact(filesystem, job(bases, sizes, end)).replacements:
+        file = filesystem.open(segment_file(DIRECTORY, new, Suffix.LOG, Stage.CLEANED))
+        rebuilt = rebuild(file, new, interval_bytes=64)
+        written = filesystem.read_bytes(segment_file(DIRECTORY, new, Suffix.INDEX, Stage.CLEANED))
+        assert OffsetIndex.from_bytes(written) == rebuilt.indexes.offsets
+        times = filesystem.read_bytes(segment_file(DIRECTORY, new, Suffix.TIME_INDEX, Stage.CLEANED))
+        assert times == rebuilt.indexes.times.to_bytes()
+
+
+def test_the_header_of_a_producers_last_batch_outlives_its_records() -> None:
+    filesystem = MemoryFilesystem()
+    filesystem.make_directory(DIRECTORY)
+    file = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG), create=True)
+    for offset, producer_id in ((0, 7), (1, 8), (2, -1)):
+        record = (0, b"key", b"value", ())
+        file.append(
+            build_batch([record], base_offset=offset, producer_id=producer_id, producer_epoch=0, base_sequence=5)
+        )
+    asked = job([0], [file.size], 3)
+    asked.last_offsets[7] = 0  # type: ignore[index]
+    compact(filesystem, asked)
+    cleaned = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED))
+    first = read_header(cleaned.read(0, cleaned.size))
+    assert (first.base_offset, first.record_count, first.base_sequence, first.producer_id) == (0, 0, 5, 7)
+    assert [record.offset for record in _records(cleaned.read(0, cleaned.size))] == [2]
+
+
+def _records(data: bytes) -> list[Record]:
+    records: list[Record] = []
+    position = 0
+    while position < len(data):
+        size = read_header(data, position).size
+        records += records_in(data[position : position + size])
+        position += size
+    return records
