@@ -24,13 +24,17 @@ from cordwood.records.batch import (
     Codec,
     read_header,
 )
-from cordwood.records.records import CorruptRecords, Record, records_in
+from cordwood.records.records import CorruptRecords, records_in
 
 RecordErrors = tuple[tuple[int, str], ...]
 
 _NO_TIMESTAMP = -1
 _UNBOUNDED_MS = 2**63 - 1
 _ZSTD = int(Codec.ZSTD)
+_OUT_OF_BOUNDS = (
+    "Timestamps are further from the broker's clock than message.timestamp.before.max.ms and "
+    "message.timestamp.after.max.ms allow."
+)
 
 
 class InvalidBatch(ProtocolError):
@@ -73,7 +77,9 @@ def check_client_batch(
     if settings.message_timestamp_type == "CreateTime":
         latest = now_ms + settings.message_timestamp_after_max_ms
         if max_timestamp > latest or base_timestamp > latest:
-            raise _out_of_bounds(records, settings, now_ms)
+            _check_every_record(records, settings, now_ms)
+            # No record is so late; but the time index would believe the header.
+            raise InvalidBatch(ErrorCode.INVALID_TIMESTAMP, _OUT_OF_BOUNDS)
         if settings.message_timestamp_before_max_ms < _UNBOUNDED_MS:
             _check_every_record(records, settings, now_ms)
             return header
@@ -123,44 +129,37 @@ def _check_producer(header: BatchHeader) -> None:
         raise _invalid(f"it has producer id {header.producer_id} but the sequence number {header.base_sequence}")
 
 
-def _opened(records: Buffer) -> list[Record]:
-    try:
-        return list(records_in(records))
-    except CorruptRecords as error:
-        raise _invalid(str(error)) from error
-
-
-def _timestamp_errors(records: list[Record], settings: TopicSettings, now_ms: int) -> RecordErrors:
+def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -> None:
+    """Opens the batch once and looks at each record; what is wrong is said of all of them together."""
+    needs_key = settings.compacted
+    has_bounds = not settings.log_append_time
     earliest = now_ms - settings.message_timestamp_before_max_ms
     latest = now_ms + settings.message_timestamp_after_max_ms
-    return tuple(
-        (index, f"Timestamp {record.timestamp_ms} is not within [{earliest}, {latest}].")
-        for index, record in enumerate(records)
-        if record.timestamp_ms != _NO_TIMESTAMP and not earliest <= record.timestamp_ms <= latest
-    )
-
-
-def _out_of_bounds(records: Buffer, settings: TopicSettings, now_ms: int) -> InvalidBatch:
-    return InvalidBatch(
-        ErrorCode.INVALID_TIMESTAMP,
-        "Timestamps are further from the broker's clock than message.timestamp.before.max.ms and "
-        "message.timestamp.after.max.ms allow.",
-        _timestamp_errors(_opened(records), settings, now_ms),
-    )
-
-
-def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -> None:
-    opened = _opened(records)
-    for index, record in enumerate(opened):
-        if record.offset - opened[0].offset != index:
-            raise _invalid("its records' offsets do not count up one by one")
-    if settings.compacted:
-        without_key = tuple(
-            (index, "Compacted topics need a key.") for index, record in enumerate(opened) if record.key is None
+    without_key: list[int] = []
+    out_of_bounds: list[tuple[int, int]] = []
+    base_offset = read_header(records).base_offset
+    try:
+        for index, (offset, timestamp_ms, key, _, _) in enumerate(records_in(records)):
+            if offset - base_offset != index:
+                raise CorruptRecords("the offsets within it do not count up one by one")
+            if key is None and needs_key:
+                without_key.append(index)
+            if has_bounds and not earliest <= timestamp_ms <= latest and timestamp_ms != _NO_TIMESTAMP:
+                out_of_bounds.append((index, timestamp_ms))
+    except CorruptRecords as error:
+        raise _invalid(str(error)) from error
+    if without_key:
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            "A record without a key cannot be kept on a compacted topic.",
+            tuple((index, "Compacted topics need a key.") for index in without_key),
         )
-        if without_key:
-            raise InvalidBatch(
-                ErrorCode.INVALID_RECORD, "A record without a key cannot be kept on a compacted topic.", without_key
-            )
-    if not settings.log_append_time and _timestamp_errors(opened, settings, now_ms):
-        raise _out_of_bounds(records, settings, now_ms)
+    if out_of_bounds:
+        raise InvalidBatch(
+            ErrorCode.INVALID_TIMESTAMP,
+            _OUT_OF_BOUNDS,
+            tuple(
+                (index, f"Timestamp {timestamp_ms} is not within [{earliest}, {latest}].")
+                for index, timestamp_ms in out_of_bounds
+            ),
+        )

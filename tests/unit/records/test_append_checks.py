@@ -149,6 +149,13 @@ def test_a_record_may_be_ahead_of_the_brokers_clock_by_an_hour_and_no_more() -> 
     assert str(NOW_MS + hour_ms + 1) in error.record_errors[0][1]
 
 
+def test_a_header_that_claims_a_later_time_than_its_records_have_is_refused() -> None:
+    batch = changed(build_batch([record()]), 35, ">q", NOW_MS + 10**9)
+    error = refusal(batch)
+    assert error.code == ErrorCode.INVALID_TIMESTAMP
+    assert error.record_errors == ()
+
+
 def test_a_record_may_be_as_old_as_the_topic_allows() -> None:
     check_client_batch(build_batch([record(0)]), PLAIN, NOW_MS)
     check_client_batch(build_batch([record(NOW_MS - 1000)]), RECENT_ONLY, NOW_MS)
