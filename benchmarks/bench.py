@@ -21,7 +21,6 @@ from rich.markup import escape
 from benchmarks import load
 from benchmarks.figures import KAFKA, Figure, Metric, limit_of
 from benchmarks.kafka_peer import KafkaJars
-from benchmarks.machine import cores
 from benchmarks.processes import Meter, Usage
 from benchmarks.report import in_words
 from benchmarks.systems import CordwoodSystem, Durability, KafkaSystem, System, create_topics, delete_topics
@@ -48,6 +47,11 @@ class Plan:
     timeout_s: float
     total_s: float | None
 
+    @property
+    def few_rounds(self) -> int:
+        """For measurements that start brokers or take long."""
+        return 1 if self.quick else min(3, self.rounds)
+
 
 FULL = Plan(
     quick=False,
@@ -69,11 +73,11 @@ QUICK = Plan(
     seconds=1.0,
     backlog_bytes={100: 100_000_000, 1024: 400_000_000},
     fanout_bytes=800_000_000,
-    java_messages={100: 500_000, 1024: 150_000},
+    java_messages={100: 300_000, 1024: 100_000},
     partitions=2_000,
     cold_bytes=600_000_000,
     steady_s=4,
-    warm_up_s=20,
+    warm_up_s=15,
     timeout_s=20,
     total_s=280,
 )
@@ -105,11 +109,9 @@ class Measured(NamedTuple):
     @property
     def limit(self) -> str:
         return limit_of(
-            seconds=self.client.seconds,
-            client_thread_s=self.client.busiest_thread_s,
-            broker_thread_s=self.broker.busiest_thread_s,
-            all_cpu_s=self.client.cpu_s + self.broker.cpu_s,
-            cores=cores(),
+            client=self.client.busiest_thread_s / self.client.seconds,
+            broker=self.broker.busiest_thread_s / self.client.seconds,
+            machine=self.broker.machine_share,
         )
 
 
@@ -129,7 +131,10 @@ class Bench:
     scenario_ends: float = float("inf")
     _began: float = field(default_factory=time.monotonic)
     _kept: list[System] = field(default_factory=list)
+    _absent: set[str] = field(default_factory=set)
     _counter: int = 0
+    _neighbours_s: float = 0.0
+    _metered_s: float = 0.0
 
     # -- systems
 
@@ -161,12 +166,13 @@ class Bench:
             self._kept.remove(system)
         running = {system.name for system in self._kept}
         for name in self.names:
-            if name not in running:
+            if name not in running and name not in self._absent:
                 system = self.new_system(name)
                 try:
                     system.start()
                 except Exception as error:
                     dispose(system)
+                    self._absent.add(name)
                     self.note(f"{name} did not start: {error}")
                     continue
                 self._kept.append(system)
@@ -194,9 +200,9 @@ class Bench:
 
     def _one_warm_up(self, system: System) -> float:
         with self.topic(system, partitions=4) as topic:
-            small = self.load(system, "produce", topic, properties=ONE_MESSAGE_REQUESTS, seconds=2)
+            small = self.load(system, "produce", topic, properties=ONE_MESSAGE_REQUESTS, seconds=1.5)
             for size in (100, 1024):
-                self.load(system, "produce", topic, seconds=1, size=size, partitions=4)
+                self.load(system, "produce", topic, seconds=0.7, size=size, partitions=4)
             self.load(system, "consume", topic, partitions=4)
         return small.client.messages_per_s
 
@@ -222,15 +228,48 @@ class Bench:
                 delete_topics(system, [name])
 
     def load(
-        self, system: System, mode: str, topic: str, *, properties: Mapping[str, str] | None = None, **flags: object
+        self,
+        system: System,
+        mode: str,
+        topic: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        beside_another: bool = False,
+        **flags: object,
     ) -> Measured:
-        """Run load.c to its end and meter the broker meanwhile."""
+        """Run load.c to its end and meter the broker meanwhile. `beside_another`: another client of ours runs, too."""
         meter = Meter(system.pid)
         run = load.start(
             mode, system.bootstrap, topic, properties=properties, timeout=int(self.plan.timeout_s), **flags
         )
         client = run.result(self.plan.timeout_s + 10)
-        return Measured(client, meter.usage())
+        used = meter.usage()
+        if not beside_another:
+            self.count_neighbours(used, client.cpu_s)
+        return Measured(client, used)
+
+    def count_neighbours(self, used: Usage, clients_cpu_s: float) -> None:
+        """Remember how much of the machine went to processes that are no part of the measurement."""
+        self._neighbours_s += max(0.0, used.machine_busy_s - used.cpu_s - clients_cpu_s)
+        self._metered_s += used.wall_s
+
+    @property
+    def neighbour_cores(self) -> float:
+        """Cores that other processes (and the idle system of the pair) took on average while a client ran."""
+        return self._neighbours_s / self._metered_s if self._metered_s else 0.0
+
+    def prepared(self, systems: Sequence[System], prepare: Callable[[System], None]) -> list[System]:
+        """The systems that could be prepared for a case; the others are noted with their reason."""
+        able = []
+        for system in systems:
+            self.check_time()
+            try:
+                prepare(system)
+            except Exception as error:
+                self.note(f"{system.name} could not be prepared: {type(error).__name__}: {error}")
+                continue
+            able.append(system)
+        return able
 
     def alternate(
         self,
@@ -275,7 +314,7 @@ class Bench:
                     message = f"{type(error).__name__}: {error}"
                     for figure in figures:
                         figure.failures[name] = message
-                    self.say(f"{case} · {name}: failed: {message}")
+                    self.say(f"{case} · {name}: failed: {message.splitlines()[-1]}")
                     continue
                 for figure, value in zip(figures, sample.values, strict=True):
                     figure.add(name, value, sample.limit, sample.command)

@@ -126,12 +126,10 @@ BUSY = 0.9
 """A thread, or the machine, that computes for this share of the time leaves no room for more."""
 
 
-def limit_of(*, seconds: float, client_thread_s: float, broker_thread_s: float, all_cpu_s: float, cores: int) -> str:
-    """What kept a run from being faster: the client's busiest thread, the broker's, or the cores they share."""
-    if client_thread_s >= BUSY * seconds:
+def limit_of(*, client: float, broker: float, machine: float) -> str:
+    """What kept a run from being faster, by the busy shares of the client's and broker's threads and of all cores."""
+    if client >= BUSY:
         return "client"
-    if broker_thread_s >= BUSY * seconds:
+    if broker >= BUSY:
         return "broker"
-    if all_cpu_s >= BUSY * seconds * cores:
-        return "cores"
-    return ""
+    return "cores" if machine >= BUSY else ""

@@ -160,9 +160,10 @@ static void print_result(const char *mode, int64_t messages, int64_t bytes, int6
     double seconds = (stretch.end_ns - stretch.start_ns) / 1e9;
     struct threads after = thread_times();
     printf("{\"mode\": \"%s\", \"messages\": %" PRId64 ", \"bytes\": %" PRId64 ", \"errors\": %" PRId64
-           ", \"seconds\": %.6f, \"messages_per_s\": %.1f, \"mb_per_s\": %.3f, \"cpu_s\": %.4f, \"busiest_thread_s\": %.4f",
+           ", \"seconds\": %.6f, \"messages_per_s\": %.1f, \"mb_per_s\": %.3f, \"cpu_s\": %.4f, \"busiest_thread_s\": %.4f, \"began_at_s\": %.6f, \"ended_at_s\": %.6f",
            mode, messages, bytes, errors, seconds, messages / seconds, bytes / seconds / 1e6,
-           process_cpu_s() - stretch.cpu_s, busiest_thread_s(&stretch.threads, &after));
+           process_cpu_s() - stretch.cpu_s, busiest_thread_s(&stretch.threads, &after),
+           stretch.start_ns / 1e9, stretch.end_ns / 1e9);
     print_percentiles();
     printf("%s}\n", more);
 }

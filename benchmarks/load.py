@@ -44,6 +44,15 @@ class LoadResult:
     def mb_per_s(self) -> float:
         return self.size_bytes / self.seconds / 1e6
 
+    @property
+    def began_at_s(self) -> float:
+        """On the clock of time.monotonic(), as `ended_at_s`."""
+        return float(self.fields["began_at_s"])
+
+    @property
+    def ended_at_s(self) -> float:
+        return float(self.fields["ended_at_s"])
+
     def latency_us(self, name: str) -> float:
         """`p50`, `p90`, `p99`, `p999`, `mean` or `max`."""
         return float(self.fields[f"{name}_us"])

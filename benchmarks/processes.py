@@ -6,6 +6,7 @@ Promises: a process's dead children count too, once it has waited for them; noth
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,12 +84,27 @@ def thread_seconds(pid: int) -> dict[int, float]:
     return found
 
 
+def machine_busy_seconds() -> float:
+    """CPU time of everything since the machine started, with what a hypervisor took away (steal)."""
+    user, nice, system, _idle, _iowait, interrupt, soft_interrupt, steal = (
+        int(ticks) for ticks in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
+    )
+    return (user + nice + system + interrupt + soft_interrupt + steal) / _TICKS_PER_S
+
+
 @dataclass(frozen=True)
 class Usage:
     """What a broker used between two moments."""
 
     cpu_s: float
     busiest_thread_s: float
+    machine_busy_s: float
+    wall_s: float
+
+    @property
+    def machine_share(self) -> float:
+        """How busy all cores were, with everything that ran on them, between 0 and 1."""
+        return self.machine_busy_s / (self.wall_s * (os.cpu_count() or 1))
 
 
 class Meter:
@@ -98,9 +114,13 @@ class Meter:
         self._pid = pid
         self._threads = thread_seconds(pid)
         self._cpu_s = cpu_seconds(pid)
+        self._machine_s = machine_busy_seconds()
+        self._began = time.monotonic()
 
     def usage(self) -> Usage:
+        wall_s = time.monotonic() - self._began
+        machine_s = machine_busy_seconds() - self._machine_s
         cpu_s = cpu_seconds(self._pid) - self._cpu_s
         threads = thread_seconds(self._pid)
         busiest = max((used - self._threads.get(thread, 0.0) for thread, used in threads.items()), default=0.0)
-        return Usage(cpu_s, busiest)
+        return Usage(cpu_s, busiest, machine_s, wall_s)

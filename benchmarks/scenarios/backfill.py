@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from typing import Any
 
 from benchmarks import load
 from benchmarks.bench import Bench, Sample
 from benchmarks.figures import BACKFILL, Metric, ratio
+from benchmarks.scenarios.throughput import PARTITIONS, filled_topics
 from benchmarks.storage import evict, resident_share
 from benchmarks.systems import System
 
 RATE_PER_S = 1000
 SIZE = 1024
-PARTITIONS = 4
 _METRICS = (
     Metric("p99 while back-filling / p99 alone", "x", BACKFILL),
     Metric("p99 alone", "us"),
@@ -26,19 +27,15 @@ def backfill(bench: Bench) -> None:
     """1,000 messages of 1 KiB a second, acks=all; latency counts from when a message was due."""
     systems = bench.pair()
     with ExitStack() as stack:
-        cold = {}
-        for system in systems:
-            settings = {"segment.bytes": str(128 * 2**20)}  # most of the data is in closed segments
-            cold[system.name] = stack.enter_context(bench.topic(system, partitions=PARTITIONS, settings=settings))
-            bench.say(f"{system.name}: writing {bench.plan.cold_bytes / 1e9:.1f} GB that will be cold")
-            flags = {"size": SIZE, "partitions": PARTITIONS, "messages": bench.plan.cold_bytes // SIZE}
-            bench.load(system, "produce", cold[system.name], properties={"linger.ms": "5"}, **flags)
+        bench.say(f"writing {bench.plan.cold_bytes / 1e9:.1f} GB that will be cold")
+        settings = {"segment.bytes": str(128 * 2**20)}  # most of the data is in closed segments
+        cold, able = filled_topics(bench, stack, systems, SIZE, bench.plan.cold_bytes // SIZE, settings)
 
         def measure(system: System) -> Sample:
             with bench.topic(system) as topic:
-                alone = _steady(bench, system, topic)
+                alone = _steady(bench, system, topic, beside_another=False)
                 with _ColdReader(bench, system, cold[system.name]) as reader:
-                    beside = _steady(bench, system, topic)
+                    beside = _steady(bench, system, topic, beside_another=True)
             alone_us, beside_us = alone.latency_us("p99"), beside.latency_us("p99")
             factor = ratio(beside_us, alone_us)
             assert factor is not None
@@ -47,16 +44,15 @@ def backfill(bench: Bench) -> None:
         bench.alternate(
             f"{RATE_PER_S:,}/s of 1 KiB, acks=all, page cache",
             _METRICS,
-            systems,
+            able,
             measure,
-            rounds=min(3, bench.plan.rounds),
+            rounds=bench.plan.few_rounds,
         )
 
 
-def _steady(bench: Bench, system: System, topic: str) -> load.LoadResult:
-    return bench.load(
-        system, "steady", topic, rate=RATE_PER_S, size=SIZE, seconds=bench.plan.steady_s, acks="all"
-    ).client
+def _steady(bench: Bench, system: System, topic: str, *, beside_another: bool) -> load.LoadResult:
+    flags: dict[str, Any] = {"rate": RATE_PER_S, "size": SIZE, "seconds": bench.plan.steady_s, "acks": "all"}
+    return bench.load(system, "steady", topic, beside_another=beside_another, **flags).client
 
 
 class _ColdReader:

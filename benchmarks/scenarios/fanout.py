@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 
 from benchmarks import load
 from benchmarks.bench import Bench, Sample
 from benchmarks.figures import CPU, THROUGHPUT, Metric, limit_of, per_gigabyte
-from benchmarks.machine import cores
 from benchmarks.processes import Meter
-from benchmarks.storage import settle
+from benchmarks.scenarios.throughput import PARTITIONS, filled_topics
 from benchmarks.systems import System
 
 READERS = (1, 5, 20)
 SIZE = 1024
-PARTITIONS = 4
 _METRICS = (Metric("MB/s, all readers", "MB/s", THROUGHPUT), Metric("broker CPU per GB consumed", "s", CPU))
 
 
 def fanout(bench: Bench) -> None:
     systems = bench.pair()
-    backlog = bench.plan.fanout_bytes // READERS[0] // SIZE
+    backlog = bench.plan.fanout_bytes // SIZE
     with ExitStack() as stack:
-        topics = {}
-        for system in systems:
-            topics[system.name] = stack.enter_context(bench.topic(system, partitions=PARTITIONS))
-            flags = {"size": SIZE, "partitions": PARTITIONS, "messages": backlog}
-            bench.load(system, "produce", topics[system.name], properties={"linger.ms": "5"}, **flags)
-            settle(system.data)
+        topics, able = filled_topics(bench, stack, systems, SIZE, backlog)
         for readers in READERS:
 
             def measure(system: System, readers: int = readers) -> Sample:
@@ -36,14 +28,13 @@ def fanout(bench: Bench) -> None:
                 return _read_together(bench, system, topics[system.name], readers, backlog // readers)
 
             words = "1 reader" if readers == 1 else f"{readers} readers"
-            bench.alternate(words, _METRICS, systems, measure, rounds=min(3, bench.plan.rounds))
+            bench.alternate(words, _METRICS, able, measure, rounds=min(3, bench.plan.rounds))
 
 
 def _read_together(bench: Bench, system: System, topic: str, readers: int, messages: int) -> Sample:
     meter = Meter(system.pid)
     # 20 clients that buffer without bound would fill the memory of a small machine.
     properties = {"queued.max.messages.kbytes": "65536"}
-    begin = time.monotonic()
     runs = [
         load.start(
             "consume",
@@ -62,15 +53,14 @@ def _read_together(bench: Bench, system: System, topic: str, readers: int, messa
         for run in runs:
             if run.running:
                 run.abandon()
-    seconds = max(result.seconds for result in results) if readers == 1 else time.monotonic() - begin
     used = meter.usage()
+    bench.count_neighbours(used, sum(result.cpu_s for result in results))
+    seconds = max(result.ended_at_s for result in results) - min(result.began_at_s for result in results)
     total = sum(result.size_bytes for result in results)
     limit = limit_of(
-        seconds=seconds,
-        client_thread_s=max(result.busiest_thread_s for result in results),
-        broker_thread_s=used.busiest_thread_s,
-        all_cpu_s=used.cpu_s + sum(result.cpu_s for result in results),
-        cores=cores(),
+        client=max(result.busiest_thread_s for result in results) / seconds,
+        broker=used.busiest_thread_s / seconds,
+        machine=used.machine_share,
     )
     command = f"{readers} x {results[0].command}"
     return Sample((total / seconds / 1e6, per_gigabyte(used.cpu_s, total)), limit, command)

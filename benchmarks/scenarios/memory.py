@@ -8,6 +8,7 @@ from benchmarks.figures import CORDWOOD, KAFKA, MEMORY, Figure, Metric, median
 from benchmarks.systems import System
 
 HEAPS = ("64m", "96m", "128m", "192m", "256m", "384m", "512m")
+QUICK_HEAPS = ("128m", "256m")
 HOLDS = 0.9
 """A heap holds the throughput if it reaches this share of the default heap's."""
 
@@ -19,8 +20,7 @@ def memory(bench: Bench) -> None:
     def measure(name: str) -> Sample:
         return measure_with_heap(bench, name, None)
 
-    rounds = 1 if bench.plan.quick else 3
-    bench.alternate_names("Kafka's default heap of 1 GiB", _METRICS, bench.names, measure, rounds=rounds)
+    bench.alternate_names("Kafka's default heap of 1 GiB", _METRICS, bench.names, measure, rounds=bench.plan.few_rounds)
     if KAFKA in bench.names:
         _against_smallest_heap(bench)
 
@@ -40,7 +40,7 @@ def measure_with_heap(bench: Bench, name: str, heap: str | None) -> Sample:
 def _produce_and_consume(bench: Bench, system: System, topic: str) -> tuple[float, str]:
     """The best of some runs: in the first the JVM still compiles."""
     rates = []
-    flags = {"size": 1024, "partitions": _PARTITIONS, "seconds": max(bench.plan.seconds, 1.5)}
+    flags = {"size": 1024, "partitions": _PARTITIONS, "seconds": bench.plan.seconds}
     for _ in range(2 if bench.plan.quick else 4):
         done = bench.load(system, "produce", topic, properties={"linger.ms": "5"}, **flags)
         rates.append(done.client.mb_per_s)
@@ -56,17 +56,18 @@ def _against_smallest_heap(bench: Bench) -> None:
         bench.note("no search for the smallest heap: Kafka was not measured with its default heap")
         return
     best: tuple[str, Sample] | None = None
-    low, high = 0, len(HEAPS)
+    heaps = QUICK_HEAPS if bench.plan.quick else HEAPS
+    low, high = 0, len(heaps)
     while low < high:
         bench.check_time()
         middle = (low + high) // 2
-        sample = _try_heap(bench, HEAPS[middle])
+        sample = _try_heap(bench, heaps[middle])
         if sample is not None and sample.values[2] >= HOLDS * needed:
-            best, high = (HEAPS[middle], sample), middle
+            best, high = (heaps[middle], sample), middle
         else:
             low = middle + 1
     if best is None:
-        bench.note(f"no heap up to {HEAPS[-1]} reached {HOLDS:.0%} of {needed:.0f} MB/s")
+        bench.note(f"no heap up to {heaps[-1]} reached {HOLDS:.0%} of {needed:.0f} MB/s")
         return
     heap, sample = best
     for metric, value in zip(_METRICS, sample.values, strict=True):

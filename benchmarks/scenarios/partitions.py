@@ -20,7 +20,7 @@ _METRICS = (
 
 
 def partitions(bench: Bench) -> None:
-    """Topics of 1,000 partitions. The producer writes 100 B to all of one, acks=1, with 50 ms of linger for its batches."""
+    """Topics of 1,000 partitions. A producer of 100 B writes to all of one, acks=1, linger 50 ms for its batches."""
     total = bench.plan.partitions
     if bench.plan.quick:
         bench.note(f"a quick run makes {total:,} partitions; a full run makes 10,000")
@@ -48,5 +48,4 @@ def partitions(bench: Bench) -> None:
         values = (created_s, done.client.messages_per_s, most / 1e6, again.values[0])
         return Sample(values, done.limit, done.client.command)
 
-    rounds = 1 if bench.plan.quick else 3
-    bench.alternate_names(f"{total:,} partitions", _METRICS, bench.names, measure, rounds=rounds)
+    bench.alternate_names(f"{total:,} partitions", _METRICS, bench.names, measure, rounds=bench.plan.few_rounds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from benchmarks import java_tools
 from benchmarks.bench import Bench, Sample
@@ -55,12 +57,7 @@ def consume(bench: Bench) -> None:
     for size in SIZES:
         messages = bench.plan.backlog_bytes[size] // size
         with ExitStack() as stack:
-            topics = {}
-            for system in systems:
-                topics[system.name] = stack.enter_context(bench.topic(system, partitions=PARTITIONS))
-                flags = {"size": size, "partitions": PARTITIONS, "messages": messages}
-                bench.load(system, "produce", topics[system.name], properties=_LINGER, **flags)
-                settle(system.data)
+            topics, able = filled_topics(bench, stack, systems, size, messages)
 
             def measure(system: System, size: int = size, topics: dict[str, str] = topics) -> Sample:
                 done = bench.load(system, "consume", topics[system.name], partitions=PARTITIONS)
@@ -68,7 +65,28 @@ def consume(bench: Bench) -> None:
                 cost = per_gigabyte(done.broker.cpu_s, done.client.size_bytes)
                 return Sample((rate, cost), done.limit, done.client.command)
 
-            bench.alternate(size_in_words(size), _metrics(size, "consumed"), systems, measure)
+            bench.alternate(size_in_words(size), _metrics(size, "consumed"), able, measure)
+
+
+def filled_topics(
+    bench: Bench,
+    stack: ExitStack,
+    systems: Sequence[System],
+    size: int,
+    messages: int,
+    settings: Mapping[str, str] | None = None,
+) -> tuple[dict[str, str], list[System]]:
+    """A topic with that many messages on each system, by its name, and the systems on which it could be made."""
+    topics: dict[str, str] = {}
+
+    def fill(system: System) -> None:
+        topic = stack.enter_context(bench.topic(system, partitions=PARTITIONS, settings=settings))
+        flags: dict[str, Any] = {"size": size, "partitions": PARTITIONS, "messages": messages}
+        bench.load(system, "produce", topic, properties=_LINGER, **flags)
+        settle(system.data)
+        topics[system.name] = topic
+
+    return topics, bench.prepared(systems, fill)
 
 
 def java(bench: Bench) -> None:
@@ -85,12 +103,8 @@ def java(bench: Bench) -> None:
                 with bench.topic(system, partitions=PARTITIONS) as topic:
                     return _java_produce(bench, system, topic, size, acks)
 
-            bench.alternate(case, _metrics(size, "produced"), systems, measure, rounds=_java_rounds(bench))
+            bench.alternate(case, _metrics(size, "produced"), systems, measure, rounds=bench.plan.few_rounds)
     _java_consume(bench, systems)
-
-
-def _java_rounds(bench: Bench) -> int:
-    return 1 if bench.plan.quick else min(3, bench.plan.rounds)
 
 
 def _java_produce(bench: Bench, system: System, topic: str, size: int, acks: str) -> Sample:
@@ -113,7 +127,7 @@ def _java_produce(bench: Bench, system: System, topic: str, size: int, acks: str
 
 def _java_limit(seconds: float, broker_thread_s: float) -> str:
     """Only the broker's side is known: the tool's CPU time includes the start of its JVM."""
-    return limit_of(seconds=seconds, client_thread_s=0, broker_thread_s=broker_thread_s, all_cpu_s=0, cores=1)
+    return limit_of(client=0, broker=broker_thread_s / seconds, machine=0)
 
 
 def _java_consume(bench: Bench, systems: list[System]) -> None:
@@ -128,12 +142,7 @@ def _java_consume(bench: Bench, systems: list[System]) -> None:
         else:
             bench.note(f"ConsumerPerformance reads as a member of a group, which {system.name} does not offer yet")
     with ExitStack() as stack:
-        topics = {}
-        for system in able:
-            topics[system.name] = stack.enter_context(bench.topic(system, partitions=PARTITIONS))
-            flags = {"size": size, "partitions": PARTITIONS, "messages": messages}
-            bench.load(system, "produce", topics[system.name], properties=_LINGER, **flags)
-            settle(system.data)
+        topics, able = filled_topics(bench, stack, able, size, messages)
 
         def measure(system: System) -> Sample:
             meter = Meter(system.pid)
@@ -150,4 +159,4 @@ def _java_consume(bench: Bench, systems: list[System]) -> None:
             return Sample((done.mb_per_s, per_gigabyte(used.cpu_s, done.size_bytes)), limit, done.command)
 
         case = f"ConsumerPerformance, {size_in_words(size)}"
-        bench.alternate(case, _metrics(size, "consumed"), able, measure, rounds=_java_rounds(bench))
+        bench.alternate(case, _metrics(size, "consumed"), able, measure, rounds=bench.plan.few_rounds)

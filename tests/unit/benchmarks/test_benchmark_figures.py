@@ -107,21 +107,13 @@ def test_cpu_is_counted_per_billion_bytes_of_payload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client_thread_s", "broker_thread_s", "all_cpu_s", "limit"),
-    [
-        (9.5, 9.5, 20.0, "client"),
-        (5.0, 9.5, 20.0, "broker"),
-        (5.0, 5.0, 19.0, "cores"),
-        (5.0, 5.0, 12.0, ""),
-    ],
+    ("client", "broker", "machine", "limit"),
+    [(0.95, 0.95, 1.0, "client"), (0.5, 0.95, 1.0, "broker"), (0.5, 0.5, 0.95, "cores"), (0.5, 0.5, 0.6, "")],
 )
 def test_the_limit_is_the_first_part_that_has_no_time_left(
-    client_thread_s: float, broker_thread_s: float, all_cpu_s: float, limit: str
+    client: float, broker: float, machine: float, limit: str
 ) -> None:
-    found = limit_of(
-        seconds=10, client_thread_s=client_thread_s, broker_thread_s=broker_thread_s, all_cpu_s=all_cpu_s, cores=2
-    )
-    assert found == limit
+    assert limit_of(client=client, broker=broker, machine=machine) == limit
 
 
 def test_the_limit_of_a_figure_is_the_one_of_most_rounds() -> None:

@@ -139,7 +139,7 @@ def test_the_consumer_tool_is_read_by_the_names_of_its_columns() -> None:
         "Warning: --messages is deprecated. Use --num-records instead.\n"
         "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, "
         "fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec\n"
-        "2026-11-15 02:16:35:904, 2026-11-15 02:16:37:838, 28.6, 14.7933, 300000, 155118.9245, 1193, 741, 38.6103, 4.2\n"
+        "2026-11-15 02:16:35:904, 2026-11-15 02:16:37:838, 28.6, 14.7, 300000, 155118.9245, 1193, 741, 38.6103, 4.2\n"
     )
     assert read_consumer_summary(output) == (300000, 0.741)
     with pytest.raises(LoadFailed):
