@@ -1,0 +1,56 @@
+"""`cordwood config` against a real broker."""
+
+from tests.cli.conftest import Cordwood
+
+from cordwood.cli.failure import ExitCode
+
+
+def test_a_topics_settings_are_described_with_where_they_come_from(cordwood_cli: Cordwood, topic: str) -> None:
+    cordwood_cli("topic", "create", topic, "-c", "retention.ms=5000")
+    settings = cordwood_cli.json("config", "describe", "--topic", topic)
+    assert settings["retention.ms"] == {"value": "5000", "source": "topic", "read_only": False}
+    assert settings["segment.bytes"]["source"] == "default"
+    assert list(cordwood_cli.json("config", "describe", "--topic", topic, "--changed")) == ["retention.ms"]
+    assert "retention.ms" in cordwood_cli("config", "describe", "--topic", topic, "--changed")
+
+
+def test_a_topics_settings_are_altered_all_or_none(cordwood_cli: Cordwood, topic: str) -> None:
+    cordwood_cli("topic", "create", topic)
+    altered = cordwood_cli.json("config", "alter", "--topic", topic, "-s", "retention.ms=1", "-s", "flush.ms=9")
+    assert altered == {"set": {"retention.ms": "1", "flush.ms": "9"}, "deleted": []}
+    code, error = cordwood_cli.error("config", "alter", "-t", topic, "-s", "retention.ms=2", "-s", "flush.ms=never")
+    assert (code, error["code"]) == (ExitCode.FAILED, "INVALID_CONFIG")
+    said = cordwood_cli("config", "alter", "-t", topic, "-d", "flush.ms")
+    assert "flush.ms has its default again" in said
+    changed = cordwood_cli.json("config", "describe", "-t", topic, "--changed")
+    assert {name: setting["value"] for name, setting in changed.items()} == {"retention.ms": "1"}
+
+
+def test_the_only_broker_is_meant_if_none_is_named(cordwood_cli: Cordwood) -> None:
+    settings = cordwood_cli.json("config", "describe")
+    assert "log.retention.ms" in settings
+    assert settings["listeners"]["read_only"] is True
+    code, error = cordwood_cli.error("config", "describe", "--broker", 99)
+    assert (code, error["code"]) == (ExitCode.NOT_FOUND, "BROKER_NOT_AVAILABLE")
+
+
+def test_a_brokers_defaults_can_be_changed_while_it_runs(cordwood_cli: Cordwood, topic: str) -> None:
+    cordwood_cli("topic", "create", topic)
+    cordwood_cli("config", "alter", "--set", "log.cleaner.min.compaction.lag.ms=1234")
+    try:
+        setting = cordwood_cli.json("config", "describe", "-t", topic)["min.compaction.lag.ms"]
+        assert setting["value"] == "1234"
+    finally:
+        cordwood_cli("config", "alter", "--delete", "log.cleaner.min.compaction.lag.ms")
+    assert cordwood_cli.json("config", "describe", "-t", topic)["min.compaction.lag.ms"]["value"] == "0"
+
+
+def test_topic_and_broker_exclude_each_other(cordwood_cli: Cordwood) -> None:
+    code, _ = cordwood_cli.error("config", "describe", "--topic", "t", "--broker", 1)
+    assert code == ExitCode.USAGE
+
+
+def test_an_unknown_topic_is_not_found(cordwood_cli: Cordwood, topic: str) -> None:
+    for command in (("describe",), ("alter", "-s", "retention.ms=1")):
+        code, error = cordwood_cli.error("config", *command, "-t", topic)
+        assert (code, error["code"]) == (ExitCode.NOT_FOUND, "UNKNOWN_TOPIC_OR_PARTITION")
