@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
+from cordwood.records.checksum import crc32c
 
 Buffer = bytes | bytearray | memoryview
 

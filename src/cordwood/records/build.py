@@ -3,8 +3,6 @@
 import struct
 from collections.abc import Iterable, Sequence
 
-from crc32c import crc32c
-
 from cordwood.records.batch import (
     CONTROL_BIT,
     CRC_POSITION,
@@ -18,6 +16,7 @@ from cordwood.records.batch import (
     Buffer,
     Codec,
 )
+from cordwood.records.checksum import crc32c
 from cordwood.records.compression import compress
 
 RecordHeaders = Sequence[tuple[str, bytes | None]]

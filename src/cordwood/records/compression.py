@@ -1,16 +1,13 @@
 """The four codecs of a record batch, bounded: a few bytes can claim to be gigabytes.
 
 Only what must look inside a batch uses this (compaction, validation on compacted topics, the CLI, tests); the append
-path keeps a batch as the producer compressed it.
+path keeps a batch as the producer compressed it. So a broker may run for ever without a codec: each is imported when it
+is first needed.
 """
 
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-
-import cramjam
-import lz4.frame
-import zstandard
 
 from cordwood.records.batch import Buffer, Codec
 from cordwood.records.corruption import CorruptRecords
@@ -39,9 +36,13 @@ def compress(codec: int, data: Buffer) -> bytes:
     if codec == Codec.SNAPPY:
         return _compress_xerial(data)
     if codec == Codec.LZ4:
+        import lz4.frame
+
         # Java's reader refuses blocks that depend on each other.
         return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
     if codec == Codec.ZSTD:
+        import zstandard
+
         return zstandard.ZstdCompressor().compress(data)
     raise ValueError(f"unknown codec {codec}")
 
@@ -55,15 +56,15 @@ def decompress(codec: int, data: Buffer, max_size: int) -> bytes:
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
         raise CorruptRecords(f"unknown codec {codec}")
-    try:
-        return decompressor(data, max_size)
-    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError, MemoryError) as error:
-        # lz4 raises a plain RuntimeError for bad frames; a MemoryError here is a length the data claims to have.
-        raise CorruptRecords(f"{Codec(codec).name.lower()}: {error}") from error
+    return decompressor(data, max_size)
 
 
 def _too_large(max_size: int) -> CorruptRecords:
     return CorruptRecords(f"records are larger than {max_size} bytes once uncompressed")
+
+
+def _not_valid(codec: Codec, error: Exception) -> CorruptRecords:
+    return CorruptRecords(f"{codec.name.lower()}: {error}")
 
 
 def _cut_short(codec: Codec) -> CorruptRecords:
@@ -77,7 +78,10 @@ def _gunzip(data: Buffer, max_size: int) -> bytes:
     rest: Buffer = data
     while True:
         member = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
-        part = member.decompress(rest, left + 1)
+        try:
+            part = member.decompress(rest, left + 1)
+        except zlib.error as error:
+            raise _not_valid(Codec.GZIP, error) from error
         left -= len(part)
         if left < 0:
             raise _too_large(max_size)
@@ -90,6 +94,8 @@ def _gunzip(data: Buffer, max_size: int) -> bytes:
 
 
 def _compress_xerial(data: Buffer) -> bytes:
+    import cramjam
+
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
@@ -127,27 +133,38 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def _unsnap(blocks: Iterable[memoryview], max_size: int) -> Iterator[bytes]:
+    import cramjam
+
     left = max_size
     for block in blocks:
-        left -= cramjam.snappy.decompress_raw_len(block)
-        if left < 0:
-            raise _too_large(max_size)
-        yield bytes(cramjam.snappy.decompress_raw(block))
+        try:
+            left -= cramjam.snappy.decompress_raw_len(block)
+            if left < 0:
+                raise _too_large(max_size)
+            yield bytes(cramjam.snappy.decompress_raw(block))
+        except cramjam.DecompressionError as error:
+            raise _not_valid(Codec.SNAPPY, error) from error
 
 
 def _decompress_lz4(data: Buffer, max_size: int) -> bytes:
+    import lz4.frame
+
     frame = lz4.frame.LZ4FrameDecompressor()
-    part: bytes = frame.decompress(data, _STEP_SIZE)
-    parts = [part]
-    left = max_size - len(part)
-    while left >= 0 and part and not frame.eof:
-        part = frame.decompress(b"", _STEP_SIZE)
+    parts: list[bytes] = []
+    left = max_size
+    rest: Buffer = data
+    while not frame.eof:
+        try:
+            part: bytes = frame.decompress(rest, _STEP_SIZE)
+        except RuntimeError as error:
+            raise _not_valid(Codec.LZ4, error) from error
+        if not part and not frame.eof:
+            raise _cut_short(Codec.LZ4)
         parts.append(part)
         left -= len(part)
-    if left < 0:
-        raise _too_large(max_size)
-    if not frame.eof:
-        raise _cut_short(Codec.LZ4)
+        if left < 0:
+            raise _too_large(max_size)
+        rest = b""
     if frame.unused_data:
         # Java's reader does not look behind the first frame, so records there would be seen by some and not by others.
         raise CorruptRecords("lz4: data behind the frame")
@@ -155,17 +172,22 @@ def _decompress_lz4(data: Buffer, max_size: int) -> bytes:
 
 
 def _decompress_zstd(data: Buffer, max_size: int) -> bytes:
-    announced = zstandard.frame_content_size(data)
-    if announced > max_size:
-        raise _too_large(max_size)
-    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    import zstandard
+
     parts: list[bytes] = []
     left = max_size
-    while part := reader.read(_STEP_SIZE):
-        parts.append(part)
-        left -= len(part)
-        if left < 0:
+    try:
+        announced = zstandard.frame_content_size(data)
+        if announced > max_size:
             raise _too_large(max_size)
+        reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+        while part := reader.read(_STEP_SIZE):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                raise _too_large(max_size)
+    except zstandard.ZstdError as error:
+        raise _not_valid(Codec.ZSTD, error) from error
     # The reader is silent about a frame that is cut short. Those that announce no size (Java's) are found out by their
     # records, which do not come to their end.
     if max_size - left < announced:

@@ -5,8 +5,6 @@ single records (a compacted topic needs keys, message.timestamp.before.max.ms bo
 stays independent of how many records it has.
 """
 
-from crc32c import crc32c
-
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import (
@@ -24,6 +22,7 @@ from cordwood.records.batch import (
     Codec,
     read_header,
 )
+from cordwood.records.checksum import crc32c
 from cordwood.records.records import CorruptRecords, records_in
 
 RecordErrors = tuple[tuple[int, str], ...]

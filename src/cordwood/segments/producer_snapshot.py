@@ -8,9 +8,8 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from cordwood.records.batch import Buffer
+from cordwood.records.checksum import crc32c
 from cordwood.segments.damaged import DamagedSnapshot
 
 _VERSION = 1

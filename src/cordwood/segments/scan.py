@@ -7,8 +7,6 @@ bounded by one chunk, or one batch where that is larger.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from cordwood.records.batch import (
     CRC_START,
     HEADER_SIZE,
@@ -17,6 +15,7 @@ from cordwood.records.batch import (
     BatchHeader,
     read_header,
 )
+from cordwood.records.checksum import crc32c
 from cordwood.segments.filesystem import File
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
 
