@@ -16,8 +16,10 @@ from typing import Any, Final
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
     INT32,
+    MAX_TAGS,
     Frame,
     array_count,
+    check_elements,
     compact_array_count,
     compact_string,
     cut_short,
@@ -30,6 +32,7 @@ from cordwood.wire.primitives import (
     read_uvarint,
     string,
     tagged_fields,
+    too_many_tags,
     topic_id_bytes,
     uvarint,
 )
@@ -54,7 +57,20 @@ _FIXED: Final = {
 
 def reader(message: Message, version: int) -> Read:
     assert version in message.versions, (message.versions, version)
-    return _struct_reader(message.body, version, version >= message.flexible_from)[0]
+    elements = _Elements()
+    read_body, _ = _struct_reader(message.body, version, version >= message.flexible_from, elements)
+
+    def read_message(frame: Frame, position: int) -> tuple[Any, int]:
+        elements.count = 0
+        return read_body(frame, position)
+
+    return read_message
+
+
+class _Elements:
+    """How many array elements the message at hand has had so far."""
+
+    count = 0
 
 
 def writer(message: Message, version: int) -> Write:
@@ -79,7 +95,7 @@ def _tagged_fields(struct: Struct, version: int) -> list[Field]:
 # against it before anything is made.
 
 
-def _struct_reader(struct: Struct, version: int, flexible: bool) -> tuple[Read, int]:
+def _struct_reader(struct: Struct, version: int, flexible: bool, elements: _Elements) -> tuple[Read, int]:
     steps: list[tuple[tuple[str, ...], Layout | None, Read | None]] = []
     least = 0
     for fixed, run in groupby(_plain_fields(struct, version), _is_fixed):
@@ -90,11 +106,12 @@ def _struct_reader(struct: Struct, version: int, flexible: bool) -> tuple[Read, 
             least += layout.size
         else:
             for field in run:
-                read, size = _field_reader(field, version, flexible)
+                read, size = _field_reader(field, version, flexible, elements)
                 steps.append(((field.name,), None, read))
                 least += size
     tags = {
-        field.tag: (field.name, _field_reader(field, version, flexible)[0]) for field in _tagged_fields(struct, version)
+        field.tag: (field.name, _field_reader(field, version, flexible, elements)[0])
+        for field in _tagged_fields(struct, version)
     }
     entity_type = struct.entity
 
@@ -116,6 +133,8 @@ def _struct_reader(struct: Struct, version: int, flexible: bool) -> tuple[Read, 
 
 def _read_tags(frame: Frame, position: int, tags: Mapping[int | None, tuple[str, Read]], values: dict[str, Any]) -> int:
     count, position = read_uvarint(frame, position)
+    if count > MAX_TAGS:
+        raise too_many_tags()
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
@@ -131,11 +150,11 @@ def _read_tags(frame: Frame, position: int, tags: Mapping[int | None, tuple[str,
     return position
 
 
-def _field_reader(field: Field, version: int, flexible: bool) -> tuple[Read, int]:
+def _field_reader(field: Field, version: int, flexible: bool, elements: _Elements) -> tuple[Read, int]:
     nullable = version in field.nullable
     if field.is_array:
-        return _array_reader(field, version, flexible, nullable), 1 if flexible else 4
-    read, least = _value_reader(field, version, flexible)
+        return _array_reader(field, version, flexible, nullable, elements), 1 if flexible else 4
+    read, least = _value_reader(field, version, flexible, elements)
     if field.struct is not None:
         return (_nullable_struct_reader(read), 1) if nullable else (read, least)
     if nullable or field.type in _FIXED or field.type == "uuid":
@@ -143,10 +162,10 @@ def _field_reader(field: Field, version: int, flexible: bool) -> tuple[Read, int
     return partial(_read_present, read), least
 
 
-def _value_reader(field: Field, version: int, flexible: bool) -> tuple[Read, int]:
+def _value_reader(field: Field, version: int, flexible: bool, elements: _Elements) -> tuple[Read, int]:
     """One value, or one element of an array."""
     if field.struct is not None:
-        return _struct_reader(field.struct, version, flexible)
+        return _struct_reader(field.struct, version, flexible, elements)
     if field.type in _FIXED:
         layout = Layout(">" + _FIXED[field.type])
         return partial(_read_fixed, layout), layout.size
@@ -158,8 +177,8 @@ def _value_reader(field: Field, version: int, flexible: bool) -> tuple[Read, int
     return (_read_compact_bytes, 1) if flexible else (_read_bytes, 4)
 
 
-def _array_reader(field: Field, version: int, flexible: bool, nullable: bool) -> Read:
-    read_element, least = _value_reader(field, version, flexible)
+def _array_reader(field: Field, version: int, flexible: bool, nullable: bool, elements: _Elements) -> Read:
+    read_element, least = _value_reader(field, version, flexible, elements)
     if field.type == "string":
         read_element = partial(_read_present, read_element)
     read_count = read_compact_array_count if flexible else read_array_count
@@ -170,11 +189,13 @@ def _array_reader(field: Field, version: int, flexible: bool, nullable: bool) ->
             if not nullable:
                 raise BadRequest(f"{field.name} is null.")
             return None, position
-        elements = []
+        elements.count += count
+        check_elements(elements.count)
+        found = []
         for _ in range(count):
             element, position = read_element(frame, position)
-            elements.append(element)
-        return elements, position
+            found.append(element)
+        return found, position
 
     return read_array
 

@@ -18,6 +18,7 @@ from cordwood.wire.primitives import (
     NO_TAGS,
     Frame,
     array_count,
+    check_elements,
     compact_array_count,
     compact_string,
     not_understood,
@@ -86,6 +87,11 @@ _PARTITION_V9: Final = Struct(">iiqqi")
 _PARTITION_V12: Final = Struct(">iiqiqi")
 _REPLICA_STATE: Final = Struct(">iq")
 
+# Readers without sessions send every partition with every fetch, and making a named tuple by its own constructor would
+# be half of what each of them costs.
+_new_tuple: Final = tuple.__new__
+_NOTHING_TAGGED: Final = (None, UNKNOWN_HIGH_WATERMARK)
+
 
 def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
     version = header.api_version
@@ -117,9 +123,12 @@ def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequ
     if count < 0:
         raise BadRequest("The topics are null.")
     topics: list[tuple[str | TopicId, list[FetchPartition]]] = []
+    elements = count
     for _ in range(count):
         topic, position = _read_topic(frame, position, version)
         partitions, position = _read_partitions(frame, position, version)
+        elements += len(partitions)
+        check_elements(elements)
         position = skip_tagged_fields(frame, position)
         topics.append((topic, partitions))
     forgotten, position = _read_forgotten(frame, position, version)
@@ -177,7 +186,7 @@ def _read_partitions(frame: Frame, position: int, version: int) -> tuple[list[Fe
         position += fixed_size
         if frame[position] == 0:
             position += 1
-            partitions.append(FetchPartition(*fields))
+            partitions.append(_new_tuple(FetchPartition, fields + _NOTHING_TAGGED))
         else:
             tags, position = read_tagged_fields(frame, position)
             partitions.append(_with_tags(frame, fields, tags, version))
@@ -211,9 +220,12 @@ def _read_forgotten(
     if count < 0:
         raise BadRequest("The forgotten topics are null.")
     forgotten: list[tuple[str | TopicId, tuple[int, ...]]] = []
+    elements = count
     for _ in range(count):
         topic, position = _read_topic(frame, position, version)
         partition_count, position = read_compact_array_count(frame, position, 4)
+        elements += partition_count
+        check_elements(elements)
         if partition_count < 0:
             raise BadRequest("The forgotten partitions of a topic are null.")
         forgotten.append((topic, Struct(f">{partition_count}i").unpack_from(frame, position)))
@@ -236,16 +248,22 @@ def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, 
     if topic_count < 0:
         raise BadRequest("The topics are null.")
     topics: list[tuple[str | TopicId, list[FetchPartition]]] = []
+    elements = topic_count
     for _ in range(topic_count):
         name, position = read_string(frame, position)
         count, position = read_array_count(frame, position, layout.size)
+        elements += count
+        check_elements(elements)
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
         end = position + count * layout.size
         rows = layout.iter_unpack(frame[position:end])
         position = end
         if version >= 9:
-            partitions = [FetchPartition(p, epoch, offset, -1, start, size) for p, epoch, offset, start, size in rows]
+            partitions = [
+                _new_tuple(FetchPartition, (p, epoch, offset, -1, start, size, *_NOTHING_TAGGED))
+                for p, epoch, offset, start, size in rows
+            ]
         elif version >= 5:
             partitions = [FetchPartition(p, -1, offset, -1, start, size) for p, offset, start, size in rows]
         else:
@@ -259,6 +277,8 @@ def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, 
         for _ in range(topic_count):
             name, position = read_string(frame, position)
             count, position = read_array_count(frame, position, 4)
+            elements += count
+            check_elements(elements)
             if count < 0:
                 raise BadRequest("The forgotten partitions of a topic are null.")
             forgotten.append((present(name), Struct(f">{count}i").unpack_from(frame, position)))
@@ -291,6 +311,7 @@ class SizedPart(Protocol):
 
 
 Bytes = bytes | bytearray | memoryview
+_IN_MEMORY: Final = (bytes, bytearray, memoryview)
 Part = Bytes | SizedPart
 
 
@@ -377,7 +398,7 @@ class _Body:
         self.size = 0
 
     def add_records(self, records: Part, length: int) -> None:
-        if length < JOIN_BELOW_BYTES and isinstance(records, Bytes):
+        if length < JOIN_BELOW_BYTES and isinstance(records, _IN_MEMORY):
             self.chunks.append(records)
             return
         self.finish()
@@ -395,7 +416,7 @@ class _Body:
 def _length(records: Part | None) -> int:
     if records is None:
         return -1
-    return len(records) if isinstance(records, Bytes) else records.length
+    return len(records) if isinstance(records, _IN_MEMORY) else records.length
 
 
 def _write_flexible(body: _Body, version: int, topics: FetchedTopics) -> None:

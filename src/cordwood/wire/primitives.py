@@ -28,11 +28,22 @@ NO_TAGS: Final = b"\x00"
 Frame = memoryview | bytes
 """A request without its size prefix. A memoryview makes records views into it instead of copies."""
 
+MAX_ELEMENTS: Final = 250_000
+"""How many array elements one request may have in all. Its bytes are no bound: two of them can make an object of 300,
+and a request of 100 MB would stop the loop for half a minute."""
+
+MAX_TAGS: Final = 32
+"""How many tagged fields one struct may have. Kafka has at most four."""
+
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
 
 def cut_short() -> BadRequest:
     return BadRequest("The request ends in the middle of a field.")
+
+
+def too_many_tags() -> BadRequest:
+    return BadRequest(f"A struct has more than {MAX_TAGS} tagged fields.")
 
 
 def not_understood(what: str, version: int, reason: Exception) -> BadRequest:
@@ -41,6 +52,12 @@ def not_understood(what: str, version: int, reason: Exception) -> BadRequest:
 
 def trailing_bytes(what: str, version: int, count: int) -> BadRequest:
     return BadRequest(f"{what} v{version} is followed by {count} bytes that are not part of it.")
+
+
+def check_elements(count: int) -> None:
+    """Decoders of nested arrays add up what they have read and call this as they go."""
+    if count > MAX_ELEMENTS:
+        raise BadRequest(f"A request has more than {MAX_ELEMENTS} elements.")
 
 
 def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:
@@ -100,8 +117,8 @@ def read_array_count(frame: Frame, position: int, element_size: int) -> tuple[in
     position += 4
     if count * element_size > len(frame) - position:
         raise BadRequest(f"An array of {count} elements does not fit into the request.")
-    if count < -1:
-        raise BadRequest("An array has a negative length.")
+    if not -1 <= count <= MAX_ELEMENTS:
+        raise BadRequest(f"An array has {count} elements.")
     return count, position
 
 
@@ -111,6 +128,8 @@ def read_compact_array_count(frame: Frame, position: int, element_size: int) -> 
     count -= 1
     if count * element_size > len(frame) - position:
         raise BadRequest(f"An array of {count} elements does not fit into the request.")
+    if count > MAX_ELEMENTS:
+        raise BadRequest(f"An array has {count} elements.")
     return count, position
 
 
@@ -133,8 +152,8 @@ def skip_tagged_fields(frame: Frame, position: int) -> int:
     position += 1
     if count == 0:
         return position
-    if count > 0x7F:
-        count, position = read_uvarint(frame, position - 1)
+    if count > MAX_TAGS:
+        raise too_many_tags()
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
@@ -147,6 +166,8 @@ def skip_tagged_fields(frame: Frame, position: int) -> int:
 def read_tagged_fields(frame: Frame, position: int) -> tuple[dict[int, tuple[int, int]], int]:
     """Where each tagged field lies, as tag -> (start, end), and the position after the tag buffer."""
     count, position = read_uvarint(frame, position)
+    if count > MAX_TAGS:
+        raise too_many_tags()
     found: dict[int, tuple[int, int]] = {}
     for _ in range(count):
         tag, position = read_uvarint(frame, position)

@@ -16,6 +16,7 @@ from cordwood.wire.primitives import (
     MALFORMED,
     Frame,
     array_count,
+    check_elements,
     compact_array_count,
     compact_string,
     cut_short,
@@ -46,6 +47,8 @@ ProducePartition = tuple[int, memoryview | bytes | None]
 ProduceTopic = tuple[str | TopicId, list[ProducePartition]]
 
 _ACKS_TIMEOUT: Final = Struct(">hi")
+_ACKS_TIMEOUT_COUNT: Final = Struct(">hiB")
+_INDEX_LENGTH: Final = Struct(">iB")
 
 
 class ProduceRequest(NamedTuple):
@@ -72,12 +75,23 @@ def decode_produce(header: RequestHeader, frame: memoryview) -> ProduceRequest:
 
 
 def _read_flexible(frame: Frame, position: int, topic_ids: bool) -> tuple[ProduceRequest, int]:
+    # The hottest reader of a broker: counts and lengths of one or two bytes are read in place. A count of one byte
+    # needs no check against the bytes that are left, since running into the end after 126 elements is as good.
     size = len(frame)
-    transactional_id, position = read_compact_string(frame, position)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
-    topic_count, position = read_compact_array_count(frame, position + 6, 3)
+    transactional_id: str | None = None
+    if frame[position]:
+        transactional_id, position = read_compact_string(frame, position)
+    else:
+        position += 1
+    acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(frame, position)
+    position += 7
+    if topic_count > 0x7F:
+        topic_count, position = read_compact_array_count(frame, position - 1, 3)
+    else:
+        topic_count -= 1
     if topic_count < 0:
         raise BadRequest("The topics are null.")
+    elements = topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         topic: str | TopicId
@@ -86,13 +100,26 @@ def _read_flexible(frame: Frame, position: int, topic_ids: bool) -> tuple[Produc
         else:
             name, position = read_compact_string(frame, position)
             topic = present(name)
-        count, position = read_compact_array_count(frame, position, 6)
+        count = frame[position]
+        if count > 0x7F:
+            count, position = read_compact_array_count(frame, position, 6)
+        else:
+            count, position = count - 1, position + 1
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
+        elements += count
+        check_elements(elements)
         partitions: list[ProducePartition] = []
         for _ in range(count):
-            (index,) = INT32.unpack_from(frame, position)
-            length, position = read_uvarint(frame, position + 4)
+            index, length = _INDEX_LENGTH.unpack_from(frame, position)
+            position += 5
+            if length > 0x7F:
+                second = frame[position]
+                if second < 0x80:
+                    length += (second << 7) - 0x80
+                    position += 1
+                else:
+                    length, position = read_uvarint(frame, position - 1)
             if length:
                 end = position + length - 1
                 if end > size:
@@ -105,7 +132,7 @@ def _read_flexible(frame: Frame, position: int, topic_ids: bool) -> tuple[Produc
             position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
         topics.append((topic, partitions))
         position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
-    position = skip_tagged_fields(frame, position)
+    position = position + 1 if frame[position] == 0 else skip_tagged_fields(frame, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
@@ -116,12 +143,15 @@ def _read_old(frame: Frame, position: int) -> tuple[ProduceRequest, int]:
     topic_count, position = read_array_count(frame, position + 6, 6)
     if topic_count < 0:
         raise BadRequest("The topics are null.")
+    elements = topic_count
     topics: list[ProduceTopic] = []
     for _ in range(topic_count):
         name, position = read_string(frame, position)
         count, position = read_array_count(frame, position, 8)
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
+        elements += count
+        check_elements(elements)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             index, length = INT32_PAIR.unpack_from(frame, position)

@@ -1,5 +1,6 @@
 """What the codecs written by hand promise beyond their bytes: no copies, no surprises, one kind of refusal."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +17,7 @@ from cordwood.wire.metadata import (
     layout_of,
 )
 from cordwood.wire.produce import ProducedPartition, decode_produce, encode_produce_response
-from cordwood.wire.requests import parse_header
+from cordwood.wire.requests import RequestHeader, decode_request, parse_header
 
 TOPIC_ID = TopicId(int=0x0102030405060708090A0B0C0D0E0F10)
 
@@ -143,3 +144,58 @@ def test_a_partition_may_have_more_replicas_than_one_byte_counts() -> None:
     replicas = list(range(200))
     entry = encode_topic(12, TopicMetadata("orders", TOPIC_ID, [PartitionMetadata(0, 1, 5, replicas, replicas)]))
     assert b"\xc9\x01" + replicas[0].to_bytes(4, "big") in entry
+
+
+def flexible_header(key: int, version: int) -> bytes:
+    return bytes((0, key, 0, version)) + b"\x00\x00\x00\x01\xff\xff\x00"
+
+
+MILLION = b"\xc1\x84\x3d"
+"""The compact count of a million elements."""
+
+TENTHS = b"\xa1\x8d\x06"
+"""The compact count of a hundred thousand elements."""
+
+NULL_RECORDS = b"\x00\x00\x00\x01\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("decode", "frame"),
+    [
+        (decode_metadata, flexible_header(3, 9) + MILLION + b"\x01\x00" * 1_000_000 + b"\x00\x00\x00\x00"),
+        (
+            decode_produce,
+            flexible_header(0, 9)
+            + b"\x00\xff\xff\x00\x00\x00\x01\x04"
+            + (b"\x02t" + TENTHS + NULL_RECORDS * 100_000 + b"\x00") * 3
+            + b"\x00",
+        ),
+        (
+            decode_request,
+            flexible_header(10, 4) + b"\x00" + MILLION + b"\x01" * 1_000_000 + b"\x00",
+        ),
+        (
+            decode_request,
+            flexible_header(21, 2)
+            + b"\x04"
+            + (b"\x02t" + TENTHS + (bytes(12) + b"\x00") * 100_000 + b"\x00") * 3
+            + b"\x00\x00\x00\x00\x00",
+        ),
+    ],
+    ids=["one array by hand", "nested arrays by hand", "one array", "nested arrays"],
+)
+def test_a_request_of_very_many_elements_is_refused(
+    decode: Callable[[RequestHeader, memoryview], object], frame: bytes
+) -> None:
+    with pytest.raises(BadRequest, match="elements"):
+        decode(parse_header(frame), memoryview(frame))
+
+
+@pytest.mark.parametrize("decode", [decode_metadata, decode_request])
+def test_a_struct_of_very_many_tags_is_refused(decode: Callable[[RequestHeader, memoryview], object]) -> None:
+    few, many = (
+        flexible_header(3, 9) + b"\x01\x00\x00\x00" + bytes((count,)) + b"\x55\x00" * count for count in (32, 33)
+    )
+    decode(parse_header(few), memoryview(few))
+    with pytest.raises(BadRequest, match="tagged"):
+        decode(parse_header(many), memoryview(many))
