@@ -7,6 +7,7 @@ strictly. In memory it is two arrays of int32, so a lookup is one bisection in C
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import lt
 
 from cordwood.records.batch import Buffer
 from cordwood.segments.damaged import DamagedIndex
@@ -116,4 +117,4 @@ class OffsetIndex:
 
 
 def _strictly_increasing(numbers: "array[int]") -> bool:
-    return all(map(int.__lt__, numbers, numbers[1:]))
+    return all(map(lt, numbers, numbers[1:]))

@@ -7,6 +7,7 @@ record is later than this timestamp. Timestamps increase strictly, offsets incre
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import le, lt
 from typing import NamedTuple
 
 from cordwood.records.batch import Buffer
@@ -114,6 +115,6 @@ class TimeIndex:
         if offsets:
             if timestamps[0] < 0 or offsets[0] < 0:
                 raise DamagedIndex(f"time index: negative first entry {timestamps[0]} at {offsets[0]}")
-            if not all(map(int.__lt__, timestamps, timestamps[1:])) or not all(map(int.__le__, offsets, offsets[1:])):
+            if not all(map(lt, timestamps, timestamps[1:])) or not all(map(le, offsets, offsets[1:])):
                 raise DamagedIndex("time index: the entries do not increase")
         return index
