@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-
 from tests.broker_process import BrokerProcess
+from tests.deadline import eventually
 
 EXTERNAL_BOOTSTRAP = os.environ.get("CORDWOOD_TEST_BOOTSTRAP", "")
 
@@ -53,6 +53,17 @@ def admin(broker: RunningBroker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap})
 
 
+def await_topic(admin: AdminClient, name: str, partitions: int) -> None:
+    """Waits until the broker's metadata has the topic: on Apache Kafka that is a little after its creation."""
+
+    def is_there() -> bool:
+        # All topics, not this one: librdkafka would have the broker create it.
+        found = admin.list_topics(timeout=20).topics.get(name)
+        return found is not None and found.error is None and len(found.partitions) == partitions
+
+    eventually(is_there, what=f"topic {name}")
+
+
 MakeTopic = Callable[..., str]
 
 
@@ -64,6 +75,7 @@ def make_topic(admin: AdminClient) -> MakeTopic:
         name = f"topic-{uuid.uuid4().hex[:12]}"
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
         admin.create_topics([new], operation_timeout=20)[name].result(timeout=30)
+        await_topic(admin, name, partitions)
         return name
 
     return make

@@ -1,0 +1,157 @@
+"""The real broker as a process of its own: `cordwood serve`, started, watched, stopped, killed.
+
+Owns the process. Promises that it is gone when the test is over, and that whatever it said is in the message of a
+failure to start.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.processes import rss_bytes
+from tests.deadline import eventually
+
+EXECUTABLE = Path(sys.executable).parent / "cordwood"
+_READY = re.compile(r"^cordwood ready on (\S+:\d+)", re.MULTILINE)
+
+START_WITHIN_S = 30.0
+STOP_WITHIN_S = 30.0
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class BrokerProcess:
+    """One broker on one data directory. Its port stays the same over restarts, so that clients come back."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        output: Path | None = None,
+        keep_port: bool = False,
+    ) -> None:
+        self.data_dir = data_dir
+        self.settings = dict(settings or {})
+        self.output_path = output or data_dir.with_name(data_dir.name + ".out")
+        self._port = free_port() if keep_port else 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output_start = 0
+        self.bootstrap = ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def start(self, within_s: float = START_WITHIN_S) -> Self:
+        """Start the process and wait for its ready line."""
+        self.launch()
+        self.wait_ready(within_s)
+        return self
+
+    def launch(self) -> None:
+        assert self._process is None, "the broker runs already"
+        command = [str(EXECUTABLE), "serve", "--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self._port}"]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        self._output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
+        with self.output_path.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,  # an interrupt at the terminal is the test's to handle
+            )
+
+    def wait_ready(self, within_s: float = START_WITHIN_S) -> None:
+        def ready() -> str | None:
+            found = _READY.search(self.output())
+            if found is None:
+                assert self.alive, f"the broker ended with {self.exit_code}:\n{self.output()[-4000:]}"
+                return None
+            return found.group(1)
+
+        try:
+            self.bootstrap = eventually(ready, within_s, what="the ready line") or ""
+        except AssertionError:
+            said = self.output()[-4000:]
+            self.end()
+            raise AssertionError(f"the broker did not get ready; it said:\n{said}") from None
+
+    def output(self) -> str:
+        """What the broker said since its last start."""
+        with self.output_path.open("rb") as file:
+            file.seek(self._output_start)
+            return file.read().decode(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self._process is None else self._process.poll()
+
+    def rss_bytes(self) -> int:
+        return rss_bytes(self.pid)
+
+    def stop(self, within_s: float = STOP_WITHIN_S) -> int:
+        """SIGTERM; the exit code of a broker that stops by itself."""
+        process = self._process
+        assert process is not None, "the broker is not running"
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            said = self.output()[-4000:]
+            self.kill()
+            raise AssertionError(f"the broker did not stop within {within_s} s of SIGTERM; it said:\n{said}") from None
+        self._process = None
+        return code
+
+    def wait_exit(self, within_s: float) -> int:
+        """The exit code of a broker that ends on its own."""
+        process = self._process
+        assert process is not None, "the broker is not running"
+        code = process.wait(within_s)
+        self._process = None
+        return code
+
+    def kill(self) -> None:
+        """kill -9, of this process and of nothing else."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(10)
+
+    def end(self) -> None:
+        """Whatever it takes, for the end of a test."""
+        if self.alive:
+            self.stop()
+        else:
+            self.kill()
