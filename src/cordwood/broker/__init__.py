@@ -1,1 +1,16 @@
-""""""
+"""Sockets, files, threads and assembly: what drives a node. `serve` runs a broker until it is told to stop."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cordwood.model.broker_settings import BrokerSettings
+
+
+def serve(settings: "BrokerSettings") -> int:
+    """Runs a broker in the foreground until SIGTERM or SIGINT; the exit code.
+
+    Says on standard output when clients can connect. Raises EnvironmentFailure or OSError if it cannot start.
+    """
+    from cordwood.broker.process import run
+
+    return run(settings)

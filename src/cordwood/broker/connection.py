@@ -17,7 +17,7 @@ from cordwood.wire.requests import parse_header
 
 if TYPE_CHECKING:
     from cordwood.broker.connections import Connections
-    from cordwood.log.log import LogSlice
+    from cordwood.log.lookup import LogSlice
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -266,6 +266,14 @@ class Connection(asyncio.BufferedProtocol):
         self._serving = False
         logger.log(level, "closing connection %s: %s", self, reason)
         self._transport.abort()
+
+    def close_after_sending(self) -> None:
+        """Closes when the transport has passed on what it holds; at once if the peer does not take its answers."""
+        self._serving = False
+        if self._sender.waiting_parts:
+            self._transport.abort()
+        else:
+            self._transport.close()
 
     def __str__(self) -> str:
         return f"{self.connection_id} from {self.client_host}"

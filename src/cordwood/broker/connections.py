@@ -196,7 +196,13 @@ class Connections:
         if self._quiet is not None:
             self._quiet.set()
 
+    def close_gently(self) -> None:
+        """Closes every connection after what has been written to it."""
+        for connection in list(self._open.values()):
+            connection.close_after_sending()
+
     def close(self) -> None:
+        """Closes every connection at once."""
         self._stopping = True
         self._sweep_timer.cancel()
         for connection in list(self._open.values()):

@@ -17,7 +17,7 @@ from cordwood.broker.threads import Workers
 if TYPE_CHECKING:
     from cordwood.cluster.controller import Controller
     from cordwood.cluster.image import ImageDelta
-    from cordwood.log.log import FlushTicket
+    from cordwood.log.flushing import FlushTicket
 
 T = TypeVar("T")
 
@@ -67,6 +67,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline_ms = 0
         self._stopped = False
+        self._round_over = asyncio.Event()
 
     def drive(self, node: DrivenNode, flusher: RoundFlusher, controller: "Controller | None") -> None:
         self._node, self._flusher, self._controller = node, flusher, controller
@@ -93,7 +94,10 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
 
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        self._file_workers.submit(work, lambda result: self._into_node(lambda: done(result)))
+        def finished(result: T | Exception) -> None:
+            self._into_node(lambda: done(result))
+
+        self._file_workers.submit(work, finished)
 
     # Events
 
@@ -113,6 +117,11 @@ class Driver:
             self._begin_flush()
 
         self._into_node(acknowledge)
+        self._round_over.set()
+
+    def run(self, event: Callable[[], None]) -> bool:
+        """Lets somebody else in this process speak to the node. False if nobody may any more."""
+        return self._into_node(event)
 
     def _turn(self) -> None:
         """Whatever is due: deadlines, and a flush round if none is under way."""
@@ -145,9 +154,9 @@ class Driver:
         self._timer = None
         self._turn()
 
-    def _into_node(self, event: Callable[[], None]) -> None:
+    def _into_node(self, event: Callable[[], None]) -> bool:
         if self._stopped:
-            return
+            return False
         self._outbox.cork()
         try:
             event()
@@ -156,6 +165,7 @@ class Driver:
             self._failed(failure)
         finally:
             self._outbox.uncork()
+        return True
 
     def _measured_clock_gap_ms(self) -> int:
         return self.now_ms() - int(self._monotonic_s() * 1000)
@@ -167,9 +177,19 @@ class Driver:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
+    async def flush_everything(self) -> None:
+        """Returns when nothing is dirty: all acks that waited for the disk have been given."""
+        while self._into_node(self._begin_flush):
+            assert self._flusher is not None
+            if self._flusher.idle:
+                return
+            self._round_over.clear()
+            await self._round_over.wait()
+
     def stop(self) -> None:
         """Nothing reaches the node any more."""
         self._stopped = True
+        self._round_over.set()
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from cordwood.broker.threads import Workers
 
 if TYPE_CHECKING:
-    from cordwood.log.log import FlushTicket
+    from cordwood.log.flushing import FlushTicket
 
 FEW: Final = 4
 """Up to so many logs syncing one by one is as fast as syncfs and disturbs nobody."""

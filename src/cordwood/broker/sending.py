@@ -19,7 +19,7 @@ from cordwood.broker.threads import Workers
 from cordwood.model.errors import EnvironmentFailure
 
 if TYPE_CHECKING:
-    from cordwood.log.log import LogSlice
+    from cordwood.log.lookup import LogSlice
 
 JOINED_BYTES: Final = 128 * 1024
 """Small parts are copied together up to this size and written at once."""

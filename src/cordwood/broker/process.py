@@ -1,0 +1,47 @@
+"""A broker as a process: signals, log lines, the line that says it is ready, and the exit code."""
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from typing import Any, Final
+
+import uvloop
+
+from cordwood.broker.server import Server
+from cordwood.model.broker_settings import BrokerSettings
+
+logger = logging.getLogger("cordwood.broker")
+
+STOPPED: Final = 0
+FAILED: Final = 1
+
+
+def run(settings: BrokerSettings) -> int:
+    """See `cordwood.broker.serve`."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings))
+
+
+async def _serve(settings: BrokerSettings) -> int:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    server = await Server.start(settings)
+    host, port = server.address
+    shown = f"[{host}]" if ":" in host else host
+    print(f"cordwood ready on {shown}:{port} (data in {settings.data_directory})", flush=True)
+    # What is alive now stays alive: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    stopping = asyncio.ensure_future(told.wait())
+    ends: list[asyncio.Future[Any]] = [stopping, server.failed]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not server.failed.done():
+        logger.info("stopping: finishing what is under way")
+    await server.stop()
+    return FAILED if server.failed.done() else STOPPED

@@ -1,0 +1,182 @@
+"""A whole broker on the running loop: put together, kept going, and taken apart in the right order.
+
+Starting: the data directory is locked, the address is bound (so that its port can be registered), the metadata is
+read, the node is made, and only then does the socket listen. Stopping: nothing new is taken, what was taken is
+answered, everything is made durable, and the data directory is marked as cleanly closed. A failure that nobody can
+repair (a failed sync, a broken invariant) ends all connections at once, so that nothing is acknowledged after it.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+import time
+from typing import Final
+
+from cordwood.broker.connection import Connection
+from cordwood.broker.connections import ConnectionLimits, Connections
+from cordwood.broker.driver import Driver
+from cordwood.broker.flusher import Flusher, ImmediateFlusher, RoundFlusher
+from cordwood.broker.listening import BACKLOG, advertised, bind
+from cordwood.broker.outbox import Outbox
+from cordwood.broker.sending import SendingResources
+from cordwood.broker.storage import Storage
+from cordwood.broker.sync_trust import syncfs_can_be_trusted
+from cordwood.broker.threads import Workers
+from cordwood.cluster.controller import Controller
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import SyncFailure
+from cordwood.node.node import Node
+
+logger = logging.getLogger("cordwood.broker")
+
+FILE_THREADS: Final = 4
+DRAIN_S: Final = 1.0
+"""How long a stopping broker waits for answers that are owed. Acks that wait for the disk are sent in any case."""
+
+
+class Server:
+    """Made by `start`. `failed` is done when the broker cannot go on, with the reason."""
+
+    def __init__(self, settings: BrokerSettings, storage: Storage) -> None:
+        self.settings = settings
+        self._storage = storage
+        self._loop = loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[Exception] = loop.create_future()
+        self._file_workers = Workers(loop, "files", FILE_THREADS)
+        self._cold_readers = Workers(loop, "cold-read", settings.cold_read_threads)
+        self._outbox = Outbox(loop)
+        self.driver = Driver(loop, self._outbox, self._file_workers, self._fail)
+        self.node: Node
+        self._controller: Controller
+        self._connections: Connections | None = None
+        self._flusher: RoundFlusher | None = None
+        self._listener: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
+
+    @classmethod
+    async def start(cls, settings: BrokerSettings, *, in_memory: bool = False) -> "Server":
+        """Returns when clients can connect. Raises EnvironmentFailure or OSError, with nothing left behind."""
+        storage = await Storage.open(settings, in_memory=in_memory)
+        server = cls(settings, storage)
+        try:
+            await server._start()
+        except BaseException:
+            await server._release()
+            raise
+        return server
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that are listened on."""
+        assert self._socket is not None
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+    async def _start(self) -> None:
+        settings, loop, storage = self.settings, self._loop, self._storage
+        self._socket = bind(settings.listener)
+        self._controller = Controller(storage.metadata, settings, on_change=self.driver.apply)
+        await self._controller.start([advertised(settings, self._socket)])
+        self._controller.stopped.add_done_callback(self._metadata_lost)
+        storage.claim(self._controller.image.cluster_id)
+        now_ms = int(time.time() * 1000)
+        self.node = Node(
+            self._controller.image, storage.logs, self.driver, now_ms, seed=random.SystemRandom().getrandbits(64)
+        )
+        self._flusher = self._make_flusher()
+        self.driver.drive(self.node, self._flusher, self._controller)
+        self._connections = connections = Connections(
+            loop,
+            self.node,
+            ConnectionLimits(
+                max_connections=settings.max_connections,
+                max_idle_s=settings.connections_max_idle_ms / 1000,
+                max_request_bytes=settings.socket_request_max_bytes,
+                max_total_bytes=settings.queued_max_request_bytes,
+            ),
+            self._outbox,
+            SendingResources(loop, self._cold_readers),
+            self._request_failed,
+        )
+        self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
+
+    def _make_flusher(self) -> RoundFlusher:
+        if self._storage.in_memory:
+            return ImmediateFlusher(self.driver.flushed, self._fail)
+        filesystem = self._storage.filesystem
+        trusted = syncfs_can_be_trusted(self.settings.data_directory)
+        return Flusher(
+            self._loop,
+            self.driver.flushed,
+            self._fail,
+            sync_everything=filesystem.sync_everything if trusted else None,
+            threads=self.settings.flush_threads,
+        )
+
+    # Failures
+
+    def _request_failed(self, failure: Exception) -> None:
+        """The node raised while it handled a request. Its connection is closed; a broken invariant ends the broker."""
+        if isinstance(failure, AssertionError | SyncFailure):
+            self._fail(failure)
+        else:
+            logger.error("a request failed: %s", failure, exc_info=failure)
+
+    def _metadata_lost(self, followed: "asyncio.Future[None]") -> None:
+        if not followed.cancelled() and (failure := followed.exception()) is not None:
+            assert isinstance(failure, Exception)
+            self._fail(failure)
+
+    def _fail(self, failure: Exception) -> None:
+        if self.failed.done():
+            return
+        logger.critical("the broker cannot go on: %s", failure, exc_info=failure)
+        self.driver.stop()
+        if self._listener is not None:
+            self._listener.close()
+        if self._connections is not None:
+            self._connections.close()
+        self.failed.set_result(failure)
+
+    # The end
+
+    async def stop(self) -> None:
+        """Finishes, flushes, checkpoints and closes. After a failure: only closes, so that the next start recovers."""
+        if self._listener is not None:
+            self._listener.close()
+        if not self.failed.done():
+            await self._finish()
+        await self._release()
+
+    async def _finish(self) -> None:
+        assert self._connections is not None
+        started_s = self._loop.time()
+        owed = await self._connections.drain(DRAIN_S)
+        await self.driver.settle(DRAIN_S)
+        await self.driver.flush_everything()
+        if self.failed.done():
+            return
+        self._connections.close_gently()
+        self.driver.stop()
+        self._storage.close_logs(self.node)
+        logger.info(
+            "stopped cleanly in %.0f ms%s",
+            (self._loop.time() - started_s) * 1000,
+            f"; {owed} connections were still waiting for answers" if owed else "",
+        )
+
+    async def _release(self) -> None:
+        """Gives back what is held, whatever state the start or the end left it in."""
+        self.driver.stop()
+        if self._connections is not None:
+            self._connections.close()
+        if self._socket is not None:
+            self._socket.close()
+        if self._flusher is not None:
+            self._flusher.close()
+        self._file_workers.close()
+        self._cold_readers.close()
+        if hasattr(self, "_controller"):
+            await self._controller.stop()
+        await self._storage.release()

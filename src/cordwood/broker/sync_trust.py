@@ -1,0 +1,43 @@
+"""Whether one syncfs may stand for the fsync of many files. Where that is not known for certain: no."""
+
+import os
+
+_TRUSTED = frozenset({"ext4", "xfs", "btrfs", "f2fs"})
+"""Filesystems whose syncfs waits until data and names are durable. FUSE's, for one, may do nothing at all."""
+
+_REPORTS_FAILURES_SINCE = (5, 8)
+"""Before this version of Linux syncfs returned success when writing back had failed."""
+
+
+def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts: str | None = None) -> bool:
+    """For the filesystem that holds the directory. `release` and `mounts` are the machine's own unless given."""
+    if _version(os.uname().release if release is None else release) < _REPORTS_FAILURES_SINCE:
+        return False
+    if mounts is None:
+        try:
+            with open("/proc/self/mountinfo") as file:
+                mounts = file.read()
+        except OSError:
+            return False
+    return _filesystem_type(os.path.realpath(directory), mounts) in _TRUSTED
+
+
+def _version(release: str) -> tuple[int, int]:
+    major, _, rest = release.partition(".")
+    minor = rest.partition(".")[0].partition("-")[0]
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
+
+
+def _filesystem_type(path: str, mounts: str) -> str | None:
+    """The type of the filesystem with the longest mount point above the path; of equal ones the last hides the rest."""
+    best_length, best_type = -1, None
+    for line in mounts.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields = before.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        mount_point = fields[4].encode().decode("unicode_escape")
+        inside = path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+        if inside and len(mount_point) >= best_length:
+            best_length, best_type = len(mount_point), after.split(" ")[0]
+    return best_type
