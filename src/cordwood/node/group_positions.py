@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.groups.offset_records import Position, UnreadableRecord
 from cordwood.groups.positions import Commit, Positions, Record, coordinating_partition
-from cordwood.log.log import LogSlice
+from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from cordwood.node.partition import Partition

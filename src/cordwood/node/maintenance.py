@@ -55,7 +55,7 @@ class Maintenance:
         self._node.timers.at(now_ms + PAUSE_MS, self._continue_sweep)
 
     def _visit(self, partition: Partition, now_ms: int) -> None:
-        if not self._node.has_partition(*partition.name):
+        if not self._node.owns(partition):
             return
         if partition.opened is None and not self._node.logs.has_log(partition.name):
             return

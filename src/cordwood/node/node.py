@@ -11,12 +11,15 @@ from typing import Protocol
 from cordwood.cluster.controller import CreatedTopic
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.planner.topics import NewTopic
-from cordwood.log.log import Appended, FlushTicket, Log
+from cordwood.log.compaction import CompactionJob, CompactionResult
+from cordwood.log.flushing import FlushTicket
+from cordwood.log.log import Appended, Log
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.node.apis import HANDLERS, SERVED_APIS
+from cordwood.node.compaction import Compaction
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.group_positions import GroupPositions
 from cordwood.node.handlers.metadata import EncodedTopics
@@ -45,6 +48,12 @@ class LogStore(Protocol):
 
     def free_bytes(self) -> tuple[int, int]: ...
 
+    def has_log(self, partition: TopicPartition) -> bool: ...
+
+    def clean_offset(self, partition: TopicPartition) -> int: ...
+
+    def set_clean_offset(self, partition: TopicPartition, offset: int) -> None: ...
+
     def open_log(self, partition: TopicPartition, topic_id: TopicId, settings: TopicSettings, now_ms: int) -> Log: ...
 
 
@@ -55,7 +64,16 @@ class Parked(Protocol):
 class Node:
     """One broker of the cluster, as a state machine."""
 
-    def __init__(self, image: ClusterImage, logs: LogStore, effects: Effects, now_ms: int, *, seed: int) -> None:
+    def __init__(
+        self,
+        image: ClusterImage,
+        logs: LogStore,
+        effects: Effects,
+        now_ms: int,
+        *,
+        compact: Callable[[CompactionJob], CompactionResult],
+        seed: int,
+    ) -> None:
         self.image = image
         self.broker_id = image.node_id
         self.logs = logs
@@ -67,6 +85,8 @@ class Node:
         self.positions = GroupPositions(self)
         self.producer_ids = ProducerIds(effects)
         self.maintenance = Maintenance(self)
+        self.compact = compact
+        self.compaction = Compaction(self)
         self.encoded_topics = EncodedTopics()
         self.served_apis = SERVED_APIS
         self._dirty: dict[Partition, None] = {}
@@ -76,6 +96,7 @@ class Node:
             self._topic_created(topic)
         self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
         self.maintenance.schedule(now_ms)
+        self.compaction.schedule(now_ms)
 
     @property
     def settings(self) -> BrokerSettings:
@@ -129,6 +150,12 @@ class Node:
 
     def has_partition(self, topic: str, index: int) -> bool:
         return 0 <= index < len(self.topics.get(topic, ()))
+
+    def owns(self, partition: Partition) -> bool:
+        """Whether this is still a partition here: its topic may have been deleted, and even created anew."""
+        topic, index = partition.name
+        partitions = self.topics.get(topic, ())
+        return index < len(partitions) and partitions[index] is partition
 
     def has_data(self, partition: Partition) -> bool:
         """Whether a partition holds records; opens its log if that has not been done."""
@@ -253,7 +280,7 @@ class Node:
 
     def _flush_due(self, partition: Partition) -> None:
         partition.flush_due = False
-        if self.has_partition(*partition.name):
+        if self.owns(partition):
             self._dirty[partition] = None
             self.effects.wake()
 

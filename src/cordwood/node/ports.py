@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from cordwood.cluster.controller import Controller
-from cordwood.log.log import LogSlice
+from cordwood.log.lookup import LogSlice
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ class LeaderReplica:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         # Recorded before the first request is served: without it a follower could not tell where this epoch began.
-        log.begin_leader_epoch(leader_epoch)
+        log.record_leader_epoch(leader_epoch)
         self.epoch_start_offset = log.log_end_offset
         self._isr = frozenset(isr)
         self._follower_ends: dict[int, int] = {}
@@ -67,7 +67,7 @@ class LeaderReplica:
     @property
     def last_stable_offset(self) -> int:
         """The end of what a read_committed reader sees: no transaction below it is open."""
-        return self.log.producers.last_stable_offset(self.high_watermark)
+        return self.log.last_stable_offset(self.high_watermark)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a request that was made under another leader's epoch; -1 means that the peer does not check."""

@@ -6,7 +6,8 @@ has found; when a partition moves, only that partition is read again.
 
 from typing import TYPE_CHECKING
 
-from cordwood.log.log import LogSlice
+from cordwood.log.log import ColdRead
+from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
 from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
@@ -64,7 +65,9 @@ class Fetching:
     """One fetch, from its first look at the partitions until its answer."""
 
     __slots__ = (
+        "_abandoned",
         "_bytes",
+        "_cold",
         "_committed_only",
         "_found",
         "_max_bytes",
@@ -90,35 +93,47 @@ class Fetching:
         self._bytes = 0
         self._urgent = False
         self._places: dict[Partition, int] = {}
+        self._cold: set[int] = set()
+        """Places in `_found` that a thread is looking up."""
         self._timer: Timer | None = None
+        self._abandoned = False
 
     def start(self) -> None:
         """Reads everything once; answers, or waits for more."""
         for place, target in enumerate(self._plan.targets):
             self._found.append(self._look(place, target))
-        if self._bytes >= self._min_bytes or self._urgent or self._wait_ms <= 0 or not self._places:
-            self._answer()
-            return
-        for partition in self._places:
-            partition.waiting_readers[self] = None
-        self._timer = self._node.timers.at(self._request.now_ms + self._wait_ms, self._timed_out)
-        self._node.park(self._request.reply.connection_id, self)
+        if self._wait_ms <= 0 or not self._places:
+            self._urgent = True
+        if not self._answer_if_enough():
+            self._node.park(self._request.reply.connection_id, self)
+            if not self._urgent:
+                for partition in self._places:
+                    partition.waiting_readers[self] = None
+                self._timer = self._node.timers.at(self._request.now_ms + self._wait_ms, self._timed_out)
 
     def woken_by(self, partition: Partition, now_ms: int) -> None:
         """A partition that this fetch waits for has moved, or is gone."""
         place = self._places[partition]
+        if place in self._cold:
+            return
         self._bytes -= _length(self._found[place])
         self._found[place] = self._look(place, self._plan.targets[place])
-        if self._bytes >= self._min_bytes or self._urgent:
-            self._leave()
-            self._answer()
+        self._answer_if_enough()
 
     def _timed_out(self, now_ms: int) -> None:
+        self._urgent = True
+        self._answer_if_enough()
+
+    def _answer_if_enough(self) -> bool:
+        if self._cold or not (self._urgent or self._bytes >= self._min_bytes):
+            return False
         self._leave()
         self._answer()
+        return True
 
     def abandon(self) -> None:
         """The connection is gone: nobody waits for the answer."""
+        self._abandoned = True
         self._leave()
 
     def _leave(self) -> None:
@@ -140,8 +155,39 @@ class Fetching:
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
             error = ErrorCode.KAFKA_STORAGE_ERROR
+        except ColdRead as cold:
+            return self._read_in_thread(place, target, cold)
         self._urgent = True
         return FetchedPartition(target.partition, error, aborted_transactions=() if self._committed_only else None)
+
+    def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
+        """The disk has to be asked where the records are: the answer waits for it, the loop does not."""
+        self._cold.add(place)
+
+        def found(result: LogSlice | None | Exception) -> None:
+            self._cold.discard(place)
+            if self._abandoned:
+                return
+            if isinstance(result, Exception):
+                self._node.report_storage_failure(result)
+                self._urgent = True
+                self._found[place] = self._found[place]._replace(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+            elif result is not None:
+                self._bytes += result.length
+                self._found[place] = self._found[place]._replace(records=result)
+            self._answer_if_enough()
+
+        self._node.effects.blocking(cold.finish, found)
+        replica = self._find(target).replica
+        return FetchedPartition(
+            target.partition,
+            0,
+            replica.high_watermark,
+            replica.last_stable_offset,
+            replica.log.log_start_offset,
+            EMPTY,
+            () if self._committed_only else None,
+        )
 
     def _read(self, place: int, target: Target) -> FetchedPartition:
         partition = self._find(target)
@@ -163,7 +209,7 @@ class Fetching:
         found = None
         first = self._bytes == 0
         if allowed > 0 or first:
-            found = log.read(target.fetch_offset, allowed, end_offset=end, minimum_one_batch=first)
+            found = log.read(target.fetch_offset, allowed, end_offset=end, minimum_one_batch=first, may_block=False)
         aborted = None
         if self._committed_only:
             aborted = () if found is None else log.aborted_transactions(target.fetch_offset, end)

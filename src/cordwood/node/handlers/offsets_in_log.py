@@ -1,8 +1,11 @@
 """Where in a log something is: ListOffsets, OffsetForLeaderEpoch; and moving its start: DeleteRecords."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
+from cordwood.log.timestamps import FoundTimestamp
+from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.request import Request, by_topic, serves
 from cordwood.wire.apis import ApiKey
 
@@ -20,60 +23,83 @@ _SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIES
 READ_COMMITTED = 1
 NOTHING_FOUND = (-1, -1, -1)
 
+Found = tuple[int, int, int] | Exception
+"""(offset, timestamp, leader epoch)"""
+
 
 def list_offsets(node: "Node", request: Request) -> None:
     """Offsets by timestamp, or the ends of what a reader of this isolation level sees."""
     body = request.decode()
-    seen: set[tuple[str, int]] = set()
-    results = []
-    for topic in body.topics:
-        for partition in topic.partitions:
-            key = (topic.name, partition.partition_index)
-            try:
-                if key in seen:
-                    raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{key} is asked for twice.")
-                seen.add(key)
-                found = _find_offset(node, request.version, body, topic.name, partition)
-                error = ErrorCode.NONE
-            except ProtocolError as refusal:
-                found, error = NOTHING_FOUND, refusal.code
-            except DamagedLog:
-                found, error = NOTHING_FOUND, ErrorCode.CORRUPT_MESSAGE
-            offset, timestamp, leader_epoch = found
-            results.append(
-                (
-                    topic.name,
-                    {
-                        "partition_index": partition.partition_index,
-                        "error_code": error,
-                        "timestamp": timestamp,
-                        "offset": offset,
-                        "leader_epoch": leader_epoch,
-                    },
-                )
+    asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
+    results: list[tuple[str, dict[str, Any]] | None] = [None] * len(asked)
+
+    def answer_for(place: int) -> Callable[[Found], None]:
+        def done(found: Found) -> None:
+            topic, partition = asked[place]
+            offset, timestamp, leader_epoch = NOTHING_FOUND if isinstance(found, Exception) else found
+            results[place] = (
+                topic,
+                {
+                    "partition_index": partition.partition_index,
+                    "error_code": _error_of(node, found),
+                    "timestamp": timestamp,
+                    "offset": offset,
+                    "leader_epoch": leader_epoch,
+                },
             )
-    request.answer(topics=by_topic(results))
+            if None not in results:
+                request.answer(topics=by_topic(result for result in results if result is not None))
+
+        return done
+
+    if not asked:
+        request.answer(topics=())
+    seen: set[tuple[str, int]] = set()
+    for place, (topic, partition) in enumerate(asked):
+        key = (topic, partition.partition_index)
+        if key in seen:
+            answer_for(place)(ProtocolError(ErrorCode.INVALID_REQUEST, f"{key} is asked for twice."))
+            continue
+        seen.add(key)
+        try:
+            _find_offset(node, request.version, body.isolation_level, topic, partition, answer_for(place))
+        except (ProtocolError, StorageFailure) as failure:
+            answer_for(place)(failure)
 
 
-def _find_offset(node: "Node", version: int, body: Any, topic: str, asked: Any) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch), -1 where there is none."""
+def _error_of(node: "Node", found: Found) -> ErrorCode:
+    if isinstance(found, ProtocolError):
+        return found.code
+    if isinstance(found, Exception):
+        node.report_storage_failure(found)
+        return ErrorCode.CORRUPT_MESSAGE if isinstance(found, DamagedLog) else ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE
+
+
+def _find_offset(
+    node: "Node", version: int, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
+) -> None:
+    """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Looking into records takes a thread."""
     replica = node.partition(topic, asked.partition_index).replica
     replica.check_epoch(asked.current_leader_epoch)
     log = replica.log
-    committed_only = body.isolation_level == READ_COMMITTED
-    end = replica.last_stable_offset if committed_only else replica.high_watermark
+    end = replica.last_stable_offset if isolation_level == READ_COMMITTED else replica.high_watermark
     timestamp = asked.timestamp
     if timestamp < 0 and (timestamp < EARLIEST_PENDING_UPLOAD or version < _SPECIAL_SINCE.get(timestamp, 0)):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {timestamp} is not known in version {version}.")
     if timestamp == LATEST:
-        return end, -1, replica.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start_offset, -1, log.leader_epochs.epoch_for_offset(log.log_start_offset)
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOTHING_FOUND  # nothing is tiered
-    if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp_offset(end_offset=end) or NOTHING_FOUND
-    return log.offset_for_timestamp(timestamp, end_offset=end) or NOTHING_FOUND
+        done((end, -1, replica.leader_epoch))
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        done((log.log_start_offset, -1, log.leader_epochs.epoch_at(log.log_start_offset)))
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        done(NOTHING_FOUND)  # nothing is tiered
+    else:
+        search: Callable[[], FoundTimestamp | None]
+        if timestamp == MAX_TIMESTAMP:
+            search = partial(log.max_timestamp_offset, end_offset=end)
+        else:
+            search = log.timestamp_search(timestamp, end_offset=end).run
+        node.effects.blocking(search, lambda found: done(NOTHING_FOUND if found is None else found))
 
 
 def offset_for_leader_epoch(node: "Node", request: Request) -> None:

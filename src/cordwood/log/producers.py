@@ -1,0 +1,311 @@
+"""What a partition knows of its producers: enough to tell a retry from a new batch, and an open transaction from a
+finished one.
+
+Per producer id: the current epoch, its last five batches, and where its open transaction begins. `check` decides about
+a batch and changes nothing; `appended` and `ended` change the state once the bytes are in the log. The state of a log
+is a function of its bytes: a snapshot only saves replaying them.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer
+from cordwood.records.control import TransactionMarker, read_transaction_marker
+from cordwood.records.corruption import CorruptRecords
+from cordwood.segments.open_transactions import OpenTransactions
+from cordwood.segments.producer_snapshot import ProducerSnapshotEntry
+from cordwood.segments.transaction_index import AbortedTransaction
+
+WINDOW = 5
+"""Clients have at most this many batches in flight, so a retry is always one of the last five."""
+
+MAX_SEQUENCE = 2**31 - 1
+NO_SEQUENCE = -1
+"""The last sequence of a producer of which only a transaction marker is known: 0 comes next."""
+
+NO_COORDINATOR_EPOCH = -1
+
+
+class BatchTrace(NamedTuple):
+    """What is remembered of an appended batch."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Producer:
+    """One producer id in one partition."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms")
+
+    def __init__(self, epoch: int, last_seen_ms: int) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_seen_ms = last_seen_ms
+        """By the broker's clock: when its last batch or marker came."""
+        self.batches: list[BatchTrace] = []
+        """The last five of this epoch, oldest first."""
+
+
+class ProducerDescription(NamedTuple):
+    """One row of a DescribeProducers answer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    __slots__ = ("_ended", "_open", "_producers")
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self._open = OpenTransactions()
+        self._ended: list[tuple[int, int]] = []
+        """(first offset, marker offset) of finished transactions whose marker the high watermark may not cover yet."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return self._open.first_offset
+
+    def check(self, header: BatchHeader) -> BatchTrace | None:
+        """The trace of the batch that this one repeats, or None if it may be appended; else a ProtocolError.
+
+        For batches with a producer id from a client, before they are written.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            # New here, or expired: whatever its first sequence is, there is nothing to compare it with.
+            return None
+        epoch, first_sequence = header.producer_epoch, header.base_sequence
+        if epoch != producer.epoch:
+            if epoch < producer.epoch:
+                raise ProtocolError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"Producer {header.producer_id} has epoch {producer.epoch}; {epoch} is older.",
+                )
+            if first_sequence != 0:
+                raise _out_of_order(header, "a new epoch starts with sequence 0")
+            return None
+        batches = producer.batches
+        last_sequence = batches[-1].last_sequence if batches else NO_SEQUENCE
+        if first_sequence != (last_sequence + 1) & MAX_SEQUENCE:
+            end = header.last_sequence
+            for trace in reversed(batches):
+                if trace.first_sequence == first_sequence and trace.last_sequence == end:
+                    return trace
+            raise _out_of_order(header, f"{(last_sequence + 1) & MAX_SEQUENCE} must come next")
+        if not header.attributes & TRANSACTIONAL_BIT and self._open.first_offset_of(header.producer_id) is not None:
+            raise ProtocolError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {header.producer_id} has an open transaction here and sent a batch outside of it.",
+            )
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: TransactionMarker) -> None:
+        """Refuses the marker of a coordinator or of a producer's life that is over."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return
+        if header.producer_epoch < producer.epoch:
+            raise ProtocolError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Producer {header.producer_id} has epoch {producer.epoch}; the marker's {header.producer_epoch} "
+                "is older.",
+            )
+        if marker.coordinator_epoch < producer.coordinator_epoch:
+            raise ProtocolError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"A marker for producer {header.producer_id} came from coordinator epoch "
+                f"{producer.coordinator_epoch}; {marker.coordinator_epoch} is older.",
+            )
+
+    def appended(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp_ms: int,
+        now_ms: int,
+        transactional: bool,
+    ) -> None:
+        """A batch of records of this producer is in the log. Nothing is refused any more."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(epoch, now_ms)
+        else:
+            producer.last_seen_ms = now_ms
+            if producer.epoch != epoch:
+                producer.epoch = epoch
+                producer.batches = []
+        last_sequence = (first_sequence + last_offset - first_offset) & MAX_SEQUENCE
+        batches = producer.batches
+        batches.append(BatchTrace(first_sequence, last_sequence, first_offset, last_offset, timestamp_ms))
+        if len(batches) > WINDOW:
+            del batches[0]
+        if transactional:
+            self._open.data(producer_id, first_offset)
+
+    def ended(
+        self, header: BatchHeader, marker: TransactionMarker, marker_offset: int, now_ms: int
+    ) -> AbortedTransaction | None:
+        """A transaction marker is in the log; the entry for the transaction index if readers must skip something."""
+        producer_id = header.producer_id
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = Producer(header.producer_epoch, now_ms)
+        elif producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.batches = []
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_seen_ms = now_ms
+        first_offset = self._open.first_offset_of(producer_id)
+        if first_offset is not None:
+            self._ended.append((first_offset, marker_offset))
+        return self._open.marker(producer_id, marker_offset, committed=marker.committed)
+
+    def replay(self, header: BatchHeader, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
+        """Takes over a batch that is in the log already; `batch` is looked at only if it is a control batch."""
+        if header.producer_id < 0:
+            return None
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
+            marker = _marker_in(header, batch)
+            return None if marker is None else self.ended(header, marker, header.base_offset, now_ms)
+        self.appended(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            now_ms,
+            bool(attributes & TRANSACTIONAL_BIT),
+        )
+        return None
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where read_committed consumers may read.
+
+        A transaction is undecided for them as long as its marker is not below the high watermark.
+        """
+        stable = high_watermark
+        first_open = self._open.first_offset
+        if first_open is not None and first_open < stable:
+            stable = first_open
+        if self._ended:
+            self._ended = [(first, marker) for first, marker in self._ended if marker >= high_watermark]
+            for first, _ in self._ended:
+                stable = min(stable, first)
+        return stable
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that were silent for so long and have no open transaction; how many."""
+        silent = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if now_ms - producer.last_seen_ms >= expiration_ms and self._open.first_offset_of(producer_id) is None
+        ]
+        for producer_id in silent:
+            del self._producers[producer_id]
+        return len(silent)
+
+    def describe(self) -> list[ProducerDescription]:
+        """All producers, by id."""
+        open_since = self._open.first_offsets
+        return [
+            ProducerDescription(
+                producer_id,
+                producer.epoch,
+                producer.batches[-1].last_sequence if producer.batches else -1,
+                producer.batches[-1].timestamp_ms if producer.batches else -1,
+                producer.coordinator_epoch,
+                open_since.get(producer_id, -1),
+            )
+            for producer_id, producer in sorted(self._producers.items())
+        ]
+
+    def last_offsets(self) -> dict[int, int]:
+        """The last offset of each producer: the batch that compaction must leave a trace of."""
+        return {
+            producer_id: producer.batches[-1].last_offset
+            for producer_id, producer in self._producers.items()
+            if producer.batches
+        }
+
+    def snapshot_entries(self) -> Iterator[ProducerSnapshotEntry]:
+        """What a snapshot keeps: an entry per remembered batch, oldest first.
+
+        Kafka writes only the last batch of each producer and, reading, lets a later entry replace an earlier one of
+        the same producer. So it understands this, and a restart of ours loses nothing of the window: a client that
+        had five batches in flight can repeat all of them.
+        """
+        open_since = self._open.first_offsets
+        for producer_id, producer in sorted(self._producers.items()):
+            first_open = open_since.get(producer_id, -1)
+            for trace in producer.batches or (BatchTrace(-1, NO_SEQUENCE, -1, -1, producer.last_seen_ms),):
+                yield ProducerSnapshotEntry(
+                    producer_id,
+                    producer.epoch,
+                    trace.last_sequence,
+                    trace.last_offset,
+                    trace.last_offset - trace.first_offset,
+                    trace.timestamp_ms,
+                    producer.coordinator_epoch,
+                    first_open,
+                )
+
+    @classmethod
+    def from_snapshot(cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int) -> "ProducerStates":
+        """The state that was saved. A record's own timestamp says nothing about silence, so that is counted anew."""
+        states = cls()
+        open_since: dict[int, int] = {}
+        for entry in entries:
+            producer = states._producers.get(entry.producer_id)
+            if producer is None or producer.epoch != entry.producer_epoch:
+                producer = states._producers[entry.producer_id] = Producer(entry.producer_epoch, now_ms)
+            producer.coordinator_epoch = entry.coordinator_epoch
+            if entry.last_sequence != NO_SEQUENCE:
+                first_sequence = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
+                first_offset = entry.last_offset - entry.offset_delta
+                producer.batches.append(
+                    BatchTrace(first_sequence, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp_ms)
+                )
+                del producer.batches[:-WINDOW]
+            if entry.transaction_first_offset >= 0:
+                open_since[entry.producer_id] = entry.transaction_first_offset
+        states._open = OpenTransactions(open_since)
+        return states
+
+
+def _out_of_order(header: BatchHeader, reason: str) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Producer {header.producer_id} sent sequence {header.base_sequence} in epoch {header.producer_epoch}: "
+        f"{reason}.",
+    )
+
+
+def _marker_in(header: BatchHeader, batch: Buffer) -> TransactionMarker | None:
+    """The marker in a control batch; None where there is none, or one of a version that is not known."""
+    if not header.record_count:
+        return None
+    try:
+        return read_transaction_marker(batch)
+    except CorruptRecords:
+        return None

@@ -1,0 +1,148 @@
+"""Which log is compacted next: the one with the largest share that was never compacted, one at a time.
+
+The work itself is done elsewhere (`Node.compact`, in another process); here the segments are chosen and swapped in.
+"""
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.log.compaction import CompactionJob, CompactionResult
+from cordwood.log.log import Log
+from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicPartition
+from cordwood.node.partition import Partition
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+logger = logging.getLogger("cordwood.compaction")
+
+
+class Candidate(NamedTuple):
+    dirty_ratio: float
+    name: TopicPartition
+    partition: Partition
+    job: CompactionJob
+
+
+class Compaction:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._working = False
+
+    def schedule(self, now_ms: int) -> None:
+        self._node.timers.at(now_ms + self._node.settings.log_cleaner_backoff_ms, self._look)
+
+    def _look(self, now_ms: int) -> None:
+        self.schedule(now_ms)
+        if not self._working and self._node.settings.log_cleaner_enable:
+            self.compact_one(now_ms)
+
+    def compact_one(self, now_ms: int) -> None:
+        """Starts compacting the log that needs it most, if one does."""
+        candidates = [
+            candidate
+            for partition in self._node.partitions()
+            if partition.settings.compacted and (candidate := self._candidate(partition, now_ms)) is not None
+        ]
+        if not candidates:
+            return
+        chosen = max(candidates, key=lambda candidate: (candidate.dirty_ratio, candidate.name))
+        self._working = True
+
+        def compacted(result: CompactionResult | Exception) -> None:
+            self._working = False
+            if isinstance(result, Exception):
+                self._node.report_storage_failure(result)
+            else:
+                self._swap(chosen, result)
+
+        self._node.effects.blocking(lambda: self._node.compact(chosen.job), compacted)
+
+    def _candidate(self, partition: Partition, now_ms: int) -> Candidate | None:
+        if partition.opened is None and not self._node.logs.has_log(partition.name):
+            return None
+        try:
+            return self._examine(partition, now_ms)
+        except StorageFailure as failure:
+            self._node.report_storage_failure(failure)
+            return None
+
+    def _examine(self, partition: Partition, now_ms: int) -> Candidate | None:
+        replica, settings = partition.replica, partition.settings
+        log = replica.log
+        if log.damage:
+            return None
+        end_offset, count = self._closed_part(log, min(replica.last_stable_offset, log.recovery_point), now_ms)
+        segments = log.segments[:count]
+        clean_offset = max(log.log_start_offset, self._node.logs.clean_offset(partition.name))
+        dirty_bytes = sum(
+            segment.size for place, segment in enumerate(segments) if log.end_of_segment(place) > clean_offset
+        )
+        if not dirty_bytes:
+            return None
+        ratio = dirty_bytes / sum(segment.size for segment in segments)
+        if ratio < settings.min_cleanable_dirty_ratio and not self._overdue(log, clean_offset, now_ms):
+            return None
+        job = CompactionJob(
+            directory=log.directory,
+            segments=tuple(segment.base_offset for segment in segments),
+            sizes=tuple(segment.size for segment in segments),
+            first_dirty_offset=clean_offset,
+            end_offset=end_offset,
+            now_ms=now_ms,
+            delete_retention_ms=settings.delete_retention_ms,
+            segment_bytes=settings.segment_bytes,
+            segment_index_bytes=settings.segment_index_bytes,
+            index_interval_bytes=settings.index_interval_bytes,
+            key_memory_bytes=self._node.settings.log_cleaner_dedupe_buffer_size,
+            last_offsets=log.producers.last_offsets(),
+        )
+        return Candidate(ratio, partition.name, partition, job)
+
+    def _closed_part(self, log: Log, limit_offset: int, now_ms: int) -> tuple[int, int]:
+        """(end offset, count) of the segments that may be compacted: closed, stable, old enough."""
+        settings = log.settings
+        end_offset, count = log.log_start_offset, 0
+        for place, segment in enumerate(log.segments):
+            segment_end = log.end_of_segment(place)
+            if segment is log.active or segment_end > limit_offset:
+                break
+            newest_ms = segment.max_timestamp_ms(segment_end, settings.index_interval_bytes)
+            if settings.min_compaction_lag_ms and newest_ms > now_ms - settings.min_compaction_lag_ms:
+                break
+            end_offset, count = segment_end, place + 1
+        return end_offset, count
+
+    def _overdue(self, log: Log, clean_offset: int, now_ms: int) -> bool:
+        """Whether max.compaction.lag.ms has passed since the first segment that is not compacted was full."""
+        for place, segment in enumerate(log.segments):
+            end = log.end_of_segment(place)
+            if end > clean_offset and segment is not log.active:
+                newest_ms = segment.max_timestamp_ms(end, log.settings.index_interval_bytes)
+                return newest_ms < now_ms - log.settings.max_compaction_lag_ms
+        return False
+
+    def _swap(self, chosen: Candidate, result: CompactionResult) -> None:
+        partition = chosen.partition
+        log = partition.replica.log
+        present = {segment.base_offset for segment in log.segments}
+        if not self._node.owns(partition) or not present.issuperset(chosen.job.segments):
+            return  # deleted, or retention was faster: the next round looks again
+        try:
+            for old, new in result.replacements:
+                log.replace_segments(list(old), [new])
+        except StorageFailure as failure:
+            self._node.report_storage_failure(failure)
+            return
+        self._node.logs.set_clean_offset(partition.name, result.clean_offset)
+        self._node.maintenance.checkpoint_soon()
+        logger.info(
+            "compacted %s up to offset %d: %d of %d records stay, %d bytes of %d",
+            partition.name,
+            result.clean_offset,
+            result.records_kept,
+            result.records_read,
+            result.bytes_written,
+            result.bytes_read,
+        )

@@ -1,0 +1,108 @@
+"""Settings, seen and changed: DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources."""
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.cluster.config_descriptions import ConfigEntry, config_resources, describe_configs
+from cordwood.cluster.planner.configs import ConfigChange, ConfigResource
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.node.outcomes import each_outcome, status
+from cordwood.node.request import Request, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+CLIENT_METRICS = 16
+
+
+def describe(node: "Node", request: Request) -> None:
+    body = request.decode()
+    results = []
+    for asked in body.resources:
+        resource = ConfigResource(asked.resource_type, asked.resource_name)
+        outcome: list[ConfigEntry] | ProtocolError
+        try:
+            outcome = describe_configs(node.image, resource, asked.configuration_keys)
+        except ProtocolError as refusal:
+            outcome = refusal
+        results.append(
+            {
+                **status(outcome),
+                "resource_type": asked.resource_type,
+                "resource_name": asked.resource_name,
+                "configs": ()
+                if isinstance(outcome, ProtocolError)
+                else [_described(entry, body.include_synonyms, body.include_documentation) for entry in outcome],
+            }
+        )
+    request.answer(results=results)
+
+
+def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": entry.source,
+        "is_sensitive": entry.is_sensitive,
+        "synonyms": [synonym._asdict() for synonym in entry.synonyms] if synonyms else (),
+        "config_type": entry.kind,
+        "documentation": entry.documentation if documentation else None,
+    }
+
+
+def incremental_alter(node: "Node", request: Request) -> None:
+    body = request.decode()
+    asked = [
+        (
+            ConfigResource(resource.resource_type, resource.resource_name),
+            [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs],
+        )
+        for resource in body.resources
+    ]
+    node.effects.controller(
+        lambda controller: controller.incremental_alter_configs(asked, validate_only=body.validate_only),
+        lambda outcomes: _altered(node, request, [resource for resource, _ in asked], outcomes),
+    )
+
+
+def alter(node: "Node", request: Request) -> None:
+    body = request.decode()
+    asked = [
+        (
+            ConfigResource(resource.resource_type, resource.resource_name),
+            [(config.name, config.value) for config in resource.configs],
+        )
+        for resource in body.resources
+    ]
+    node.effects.controller(
+        lambda controller: controller.replace_configs(asked, validate_only=body.validate_only),
+        lambda outcomes: _altered(node, request, [resource for resource, _ in asked], outcomes),
+    )
+
+
+def _altered(node: "Node", request: Request, resources: list[ConfigResource], outcomes: Any) -> None:
+    responses = [
+        {**status(outcome), "resource_type": resource.resource_type, "resource_name": resource.name}
+        for resource, outcome in each_outcome(node, outcomes, list(dict.fromkeys(resources)))
+    ]
+    request.answer(responses=responses)
+
+
+def list_resources(node: "Node", request: Request) -> None:
+    """Version 0 knows only client metrics, of which there are none here."""
+    body = request.decode()
+    wanted = [CLIENT_METRICS] if request.version == 0 else list(body.resource_types)
+    resources = config_resources(node.image, wanted)
+    request.answer(
+        error_code=ErrorCode.NONE,
+        config_resources=[{"resource_name": each.name, "resource_type": each.resource_type} for each in resources],
+    )
+
+
+HANDLERS = (
+    serves(ApiKey.DESCRIBE_CONFIGS, 1, 4, describe),
+    serves(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, incremental_alter),
+    serves(ApiKey.ALTER_CONFIGS, 0, 2, alter),
+    serves(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, list_resources),
+)

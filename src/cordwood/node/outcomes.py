@@ -1,0 +1,27 @@
+"""What the controller made of each thing it was asked for, as responses say it."""
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def each_outcome(node: "Node", outcomes: Any, keys: list[Key]) -> list[tuple[Key, Any]]:
+    """Key and outcome of everything asked for; if the controller itself failed, that failure for each."""
+    if isinstance(outcomes, Exception):
+        node.report_storage_failure(outcomes)
+        error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The metadata store failed: {outcomes}")
+        return [(key, error) for key in keys]
+    return [(key, outcomes[key]) for key in keys]
+
+
+def status(outcome: object) -> dict[str, Any]:
+    """Error code and message of an outcome."""
+    if isinstance(outcome, ProtocolError):
+        return {"error_code": outcome.code, "error_message": outcome.message}
+    return {"error_code": ErrorCode.NONE, "error_message": None}

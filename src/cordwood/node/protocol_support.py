@@ -1,0 +1,42 @@
+"""docs/protocol-support.md, made from the handlers' own declarations: what is not written there is not served."""
+
+from cordwood.node.apis import HANDLERS
+from cordwood.wire.apis import APIS
+
+_INTRODUCTION = """\
+# Protocol support
+
+Cordwood speaks Apache Kafka's wire protocol. This page is generated from the declarations beside the handlers
+(`make docs`); a test fails when it is out of date. Version ranges are those of Kafka 4.4 unless a note says otherwise.
+Only what is listed is advertised: a client that asks for anything else finds its connection closed, as with Kafka.
+
+| key | API | versions | note |
+| --- | --- | --- | --- |
+"""
+
+_NOTES = {
+    0: "Versions 0-2 are advertised and refused, as Kafka does for old librdkafka (KAFKA-18659). No transactions yet.",
+    8: "For readers that assign partitions to themselves; a member id is unknown here.",
+    9: "All versions; positions of groups without members.",
+    10: "Groups only; there is no transaction coordinator yet.",
+    22: "Idempotent producers; version 6 (two-phase commit) is unstable in Kafka and not offered.",
+    1: "Long poll, sessions, topic ids. Replica fetches are refused: there are no followers yet.",
+    2: "All special timestamps: latest, earliest, max timestamp, earliest local, latest tiered, earliest pending upload.",
+    32: "Topics and brokers.",
+    74: "Topics and brokers; there are no client metrics, groups or loggers to list.",
+}
+
+_ABSENT = """
+## Not served
+
+Of the APIs that have a codec here, these are not served yet, and therefore not advertised:
+"""
+
+
+def protocol_support_markdown() -> str:
+    rows = [
+        f"| {key} | {handler.api.name} | {handler.api.min_version}-{handler.api.max_version} | {_NOTES.get(key, '')} |\n"
+        for key, handler in sorted(HANDLERS.items())
+    ]
+    absent = ", ".join(api.name for key, api in sorted(APIS.items()) if key not in HANDLERS)
+    return _INTRODUCTION + "".join(rows) + _ABSENT + absent + ".\n"
