@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchmarks import processes
 from benchmarks.bench import Bench, Sample
 from benchmarks.figures import CORDWOOD, KAFKA, MEMORY, Figure, Metric, median
@@ -40,7 +42,7 @@ def measure_with_heap(bench: Bench, name: str, heap: str | None) -> Sample:
 def _produce_and_consume(bench: Bench, system: System, topic: str) -> tuple[float, str]:
     """The best of some runs: in the first the JVM still compiles."""
     rates = []
-    flags = {"size": 1024, "partitions": _PARTITIONS, "seconds": bench.plan.seconds}
+    flags: dict[str, Any] = {"size": 1024, "partitions": _PARTITIONS, "seconds": bench.plan.seconds}
     for _ in range(2 if bench.plan.quick else 4):
         done = bench.load(system, "produce", topic, properties={"linger.ms": "5"}, **flags)
         rates.append(done.client.mb_per_s)

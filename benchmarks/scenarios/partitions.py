@@ -31,7 +31,8 @@ def partitions(bench: Bench) -> None:
             system.start()
             begin = time.monotonic()
             settings = system.topic_settings("os")
-            create_topics(system, names, PER_TOPIC, settings, timeout_s=bench.plan.timeout_s)
+            for topic in names:  # one at a time: Kafka refuses a request that makes 10,000 partitions
+                create_topics(system, [topic], PER_TOPIC, settings, timeout_s=60)
             created_s = time.monotonic() - begin
             bench.say(f"{name}: {total:,} partitions created after {created_s:.1f} s")
             done = bench.load(

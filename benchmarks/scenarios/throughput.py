@@ -40,7 +40,7 @@ def produce(bench: Bench) -> None:
                 def measure(
                     system: System, size: int = size, acks: str = acks, durability: Durability = durability
                 ) -> Sample:
-                    flags = {"size": size, "acks": acks, "partitions": PARTITIONS}
+                    flags: dict[str, Any] = {"size": size, "acks": acks, "partitions": PARTITIONS}
                     with bench.topic(system, partitions=PARTITIONS, durability=durability) as topic:
                         seconds = bench.plan.seconds
                         done = bench.load(system, "produce", topic, properties=_LINGER, seconds=seconds, **flags)
