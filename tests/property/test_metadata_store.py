@@ -170,7 +170,12 @@ class Check:
                 await self.store.compact(revision)
             return
         await self.store.compact(revision)
-        self.twin.compact_revision = max(self.twin.compact_revision, revision)
+        edge = self.twin.compact_revision = max(self.twin.compact_revision, revision)
+        # Mistakes are made at the edge of what is kept.
+        for near in (edge - 1, edge, edge + 1):
+            if near > 0:
+                await self._list("", near)
+                await self._watch("", near)
 
     async def _watch(self, prefix: str, first: int) -> None:
         if first > self.twin.revision:
@@ -216,3 +221,27 @@ async def play(kind: str, steps: list[tuple[Any, ...]]) -> None:
 @given(steps=st.lists(STEPS, max_size=25))
 def test_a_store_does_what_its_twin_does(kind: str, steps: list[tuple[Any, ...]]) -> None:
     asyncio.run(play(kind, steps))
+
+
+async def compact_step_by_step(kind: str, transactions: list[list[Operation]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        check = Check(kind, directory)
+        await check.open()
+        for changes in transactions:
+            await check.step("txn", [], changes)
+        last = check.twin.revision
+        for revision in range(1, last + 1):
+            await check.step("compact", revision)
+            for kept in range(revision, last + 1):
+                await check.step("list", "", kept)
+            await check.step("watch", "", revision + 1)
+        await check.step("reopen")
+        await check.step("list", "", last)
+        await check.store.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(transactions=st.lists(operations(), max_size=8))
+def test_compaction_at_any_revision_keeps_every_later_one(kind: str, transactions: list[list[Operation]]) -> None:
+    asyncio.run(compact_step_by_step(kind, transactions))

@@ -42,6 +42,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import (
     CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
+    ZERO_TOPIC_ID,
     TopicId,
     check_topic_name,
 )
@@ -87,10 +88,14 @@ class PartitionAddition:
 
 @dataclass(frozen=True, slots=True)
 class TopicReference:
-    """A topic by its name or by its id."""
+    """A topic by its name or by its id; an id of zeros is none, as on the wire."""
 
     name: str | None = None
     topic_id: TopicId | None = None
+
+    @property
+    def by_id(self) -> TopicId | None:
+        return None if self.topic_id == ZERO_TOPIC_ID else self.topic_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,13 +377,13 @@ def plan_delete_topics(
 def _referred(image: ClusterImage, reference: TopicReference) -> TopicImage | None:
     if reference.name is not None:
         return image.topics.get(reference.name)
-    return None if reference.topic_id is None else image.topics_by_id.get(reference.topic_id)
+    return None if reference.by_id is None else image.topics_by_id.get(reference.by_id)
 
 
 def _topic_to_delete(image: ClusterImage, reference: TopicReference) -> TopicImage:
-    if reference.name is not None and reference.topic_id is not None:
+    if reference.name is not None and reference.by_id is not None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-    if reference.name is None and reference.topic_id is None:
+    if reference.name is None and reference.by_id is None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if not image.settings.delete_topic_enable:
         raise ProtocolError(

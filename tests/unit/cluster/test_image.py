@@ -1,0 +1,285 @@
+"""The image is what the store says, however it got there, and tells exactly what changed."""
+
+import asyncio
+import random
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.cluster.metadata import Metadata, visible
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType, plan_incremental_alter
+from cordwood.cluster.planner.topics import (
+    MorePartitions,
+    NewTopic,
+    PartitionAddition,
+    TopicDeletion,
+    TopicReference,
+    plan_create_partitions,
+    plan_delete_topics,
+    plan_sweep,
+)
+from cordwood.cluster.rows import DamagedMetadata, PartitionRow, encode_partition
+from cordwood.cluster.stores.interface import Delete, Event, Put
+from cordwood.model.errors import ProtocolError
+
+
+async def delete(metadata: Metadata, name: str) -> None:
+    deletion = plan_delete_topics(metadata.image, [TopicReference(name)])[TopicReference(name)]
+    assert isinstance(deletion, TopicDeletion)
+    await metadata.carry_out(deletion.plan)
+
+
+async def alter(metadata: Metadata, resource: ConfigResource, name: str, text: str) -> None:
+    alteration = plan_incremental_alter(metadata.image, resource, [ConfigChange(name, 0, text)])
+    if alteration.plan is not None:
+        await metadata.carry_out(alteration.plan)
+
+
+async def test_every_start_of_a_leader_is_a_new_leader_epoch_and_writes_no_partition() -> None:
+    metadata = await Metadata().register(1)
+    first = await metadata.create(NewTopic("first", 2))
+    written = [each.mod_revision for each in first.partitions]
+    await metadata.register(1)
+    second = await metadata.create(NewTopic("second"))
+    await metadata.register(1)
+    topics = metadata.image.topics
+    assert [each.leader_epoch for each in topics["first"].partitions] == [2, 2]
+    assert [each.leader_broker_epoch for each in topics["first"].partitions] == [3, 3]
+    assert [each.mod_revision for each in topics["first"].partitions] == written
+    assert second.partitions[0].leader_epoch == 0
+    assert topics["second"].partitions[0].leader_epoch == 1
+
+
+async def test_a_restart_of_another_broker_leaves_the_leader_epoch_as_it_is() -> None:
+    metadata = await Metadata().register(1, 2)
+    topic = await metadata.create(NewTopic("t", 2, 1))
+    await metadata.register(2)
+    by_leader = {each.leader: each.leader_epoch for each in metadata.image.topics["t"].partitions}
+    assert by_leader == {1: 0, 2: 1}
+    assert {each.leader for each in topic.partitions} == {1, 2}
+
+
+async def test_a_delta_is_sorted_and_says_what_was_created_changed_and_deleted() -> None:
+    metadata = await Metadata().register(1)
+    await metadata.create(NewTopic("kept"), NewTopic("old.b"), NewTopic("old.a"))
+    before = dict(metadata.image.topics)
+    follower = await metadata.copy()
+    await metadata.create(NewTopic("new.b"), NewTopic("new.a"))
+    await delete(metadata, "old.b")
+    await delete(metadata, "old.a")
+    await alter(metadata, ConfigResource(ResourceType.TOPIC, "kept"), "retention.ms", "5")
+    delta = follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    assert [topic.name for topic in delta.created] == ["new.a", "new.b"]
+    assert delta.deleted == (before["old.a"], before["old.b"])
+    assert [(change.before, change.after.settings.retention_ms) for change in delta.changed] == [(before["kept"], 5)]
+    assert not delta.brokers_changed
+    assert not delta.broker_settings_changed
+    assert delta.revision == metadata.image.revision
+
+
+async def test_a_topic_deleted_and_created_again_is_another_topic() -> None:
+    metadata = await Metadata().register(1)
+    old = await metadata.create(NewTopic("t", 3))
+    follower = await metadata.copy()
+    await delete(metadata, "t")
+    new = await metadata.create(NewTopic("t", 1))
+    delta = follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    assert (delta.deleted, delta.created, delta.changed) == ((old,), (new,), ())
+    assert follower.topics["t"].topic_id == new.topic_id
+    assert follower.partition_count == 1
+
+
+async def test_a_topic_that_came_and_went_within_one_batch_was_never_there() -> None:
+    metadata = await Metadata().register(1)
+    follower = await metadata.copy()
+    await metadata.create(NewTopic("t", 3))
+    await delete(metadata, "t")
+    assert not follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    assert visible(follower) == visible(await metadata.copy())
+
+
+async def test_events_that_were_seen_before_change_nothing() -> None:
+    metadata = await Metadata().register(1)
+    await metadata.create(NewTopic("t"))
+    before = visible(metadata.image)
+    assert not metadata.image.apply(await anext(metadata.store.watch("", 2)))
+    assert visible(metadata.image) == before
+
+
+async def test_a_change_of_one_partition_leaves_the_others_the_same_objects() -> None:
+    metadata = await Metadata().register(1)
+    before = await metadata.create(NewTopic("t", 500))
+    row = PartitionRow(1, 1, 4, replicas=(1,), isr=(1,), partition_epoch=1)
+    await metadata.store.txn((), [Put(f"partitions/{before.topic_id}/250", encode_partition(row))])
+    await metadata.refresh()
+    after = metadata.image.topics["t"]
+    assert after.partitions[250].leader_epoch == 4
+    assert all(after.partitions[number] is before.partitions[number] for number in range(500) if number != 250)
+
+
+async def test_partitions_that_are_stored_alike_are_one_object() -> None:
+    metadata = await Metadata().register(1)
+    topic = await metadata.create(NewTopic("t", 10_000))
+    assert len({id(each) for each in topic.partitions}) <= 100
+
+
+async def test_a_half_made_topic_is_invisible_and_known_as_stray() -> None:
+    metadata = await Metadata().register(1)
+    creation = metadata.plan(NewTopic("t", 300))["t"]
+    assert not isinstance(creation, ProtocolError)
+    await metadata.store.txn(*creation.plan.preparations[0])
+    assert not await metadata.refresh()
+    assert metadata.image.topics == {}
+    assert metadata.image.strays().topic_ids == (creation.topic_id,)
+    for transaction in plan_sweep(metadata.image):
+        await metadata.store.txn(*transaction)
+    await metadata.refresh()
+    assert metadata.image.strays() == (await metadata.copy()).strays()
+    assert metadata.image.strays().topic_ids == ()
+
+
+async def test_partitions_beyond_the_count_are_invisible_and_known_as_strays() -> None:
+    metadata = await Metadata().register(1)
+    before = await metadata.create(NewTopic("t", 2))
+    addition = plan_create_partitions(metadata.image, [MorePartitions("t", 300)])["t"]
+    assert isinstance(addition, PartitionAddition)
+    await metadata.store.txn(*addition.plan.preparations[0])
+    assert not await metadata.refresh()
+    assert metadata.image.topics["t"] == before
+    assert metadata.image.strays().partitions[0] == (before.topic_id, 2)
+    for transaction in plan_sweep(metadata.image):
+        await metadata.store.txn(*transaction)
+    await metadata.refresh()
+    assert metadata.image.strays().partitions == ()
+    assert metadata.image.topics["t"] == before
+
+
+async def test_a_changed_default_of_the_broker_changes_the_topics_that_do_not_override_it() -> None:
+    metadata = await Metadata().register(1)
+    await metadata.create(NewTopic("free"), NewTopic("own", configs={"retention.ms": "7"}))
+    follower = await metadata.copy()
+    await alter(metadata, ConfigResource(ResourceType.BROKER, ""), "log.retention.ms", "5")
+    delta = follower.apply(await anext(metadata.store.watch("", follower.revision + 1)))
+    assert delta.broker_settings_changed
+    assert [change.after.name for change in delta.changed] == ["free"]
+    assert [topic.settings.retention_ms for topic in follower.sorted_topics()] == [5, 7]
+    await alter(metadata, ConfigResource(ResourceType.BROKER, "1"), "log.retention.ms", "6")
+    assert metadata.image.topics["free"].settings.retention_ms == 6
+    assert metadata.image.settings.topic_settings.retention_ms == 6
+
+
+async def test_what_is_set_on_another_broker_does_not_hold_here() -> None:
+    metadata = await Metadata().register(1, 2)
+    await alter(metadata, ConfigResource(ResourceType.BROKER, "2"), "log.retention.ms", "6")
+    assert metadata.image.settings == metadata.settings
+    assert metadata.image.broker_configs == {2: {"log.retention.ms": "6"}}
+
+
+async def test_settings_that_this_version_does_not_take_are_left_out_and_reported() -> None:
+    metadata = await Metadata().register(1)
+    topic = await metadata.create(NewTopic("t", configs={"retention.ms": "5"}))
+    await metadata.store.txn(
+        (), [Put(f"configs/topics/{topic.topic_id}", b'{"retention.ms":"5","from.the.future":"1"}')]
+    )
+    await metadata.refresh()
+    assert metadata.image.topics["t"].settings.retention_ms == 5
+    assert metadata.image.problems == ["topic t: Unknown topic config name: from.the.future"]
+
+
+async def test_names_that_differ_in_dots_and_underscores_are_found() -> None:
+    metadata = await Metadata().register(1)
+    await metadata.create(NewTopic("a.b_c"))
+    assert metadata.image.topic_like("a_b.c") == "a.b_c"
+    assert metadata.image.topic_like("a.b") is None
+    await delete(metadata, "a.b_c")
+    assert metadata.image.topic_like("a_b.c") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("topic_names/t", b"not an id"),
+        ("topic_names/t", str(uuid.UUID(int=5)).encode()),
+        (f"topics/{uuid.UUID(int=5)}", b"[]"),
+        (f"topics/{uuid.UUID(int=5)}", b'{"name":"t"}'),
+        (f"partitions/{uuid.UUID(int=5)}/0", b"{}"),
+        (f"configs/topics/{uuid.UUID(int=5)}", b'{"retention.ms":5}'),
+        ("brokers/1", b"{}"),
+    ],
+)
+async def test_what_nobody_writes_is_not_guessed_at(key: str, value: bytes) -> None:
+    metadata = await Metadata().register(1)
+    with pytest.raises(DamagedMetadata):
+        metadata.image.apply([Event(key, value, 9, 9)])
+
+
+async def test_a_topic_that_lacks_a_partition_is_damage() -> None:
+    metadata = await Metadata().register(1)
+    topic = await metadata.create(NewTopic("t", 3))
+    await metadata.store.txn((), [Delete(f"partitions/{topic.topic_id}/1")])
+    with pytest.raises(DamagedMetadata, match="topic t lacks partition 1"):
+        await metadata.refresh()
+
+
+STEPS = st.lists(st.sampled_from(["create", "delete", "grow", "alter", "broker", "register", "half"]), max_size=12)
+
+
+async def step(metadata: Metadata, name: str, chance: random.Random) -> None:
+    names = sorted(metadata.image.topics)
+    match name:
+        case "create":
+            wanted = NewTopic(chance.choice(["a", "b", "c.d", "c_d"]), chance.choice([1, 3, 130]))
+            outcome = metadata.plan(wanted)[wanted.name]
+            if not isinstance(outcome, ProtocolError):
+                await metadata.carry_out(outcome.plan)
+        case "half":
+            outcome = metadata.plan(NewTopic("half", 200))["half"]
+            assert not isinstance(outcome, ProtocolError)
+            await metadata.store.txn(*outcome.plan.preparations[0])
+        case "delete" if names:
+            await delete(metadata, chance.choice(names))
+        case "grow" if names:
+            topic = chance.choice(names)
+            count = len(metadata.image.topics[topic].partitions) + chance.choice([1, 140])
+            addition = plan_create_partitions(metadata.image, [MorePartitions(topic, count)])[topic]
+            assert isinstance(addition, PartitionAddition)
+            await metadata.carry_out(addition.plan)
+        case "alter" if names:
+            resource = ConfigResource(ResourceType.TOPIC, chance.choice(names))
+            await alter(metadata, resource, "retention.ms", str(chance.randrange(3)))
+        case "broker":
+            resource = ConfigResource(ResourceType.BROKER, chance.choice(["", "1"]))
+            await alter(metadata, resource, "log.retention.ms", str(chance.randrange(3)))
+        case "register":
+            await metadata.register(chance.choice([1, 2]))
+
+
+async def play(steps: list[str], seed: int) -> None:
+    chance = random.Random(seed)
+    metadata = await Metadata().register(1)
+    slow = await metadata.copy()
+    relisted = await metadata.copy()
+    for name in steps:
+        await step(metadata, name, chance)
+        await metadata.refresh()
+        assert visible(metadata.image) == visible(await metadata.copy())
+    if slow.revision < metadata.image.revision:
+        slow.apply(await anext(metadata.store.watch("", slow.revision + 1)))
+    relisted.load(await metadata.store.list(""))
+    assert visible(slow) == visible(relisted) == visible(metadata.image)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.integers(0, 2**32))
+def test_following_event_by_event_in_one_batch_or_by_listing_again_gives_the_same_image(
+    steps: list[str], seed: int
+) -> None:
+    asyncio.run(play(steps, seed))
+
+
+def test_an_empty_image_knows_nothing() -> None:
+    image = ClusterImage(1, Metadata().settings)
+    assert (image.controller_id, image.sorted_topics(), image.revision) == (-1, [], 0)
