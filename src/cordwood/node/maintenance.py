@@ -63,7 +63,7 @@ class Maintenance:
             replica = partition.replica
             log = replica.log
             log.roll_if_due(now_ms)
-            log.producers.expire(now_ms)
+            log.producers.expire(now_ms, self._node.settings.producer_id_expiration_ms)
             if log.apply_retention(now_ms, limit_offset=replica.high_watermark):
                 self.checkpoint_soon()
                 partition.wake_readers(now_ms)

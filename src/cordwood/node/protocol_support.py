@@ -21,7 +21,7 @@ _NOTES = {
     10: "Groups only; there is no transaction coordinator yet.",
     22: "Idempotent producers; version 6 (two-phase commit) is unstable in Kafka and not offered.",
     1: "Long poll, sessions, topic ids. Replica fetches are refused: there are no followers yet.",
-    2: "All special timestamps: latest, earliest, max timestamp, earliest local, latest tiered, earliest pending upload.",
+    2: "All special timestamps, -1 to -6.",
     32: "Topics and brokers.",
     74: "Topics and brokers; there are no client metrics, groups or loggers to list.",
 }
@@ -35,8 +35,8 @@ Of the APIs that have a codec here, these are not served yet, and therefore not 
 
 def protocol_support_markdown() -> str:
     rows = [
-        f"| {key} | {handler.api.name} | {handler.api.min_version}-{handler.api.max_version} | {_NOTES.get(key, '')} |\n"
-        for key, handler in sorted(HANDLERS.items())
+        f"| {key} | {api.name} | {api.min_version}-{api.max_version} | {_NOTES.get(key, '')} |\n"
+        for key, (api, _) in sorted(HANDLERS.items())
     ]
     absent = ", ".join(api.name for key, api in sorted(APIS.items()) if key not in HANDLERS)
     return _INTRODUCTION + "".join(rows) + _ABSENT + absent + ".\n"

@@ -164,7 +164,7 @@ class Fetching:
         """The disk has to be asked where the records are: the answer waits for it, the loop does not."""
         self._cold.add(place)
 
-        def found(result: LogSlice | None | Exception) -> None:
+        def found(result: LogSlice | Exception | None) -> None:
             self._cold.discard(place)
             if self._abandoned:
                 return

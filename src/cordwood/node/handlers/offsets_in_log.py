@@ -79,7 +79,7 @@ def _error_of(node: "Node", found: Found) -> ErrorCode:
 def _find_offset(
     node: "Node", version: int, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
 ) -> None:
-    """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Looking into records takes a thread."""
+    """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Records are read in a thread."""
     replica = node.partition(topic, asked.partition_index).replica
     replica.check_epoch(asked.current_leader_epoch)
     log = replica.log

@@ -27,7 +27,7 @@ def find_coordinator(node: "Node", request: Request) -> None:
     key_type = body.key_type
 
     def answer(error: ProtocolError | None) -> None:
-        me = node.image.brokers[node.broker_id]
+        me = node.image.brokers[node.broker_id].endpoints[0]
         found = []
         for key in keys:
             problem = error or _coordinator_problem(key, key_type)

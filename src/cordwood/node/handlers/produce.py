@@ -42,7 +42,7 @@ class WaitingProduce:
 
         def done(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                partitions[place] = ProducedPartition(partitions[place].index, error)
+                partitions[place] = ProducedPartition(partitions[place][0], error)
             self.one_less()
 
         return done
