@@ -1,7 +1,7 @@
 """README.md and the pages under docs/: blocks marked to run are run, and links lead somewhere.
 
-A block is marked by `run` behind its language: "```python run" or "```sh run". Blocks of one page run in order, in an
-empty directory. Shell blocks have `cordwood` on the path and find a broker at the default address, which here is a free
+A block is marked behind its language: "```python run", "```python test" (for pytest) or "```sh run". Blocks of one page
+and kind run in order, as one program, in an empty directory. Shell blocks have `cordwood` on the path and find a broker at the default address, which here is a free
 port: the page's own if it starts one, else one that is started for it.
 """
 
@@ -21,29 +21,29 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-_BLOCK = re.compile(r"^```(\w+) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w+ (?:run|test))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TIMEOUT_S = 90
 
 
 class Program(NamedTuple):
-    """The blocks of one language on one page, as one program."""
+    """The blocks of one kind on one page, as one program."""
 
     page: Path
-    language: str
+    kind: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.page.relative_to(ROOT)} ({self.language})"
+        return f"{self.page.relative_to(ROOT)} ({self.kind})"
 
 
 def _programs() -> list[Program]:
     programs = []
     for page in PAGES:
         blocks = _BLOCK.findall(page.read_text())
-        for language in sorted({language for language, _ in blocks}):
-            text = "\n".join(block for block_language, block in blocks if block_language == language)
-            programs.append(Program(page, language, text))
+        for kind in sorted({kind for kind, _ in blocks}):
+            text = "\n".join(block for block_kind, block in blocks if block_kind == kind)
+            programs.append(Program(page, kind, text))
     return programs
 
 
@@ -52,15 +52,15 @@ def test_a_page_does_what_it_says(program: Program, tmp_path: Path) -> None:
     workplace = tmp_path / "here"
     workplace.mkdir()
     environment = _environment(tmp_path)
-    if program.language == "python":
+    if program.kind == "python run":
         _run([sys.executable, "-c", program.text], workplace, environment)
-    elif program.language == "pytest":
+    elif program.kind == "python test":
         (workplace / "test_example.py").write_text(program.text)
         _run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py"], workplace, environment
         )
     else:
-        assert program.language == "sh", program
+        assert program.kind == "sh run", program
         if "cordwood serve" in program.text:
             _run(["bash", "-euo", "pipefail", "-m", "-c", program.text], workplace, environment)
         else:
@@ -69,8 +69,8 @@ def test_a_page_does_what_it_says(program: Program, tmp_path: Path) -> None:
 
 
 def test_something_runs_on_the_readme() -> None:
-    languages = {program.language for program in _programs() if program.page.name == "README.md"}
-    assert languages == {"python", "sh"}
+    kinds = {program.kind for program in _programs() if program.page.name == "README.md"}
+    assert kinds == {"python run", "sh run"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

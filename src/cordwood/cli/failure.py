@@ -3,14 +3,12 @@
 One shape for every error, so that scripts need to know only one: `{"error": {"code", "message", "hint"}}`.
 """
 
-import difflib
-import json
 from collections.abc import Iterable
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process's exit code means. Documented in docs/cli.md, which is generated from the comments here."""
+    """What the process's exit code means. Documented in docs/cli.md from EXIT_CODE_MEANINGS."""
 
     DONE = 0
     FAILED = 1
@@ -43,6 +41,8 @@ class Failure(Exception):
         self.exit_code = exit_code
 
     def as_json(self) -> str:
+        import json  # not before it is needed: a broker's start loads this module
+
         return json.dumps({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
 
     def as_text(self) -> str:
@@ -54,5 +54,7 @@ class Failure(Exception):
 
 def near_names(name: str, known: Iterable[str]) -> str:
     """`did you mean orders?`, or nothing if no known name is like this one."""
+    import difflib
+
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else ""
