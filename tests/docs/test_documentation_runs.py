@@ -1,8 +1,8 @@
 """README.md and the pages under docs/: blocks marked to run are run, and links lead somewhere.
 
 A block is marked behind its language: "```python run", "```python test" (for pytest) or "```sh run". Blocks of one page
-and kind run in order, as one program, in an empty directory. Shell blocks have `cordwood` on the path and find a broker at
-the default address, which here is a free port: the page's own if it starts one, else one that is started for it.
+and kind run in order, as one program, in an empty directory. Shell blocks have `cordwood` on the path and find a broker
+at the default address, which here is a free port: the page's own if it starts one, else one that is started for it.
 """
 
 import os

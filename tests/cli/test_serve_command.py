@@ -1,0 +1,165 @@
+"""`cordwood serve` and `cordwood inspect` on real processes and directories."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cordwood.cli.failure import ExitCode
+from tests.cli.conftest import Cordwood
+
+CORDWOOD = [sys.executable, "-m", "cordwood.cli"]
+
+
+def _environment(**more: str) -> dict[str, str]:
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
+    return {**kept, **more}
+
+
+@contextmanager
+def _running(
+    *arguments: str, where: Path, **environment: str
+) -> "Iterator[tuple[subprocess.Popen[str], re.Match[str]]]":
+    """A broker and its ready line."""
+    process = subprocess.Popen(
+        [*CORDWOOD, *arguments],
+        cwd=where,
+        env=_environment(**environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        ready = re.fullmatch(r"cordwood ready on (\S+:\d+) \(data in (.+)\)\n", line)
+        assert ready is not None, line + process.stderr.read()
+        yield process, ready
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def _ends(*arguments: str, where: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A command that ends by itself."""
+    return subprocess.run(
+        [*CORDWOOD, *arguments],
+        cwd=where,
+        env=_environment(**environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _terminate(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> int:
+    process.send_signal(number)
+    return process.wait(timeout=30)
+
+
+def test_the_bare_command_serves_from_an_empty_directory(tmp_path: Path) -> None:
+    # The address comes from the environment, because other tests may use the default port now.
+    with _running(where=tmp_path, CORDWOOD_LISTEN="127.0.0.1:0") as (process, ready):
+        assert ready[2] == "./cordwood-data"
+        cordwood = Cordwood(ready[1])
+        cordwood("topic", "create", "orders")
+        cordwood("produce", "orders", "kept")
+        assert _terminate(process) == ExitCode.DONE
+    assert (tmp_path / "cordwood-data" / "orders-0").is_dir()
+    with _running(where=tmp_path, CORDWOOD_LISTEN="127.0.0.1:0") as (_, ready):
+        assert Cordwood(ready[1])("consume", "orders") == "kept\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_when_it_is_told(tmp_path: Path, number: int) -> None:
+    with _running("serve", "--listen", "127.0.0.1:0", where=tmp_path) as (process, _):
+        assert _terminate(process, number) == ExitCode.DONE
+
+
+def test_flags_file_and_environment_make_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "broker.toml").write_text("num.partitions = 5\n[log]\nretention.ms = 1111\n")
+    with _running(
+        "serve",
+        "--data-dir",
+        "here",
+        "--listen=127.0.0.1:0",
+        "--config",
+        "broker.toml",
+        "--set",
+        "log.segment.bytes=2222222",
+        where=tmp_path,
+        CORDWOOD_LOG_ROLL_MS="3333",
+    ) as (_, ready):
+        assert ready[2] == "here"
+        cordwood = Cordwood(ready[1])
+        assert cordwood.json("topic", "create", "t")["partitions"] == 5
+        settings = cordwood.json("config", "describe", "--topic", "t", "--changed")
+        values = {name: setting["value"] for name, setting in settings.items()}
+        assert values == {"retention.ms": "1111", "segment.bytes": "2222222", "segment.ms": "3333"}
+
+
+def test_an_address_that_is_taken_is_an_error_with_advice(tmp_path: Path) -> None:
+    with _running("serve", "--listen", "127.0.0.1:0", where=tmp_path) as (_, ready):
+        second = _ends("serve", "--listen", ready[1], "--data-dir", "other", where=tmp_path)
+        assert second.returncode == ExitCode.FAILED
+        assert second.stderr.startswith("error: ")
+        assert "--listen" in second.stderr
+        assert "Traceback" not in second.stderr
+
+
+def test_a_directory_belongs_to_one_broker_and_is_not_inspected_meanwhile(tmp_path: Path) -> None:
+    with _running("serve", "--listen", "127.0.0.1:0", where=tmp_path) as (process, ready):
+        cordwood = Cordwood(ready[1])
+        cordwood("topic", "create", "orders", "-p", 2)
+        cordwood("produce", "orders", "a", "b", "c", "--key", "k")
+        second = _ends("serve", "--listen", "127.0.0.1:0", where=tmp_path)
+        assert second.returncode == ExitCode.FAILED
+        assert "cordwood-data" in second.stderr
+        assert "Traceback" not in second.stderr
+        refused = _ends("inspect", "--json", where=tmp_path)
+        assert refused.returncode == ExitCode.FAILED
+        assert json.loads(refused.stderr)["error"]["code"] == "DATA_DIRECTORY_IN_USE"
+        assert _terminate(process) == ExitCode.DONE
+    verified = _ends("inspect", "--verify", "--json", where=tmp_path)
+    assert verified.returncode == ExitCode.DONE, verified.stdout
+    listed = _ends("inspect", "cordwood-data", "--records", "--json", where=tmp_path).stdout.splitlines()
+    orders = [json.loads(line) for line in listed if json.loads(line)["topic"] == "orders"]
+    assert [record["value"] for record in orders] == ["a", "b", "c"]
+    producers = json.loads(_ends("inspect", "--producers", "--json", where=tmp_path).stdout)
+    assert [row["last_sequence"] for row in producers if row["partition"].startswith("orders-")] == [2]
+
+
+def test_a_broken_setting_never_starts_a_broker(tmp_path: Path) -> None:
+    ended = _ends("serve", "--set", "num.partitions=none", where=tmp_path)
+    assert ended.returncode == ExitCode.USAGE
+    assert "num.partitions" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_holds_what_it_claims(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cordwood.cli.demo"],
+        cwd=tmp_path,
+        env=_environment(TMPDIR=str(tmp_path)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "claims held" in ended.stdout
+    assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
