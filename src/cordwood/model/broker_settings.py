@@ -269,8 +269,9 @@ _OWN_SETTINGS = [
     Setting(
         "open.files.max",
         Kind.INT,
-        4096,
-        "Files of the log that are open at one time; the least recently used are closed and opened again when needed.",
+        2048,
+        "Files of the log that are open at one time; the least recently used are closed and opened again when needed. "
+        "More than there are partitions written to within a flush keeps flushes short.",
         low=16,
         changeable=False,
     ),
@@ -279,14 +280,6 @@ _OWN_SETTINGS = [
         Kind.INT,
         50_000,
         "Partitions that this cluster holds at most, over all topics: what would go beyond is refused.",
-        low=1,
-        changeable=False,
-    ),
-    Setting(
-        "producer.id.expiration.check.interval.ms",
-        Kind.INT,
-        600_000,
-        "How often idle producers are looked for.",
         low=1,
         changeable=False,
     ),
@@ -406,9 +399,8 @@ class BrokerSettings:
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 1
     offsets_topic_segment_bytes: int = 104_857_600
-    open_files_max: int = 4096
+    open_files_max: int = 2048
     partitions_max: int = 50_000
-    producer_id_expiration_check_interval_ms: int = 600_000
     producer_id_expiration_ms: int = 86_400_000
     queued_max_request_bytes: int = 268_435_456
     socket_request_max_bytes: int = 104_857_600
