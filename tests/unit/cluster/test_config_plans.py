@@ -110,7 +110,7 @@ async def test_parts_are_added_to_the_brokers_default_where_the_topic_has_none_o
         (
             TOPIC,
             ConfigChange("ordering.scope", SET, "global"),
-            ErrorCode.INVALID_PARTITIONS,
+            ErrorCode.INVALID_CONFIG,
             "needs exactly one partition",
         ),
         (
@@ -159,7 +159,7 @@ async def test_parts_are_added_to_the_brokers_default_where_the_topic_has_none_o
         (
             ALL_BROKERS,
             ConfigChange("log.ordering.scope", SET, "global"),
-            ErrorCode.INVALID_PARTITIONS,
+            ErrorCode.INVALID_CONFIG,
             "Topic 't' has ordering.scope=global",
         ),
     ],

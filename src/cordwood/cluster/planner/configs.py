@@ -220,7 +220,7 @@ def _check_topic(image: ClusterImage, topic: TopicImage, overrides: dict[str, st
     """Raises if the topic cannot have these overrides; else what must still hold when they are written."""
     _, settings = check_overrides(image, overrides)
     if settings.ordering_scope != topic.settings.ordering_scope:
-        check_scope(topic.name, settings.ordering_scope, len(topic.partitions))
+        check_scope(topic.name, settings.ordering_scope, len(topic.partitions), ErrorCode.INVALID_CONFIG)
     if topic.internal and settings.cleanup_policy != topic.settings.cleanup_policy:
         raise ProtocolError(
             ErrorCode.POLICY_VIOLATION,
@@ -267,4 +267,4 @@ def _check_topics_under(image: ClusterImage, default_scope: str) -> None:
     if default_scope != image.settings.topic_settings.ordering_scope:
         for topic in image.sorted_topics():
             if "ordering.scope" not in topic.overrides:
-                check_scope(topic.name, default_scope, len(topic.partitions))
+                check_scope(topic.name, default_scope, len(topic.partitions), ErrorCode.INVALID_CONFIG)

@@ -3,11 +3,11 @@
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 
-def check_scope(name: str, scope: str, partition_count: int) -> None:
-    """Whether a topic of this many partitions can promise this scope."""
+def check_scope(name: str, scope: str, partition_count: int, code: ErrorCode = ErrorCode.INVALID_PARTITIONS) -> None:
+    """Whether a topic of this many partitions can promise this scope; `code` blames what the client asked for."""
     if scope == "global" and partition_count != 1:
         raise ProtocolError(
-            ErrorCode.INVALID_PARTITIONS,
+            code,
             f"Topic '{name}' has ordering.scope=global, which needs exactly one partition: between partitions there is "
             f"no order. {partition_count} partitions would be ordered per partition only.",
         )
