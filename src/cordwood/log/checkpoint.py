@@ -1,0 +1,278 @@
+"""Writing what recovery would otherwise have to make again: index entries, a producer snapshot, the leader epochs.
+
+Only when all of it is durable, and the batches with it, may the recovery point move: the scan after a crash then begins
+at an index entry close to it. Taken in the loop, done in any thread, booked in the loop, as a flush is.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.log.flushing import FlushTicket, begin_flush, finish_flush
+from cordwood.log.segment import Segment
+from cordwood.segments import leader_epochs
+from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.names import Suffix, segment_file
+from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from cordwood.segments.producer_snapshot import encode_snapshot
+from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from cordwood.segments.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+EMPTY_SNAPSHOT = encode_snapshot(())
+
+TEMPORARY = ".tmp"
+
+_SYNC_TOGETHER = 4
+"""From so many logs on, two syncs of the whole filesystem cost less than those of every single file."""
+
+
+class IndexWrite(NamedTuple):
+    """New entries of one index file."""
+
+    path: str
+    keep_bytes: int
+    data: bytes
+
+
+class SavedIndexes(NamedTuple):
+    """How far a segment's index files go once the checkpoint is written."""
+
+    segment: Segment
+    offsets: int
+    times: int
+    transactions: int
+
+
+class CheckpointTicket:
+    """All that recovery would otherwise make again, as of `end_offset`, ready to be written."""
+
+    __slots__ = (
+        "_files",
+        "_filesystem",
+        "directory",
+        "end_offset",
+        "epochs",
+        "flush",
+        "indexes",
+        "log",
+        "obsolete_snapshots",
+        "renamed_snapshot",
+        "saved",
+        "snapshots",
+        "truncations",
+    )
+
+    def __init__(self, log: "Log") -> None:
+        self.log = log
+        self.end_offset = log.log_end_offset
+        self.flush: FlushTicket | None = begin_flush(log)
+        self.truncations = log.truncations
+        self.directory = log.directory
+        self.indexes: list[IndexWrite] = []
+        self.saved: list[SavedIndexes] = []
+        self.snapshots: list[tuple[int, bytes]] = []
+        self.renamed_snapshot: tuple[int, int] | None = None
+        """(old, new) offset of a snapshot that stays as it is: an empty one, as most are."""
+        self.obsolete_snapshots: list[int] = []
+        self.epochs: bytes | None = None
+        self._filesystem = log.filesystem
+        self._files: list[File] = []
+
+    def write(self, *, keep_open: bool = True) -> None:
+        """First: the new files, under names that nothing depends on yet. keep_open: `sync` follows."""
+        if self.truncations != self.log.truncations:
+            self._forget()
+            return
+        for path, keep_bytes, data in self.indexes:
+            self._write_file(path, keep_bytes, data)
+        for offset, data in self.snapshots:
+            self._write_file(self._snapshot_path(offset), 0, data)
+        if self.epochs is not None:
+            self._write_file(self._epochs_path + TEMPORARY, 0, self.epochs)
+        if not keep_open:
+            self._close_files()
+
+    def sync(self) -> None:
+        """Second: waits for the disk. Not needed where the whole filesystem is synced."""
+        if self.flush is not None:
+            self.flush.sync()
+        for file in self._files:
+            file.sync()
+        self._close_files()
+        self._filesystem.sync_directory(self.directory)
+
+    def install(self) -> None:
+        """Third: gives files their final names, and removes the old ones. Durable after another sync."""
+        if self.epochs is not None:
+            self._filesystem.rename(self._epochs_path + TEMPORARY, self._epochs_path)
+        if self.renamed_snapshot is not None:
+            old, new = self.renamed_snapshot
+            self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
+        for offset in self.obsolete_snapshots:
+            remove_if_there(self._filesystem, self._snapshot_path(offset))
+
+    def _forget(self) -> None:
+        """The log was cut after this was taken: none of it is true any more."""
+        self.flush = self.epochs = self.renamed_snapshot = None
+        self.indexes, self.snapshots, self.obsolete_snapshots = [], [], []
+
+    @property
+    def _epochs_path(self) -> str:
+        return f"{self.directory}/{leader_epochs.FILE_NAME}"
+
+    def _snapshot_path(self, offset: int) -> str:
+        return segment_file(self.directory, offset, Suffix.SNAPSHOT)
+
+    def _write_file(self, path: str, keep_bytes: int, data: bytes) -> None:
+        file = self._filesystem.open(path, create=True)
+        if file.size < keep_bytes:
+            # Somebody took away what was there. Without a file the index is made again from the log when it is needed.
+            file.close()
+            self._filesystem.remove(path)
+            return
+        if file.size > keep_bytes:
+            file.truncate(keep_bytes)
+        file.append(data)
+        self._files.append(file)
+
+    def _close_files(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+
+def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket]) -> None:
+    """Does the work of these tickets, durably, in whatever way costs least. In any thread."""
+    together = len(tickets) >= _SYNC_TOGETHER
+    for ticket in tickets:
+        ticket.write(keep_open=not together)
+    if together:
+        filesystem.sync_everything()
+    else:
+        for ticket in tickets:
+            ticket.sync()
+    for ticket in tickets:
+        ticket.install()
+    if together:
+        filesystem.sync_everything()
+    else:
+        for ticket in tickets:
+            filesystem.sync_directory(ticket.directory)
+
+
+def remove_if_there(filesystem: Filesystem, path: str) -> None:
+    if filesystem.exists(path):
+        filesystem.remove(path)
+
+
+def begin_checkpoint(log: "Log") -> CheckpointTicket | None:
+    """What must be written so that the recovery point can move to the log's end; None if it is there already."""
+    if not log.segments or not _due(log):
+        return None
+    ticket = CheckpointTicket(log)
+    for segment in log.closing:
+        _save_indexes(ticket, segment)
+    if log.active is not None:
+        _save_indexes(ticket, log.active)
+    _save_snapshots(log, ticket)
+    if log.epochs_changed:
+        ticket.epochs = log.leader_epochs.to_bytes()
+    return ticket
+
+
+def _due(log: "Log") -> bool:
+    return log.recovery_point < log.log_end_offset or log.epochs_changed or bool(log.closing)
+
+
+def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
+    indexes, transactions = segment.indexes, segment.transactions
+    if indexes is None:
+        return
+    aborted = segment.saved_transactions if transactions is None else len(transactions)
+    ticket.saved.append(SavedIndexes(segment, len(indexes.offsets), len(indexes.times), aborted))
+    # An index without entries has a file too: a missing one would be made again from the log.
+    ticket.indexes.append(
+        IndexWrite(
+            segment.path(Suffix.INDEX),
+            segment.saved_offsets * OFFSET_ENTRY_SIZE,
+            indexes.offsets.to_bytes(segment.saved_offsets),
+        )
+    )
+    ticket.indexes.append(
+        IndexWrite(
+            segment.path(Suffix.TIME_INDEX),
+            segment.saved_times * TIME_ENTRY_SIZE,
+            indexes.times.to_bytes(segment.saved_times),
+        )
+    )
+    if transactions is not None and aborted != segment.saved_transactions:
+        ticket.indexes.append(
+            IndexWrite(
+                segment.path(Suffix.TXN_INDEX),
+                segment.saved_transactions * TRANSACTION_ENTRY_SIZE,
+                transactions.to_bytes(segment.saved_transactions),
+            )
+        )
+
+
+def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
+    end_offset = ticket.end_offset
+    ticket.snapshots = list(log.unsaved_snapshots)
+    planned = {offset for offset, _ in ticket.snapshots}
+    bases = {segment.base_offset for segment in log.segments}
+    newest = log.snapshots[-1] if log.snapshots else None
+    if end_offset not in planned and newest != end_offset:
+        data = encode_snapshot(log.producers.snapshot_entries())
+        if data == EMPTY_SNAPSHOT and log.newest_snapshot_is_empty and newest is not None and newest not in bases:
+            ticket.renamed_snapshot = (newest, end_offset)
+        else:
+            ticket.snapshots.append((end_offset, data))
+    # One at every segment's base, for truncation, and the newest; the others have done their work.
+    renamed = None if ticket.renamed_snapshot is None else ticket.renamed_snapshot[0]
+    ticket.obsolete_snapshots = [
+        offset for offset in log.snapshots if offset not in bases and offset not in (end_offset, renamed)
+    ]
+
+
+def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
+    """Books what the ticket made durable: the recovery point moves."""
+    written = {offset for offset, _ in ticket.snapshots}
+    snapshots = (set(log.snapshots) | written) - set(ticket.obsolete_snapshots)
+    if ticket.renamed_snapshot is not None:
+        snapshots.remove(ticket.renamed_snapshot[0])
+        snapshots.add(ticket.renamed_snapshot[1])
+    log.snapshots = sorted(snapshots)
+    log.unsaved_snapshots = tuple(snapshot for snapshot in log.unsaved_snapshots if snapshot[0] not in written)
+    if ticket.snapshots:
+        log.newest_snapshot_is_empty = max(ticket.snapshots)[1] == EMPTY_SNAPSHOT
+    if ticket.truncations != log.truncations:
+        # Cut while the ticket was at work: its snapshots may speak of batches that are no more.
+        for offset in sorted(written):
+            remove_if_there(log.filesystem, segment_file(log.directory, offset, Suffix.SNAPSHOT))
+            log.snapshots.remove(offset)
+        log.newest_snapshot_is_empty = False
+        return
+    if ticket.flush is not None:
+        finish_flush(log, ticket.flush)
+    for segment, offsets, times, transactions in ticket.saved:
+        segment.saved_offsets, segment.saved_times, segment.saved_transactions = offsets, times, transactions
+    if ticket.epochs is not None and ticket.epochs == log.leader_epochs.to_bytes():
+        log.epochs_changed = False
+    _let_go_of_closed(log)
+    log.recovery_point = max(log.recovery_point, ticket.end_offset)
+
+
+def _let_go_of_closed(log: "Log") -> None:
+    """Closed segments whose index files are complete need no indexes in memory any more."""
+    unsaved = []
+    for segment in log.closing:
+        indexes = segment.indexes
+        if indexes is None or (
+            segment.saved_offsets == len(indexes.offsets) and segment.saved_times == len(indexes.times)
+        ):
+            log.loaded_indexes.used(segment)
+        else:
+            unsaved.append(segment)
+    log.closing = unsaved

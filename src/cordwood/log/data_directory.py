@@ -1,0 +1,358 @@
+"""A broker's data directory: the logs of its partitions, and what is kept once for all of them.
+
+Files, with Kafka's names and formats: `meta.properties` (whose data this is), `.lock`, the clean-shutdown marker, and
+the checkpoints of recovery points, log starts and compaction. The marker is there only while no broker runs on the
+directory and everything was checkpointed: then logs open without a look at their content.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_checkpoints
+from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
+from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
+from cordwood.log.retention import DELETED_DIRECTORY
+from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.offset_checkpoint import (
+    CLEANER_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+)
+from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+from cordwood.segments.partition_metadata import decode_partition_metadata
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+PROPERTIES_FILE = "meta.properties"
+
+_CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
+_PROPERTIES_VERSION = "1"
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+@runtime_checkable
+class Lockable(Protocol):
+    """A filesystem that more than one process can see."""
+
+    def lock(self, path: str) -> Lock: ...
+
+
+class Identity(NamedTuple):
+    """Whose data a directory has."""
+
+    cluster_id: str
+    node_id: int
+
+
+class Checkpoint:
+    """The checkpoint of all logs, under way: `write` in any thread, then DataDirectory.finish_checkpoint."""
+
+    def __init__(self, filesystem: Filesystem, tickets: Sequence[CheckpointTicket]) -> None:
+        self.tickets = tickets
+        self._filesystem = filesystem
+
+    def write(self) -> None:
+        """What the logs need to have on disk before their recovery points move."""
+        write_checkpoints(self._filesystem, self.tickets)
+
+
+class DataDirectory:
+    """Opens and checkpoints logs. `open` first, `close` last; one at a time per directory."""
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        path: str,
+        *,
+        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+        loaded_indexes: LoadedIndexes = SHARED,
+    ) -> None:
+        self.filesystem = filesystem
+        self.path = path
+        self.clean = False
+        """Whether the last broker on this directory stopped in order."""
+        self.problems: list[str] = []
+        """What was found wrong with the directory's own files, and what was done about it."""
+        self._producer_expiration_ms = producer_expiration_ms
+        self._loaded_indexes = loaded_indexes
+        self._logs: dict[TopicPartition, Log] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._clean_offsets: dict[TopicPartition, int] = {}
+        self._on_disk: set[TopicPartition] = set()
+        self._written: dict[str, bytes] = {}
+        self._lock: Lock | None = None
+
+    # Life
+
+    def open(self, identity: Identity | None = None) -> None:
+        """Takes the directory for this process. StorageFailure if another has it or its data is somebody else's."""
+        filesystem = self.filesystem
+        filesystem.make_directory(self.path)
+        if isinstance(filesystem, Lockable):
+            self._lock = filesystem.lock(self._file(LOCK_FILE))
+        try:
+            if identity is not None:
+                self._check_identity(identity)
+            self._remove_left_over()
+            self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
+            self._log_starts = self._read_offsets(LOG_START_FILE)
+            self._clean_offsets = self._read_offsets(CLEANER_FILE)
+            self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
+            # From here on a stop is unclean until `close` says otherwise.
+            remove_if_there(filesystem, self._file(CLEAN_SHUTDOWN_FILE))
+            filesystem.sync_directory(self.path)
+        except BaseException:
+            self._release()
+            raise
+
+    def close(self, *, clean: bool = True) -> None:
+        """Checkpoints and closes all logs, waiting for the disk. Not `clean`: only gives back the handles."""
+        if clean:
+            self.checkpoint()
+        for log in self._logs.values():
+            log.close()
+        if clean and all(log.recovery_point == log.log_end_offset for log in self._logs.values()):
+            self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
+        self._logs.clear()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Partitions
+
+    def partitions_on_disk(self) -> dict[TopicPartition, TopicId | None]:
+        """The partitions that have a directory, with their topic's id where it can be read."""
+        found: dict[TopicPartition, TopicId | None] = {}
+        for partition in sorted(self._on_disk):
+            try:
+                data = self.filesystem.read_bytes(f"{self._directory(partition)}/{METADATA_FILE}")
+                found[partition] = decode_partition_metadata(data)
+            except (FileNotFoundError, DamagedCheckpoint):
+                found[partition] = None
+        return found
+
+    def strays(self, wanted: Callable[[TopicPartition], TopicId | None]) -> list[TopicPartition]:
+        """The partitions on disk that belong to no topic there is: its id, by `wanted`, is another or None.
+
+        A directory whose id cannot be read belongs to the topic that has its name.
+        """
+        return [
+            partition
+            for partition, topic_id in self.partitions_on_disk().items()
+            if (expected := wanted(partition)) is None or (topic_id is not None and topic_id != expected)
+        ]
+
+    def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """The partitions that had records once and have no directory any more."""
+        return [
+            partition
+            for partition in wanted
+            if partition not in self._on_disk
+            and self._recovery_points.get(partition, 0) > self._log_starts.get(partition, 0)
+        ]
+
+    def has_log(self, partition: TopicPartition) -> bool:
+        """Whether the partition has anything on disk or in use."""
+        return partition in self._logs or partition in self._on_disk
+
+    def log(self, partition: TopicPartition) -> Log | None:
+        return self._logs.get(partition)
+
+    @property
+    def logs(self) -> list[Log]:
+        return list(self._logs.values())
+
+    def open_log(
+        self, partition: TopicPartition, topic_id: TopicId | None, settings: TopicSettings, now_ms: int
+    ) -> Log:
+        """The partition's log, recovered if need be; the same object until it is deleted."""
+        log = self._logs.get(partition)
+        if log is not None:
+            return log
+        recovery_point = self._recovery_points.get(partition)
+        log = Log.open(
+            self.filesystem,
+            self._directory(partition),
+            partition,
+            settings,
+            recovery_point=recovery_point or 0,
+            clean=self.clean and recovery_point is not None,
+            now_ms=now_ms,
+            log_start_offset=self._log_starts.get(partition, 0),
+            producer_expiration_ms=self._producer_expiration_ms,
+            topic_id=topic_id,
+            loaded_indexes=self._loaded_indexes,
+        )
+        log.on_recovery_point_lowered = self._recovery_point_lowered
+        self._logs[partition] = log
+        return log
+
+    def condemn_log(self, partition: TopicPartition) -> str | None:
+        """Takes a deleted partition out of the directory at once; the path whose tree is to be removed, in a thread."""
+        log = self._logs.pop(partition, None)
+        if log is None and partition in self._on_disk:
+            log = Log(
+                self.filesystem,
+                self._directory(partition),
+                partition,
+                TopicSettings(),
+                recovery_point=0,
+                log_start_offset=0,
+                now_ms=0,
+                producer_expiration_ms=self._producer_expiration_ms,
+                topic_id=None,
+                loaded_indexes=self._loaded_indexes,
+            )
+        for offsets in (self._recovery_points, self._log_starts, self._clean_offsets):
+            offsets.pop(partition, None)
+        self._on_disk.discard(partition)
+        return None if log is None else log.condemn()
+
+    def delete_log(self, partition: TopicPartition) -> None:
+        """Removes a deleted partition, waiting for the disk."""
+        path = self.condemn_log(partition)
+        if path is not None:
+            self.filesystem.remove_tree(path)
+
+    # Offsets that are kept for all logs together
+
+    def clean_offset(self, partition: TopicPartition) -> int:
+        """Up to where the partition's log is compacted."""
+        return self._clean_offsets.get(partition, 0)
+
+    def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
+        self._clean_offsets[partition] = offset
+
+    def begin_checkpoint(self, logs: Iterable[Log] | None = None) -> Checkpoint:
+        """In the loop: takes what must be written so that the recovery points of these logs can move."""
+        chosen = self._logs.values() if logs is None else logs
+        tickets = [ticket for log in chosen if (ticket := log.begin_checkpoint()) is not None]
+        return Checkpoint(self.filesystem, tickets)
+
+    def finish_checkpoint(self, checkpoint: Checkpoint) -> Callable[[], None]:
+        """In the loop: moves the recovery points. What it returns writes them down, in any thread."""
+        for ticket in checkpoint.tickets:
+            ticket.log.finish_checkpoint(ticket)
+        return self.save_offsets()
+
+    def save_offsets(self) -> Callable[[], None]:
+        """The work that makes the offsets of all logs, as they are now, durable. For any thread."""
+        for partition, log in self._logs.items():
+            if log.segments:
+                self._on_disk.add(partition)
+            if log.segments or log.recovery_point:
+                self._recovery_points[partition] = log.recovery_point
+            if log.log_start_offset or partition in self._log_starts:
+                self._log_starts[partition] = log.log_start_offset
+        contents = {
+            RECOVERY_POINT_FILE: encode_offsets(self._recovery_points),
+            LOG_START_FILE: encode_offsets(self._log_starts),
+            CLEANER_FILE: encode_offsets(self._clean_offsets),
+        }
+        changed = {name: data for name, data in contents.items() if self._written.get(name) != data}
+
+        def write() -> None:
+            # Log starts before recovery points: a recovery point beyond the end of a log whose start is not known
+            # would look like damage.
+            for name in (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE):
+                if name in changed:
+                    self.filesystem.replace(self._file(name), changed[name])
+                    self._written[name] = changed[name]
+
+        return write
+
+    def checkpoint(self) -> None:
+        """All steps for all logs at once, waiting for the disk."""
+        checkpoint = self.begin_checkpoint()
+        checkpoint.write()
+        self.finish_checkpoint(checkpoint)()
+
+    def _recovery_point_lowered(self, log: Log) -> None:
+        self._recovery_points[log.partition] = log.recovery_point
+        data = encode_offsets(self._recovery_points)
+        self.filesystem.replace(self._file(RECOVERY_POINT_FILE), data)
+        self._written[RECOVERY_POINT_FILE] = data
+
+    def free_bytes(self) -> tuple[int, int]:
+        """(bytes there are, bytes that can be used) on the disk."""
+        return self.filesystem.free_bytes()
+
+    # Files
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _directory(self, partition: TopicPartition) -> str:
+        return f"{self.path}/{partition}"
+
+    def _remove_left_over(self) -> None:
+        for name in self.filesystem.list(self.path):
+            if name.endswith(DELETED_DIRECTORY):
+                self.filesystem.remove_tree(self._file(name))
+                continue
+            try:
+                self._on_disk.add(TopicPartition.parse(name))
+            except ValueError:
+                continue
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A missing or damaged checkpoint costs time, not data: logs are then recovered from their start."""
+        try:
+            data = self.filesystem.read_bytes(self._file(name))
+            offsets = decode_offsets(data)
+        except FileNotFoundError:
+            return {}
+        except DamagedCheckpoint as error:
+            self.problems.append(f"{self._file(name)} is damaged ({error}): its logs are recovered from their start")
+            return {}
+        self._written[name] = data
+        return offsets
+
+    def _check_identity(self, identity: Identity) -> None:
+        path = self._file(PROPERTIES_FILE)
+        try:
+            found = _decode_properties(self.filesystem.read_bytes(path))
+        except FileNotFoundError:
+            self.filesystem.replace(path, _encode_properties(identity))
+            return
+        if found != identity:
+            raise StorageFailure(
+                f"{self.path} has the data of node {found.node_id} in cluster {found.cluster_id}, not of node "
+                f"{identity.node_id} in cluster {identity.cluster_id}"
+            )
+
+    def identity(self) -> Identity | None:
+        """Whose data this is; None if nobody's yet."""
+        try:
+            return _decode_properties(self.filesystem.read_bytes(self._file(PROPERTIES_FILE)))
+        except FileNotFoundError:
+            return None
+
+
+def _encode_properties(identity: Identity) -> bytes:
+    lines = {"version": _PROPERTIES_VERSION, "cluster.id": identity.cluster_id, "node.id": str(identity.node_id)}
+    return "".join(f"{key}={value}\n" for key, value in lines.items()).encode("utf-8")
+
+
+def _decode_properties(data: bytes) -> Identity:
+    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+    fields = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    try:
+        if fields["version"] != _PROPERTIES_VERSION:
+            raise StorageFailure(f"{PROPERTIES_FILE} has version {fields['version']}, which is unknown")
+        return Identity(fields["cluster.id"], int(fields["node.id"]))
+    except (KeyError, ValueError) as error:
+        raise StorageFailure(f"{PROPERTIES_FILE} cannot be read: {error!r}") from None

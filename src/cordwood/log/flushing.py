@@ -1,0 +1,62 @@
+"""Making appended batches durable, in three steps: taken in the loop, done in any thread, booked in the loop."""
+
+from typing import TYPE_CHECKING
+
+from cordwood.segments.filesystem import File
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+
+class FlushTicket:
+    """Batches of one log up to `end_offset` that wait for the disk."""
+
+    __slots__ = ("directories", "end_offset", "files", "log", "names_version", "truncations")
+
+    def __init__(self, log: "Log", files: list[File]) -> None:
+        self.log = log
+        self.end_offset = log.log_end_offset
+        self.files = files
+        self.directories = list(log.unsynced_directories)
+        self.names_version = log.names_version
+        self.truncations = log.truncations
+
+    def sync(self) -> None:
+        """Waits for the disk. In any thread; whoever syncs the whole filesystem instead need not call it."""
+        for file in self.files:
+            file.sync()
+        for directory in self.directories:
+            self.log.filesystem.sync_directory(directory)
+
+
+def begin_flush(log: "Log") -> FlushTicket | None:
+    """What must reach the disk so that all that is appended is durable; None if it already is."""
+    durable_end_offset = log.durable_end_offset
+    if durable_end_offset >= log.log_end_offset and not log.unsynced_directories:
+        return None
+    files = list(log.unsynced_files)
+    for segment in reversed(log.segments):
+        files.append(segment.file)
+        if segment.base_offset <= durable_end_offset:
+            break
+    return FlushTicket(log, files)
+
+
+def finish_flush(log: "Log", ticket: FlushTicket) -> None:
+    """Books what the ticket made durable."""
+    if ticket.truncations != log.truncations:
+        # The log was cut meanwhile: what this ticket made durable may not be what the log has now.
+        return
+    log.durable_end_offset = max(log.durable_end_offset, ticket.end_offset)
+    if ticket.names_version == log.names_version:
+        log.unsynced_directories = ()
+        log.unsynced_files = ()
+
+
+def flush_due(log: "Log", now_ms: int) -> bool:
+    """Whether flush.messages or flush.ms want a flush; what is not durable counts as old as the last time all was."""
+    waiting = log.log_end_offset - log.durable_end_offset
+    if waiting <= 0:
+        log.clean_ms = now_ms
+        return False
+    return waiting >= log.settings.flush_messages or now_ms - log.clean_ms >= log.settings.flush_ms

@@ -1,0 +1,161 @@
+"""Walking over a log file that may have bad places: what is behind a bad place is found again and served.
+
+A hole is a range of bytes and offsets that cannot be read. Its end is found by looking for the next bytes that are a
+whole batch with a right CRC and a possible offset.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cordwood.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    crc_is_right,
+    read_header,
+)
+from cordwood.segments.filesystem import File
+from cordwood.segments.scan import SMALLEST_LENGTH, InvalidPlace, SegmentScan
+
+_SEARCH_CHUNK = 1024 * 1024
+_MAGIC_POSITION = 16
+
+
+class Hole(NamedTuple):
+    position: int
+    end_position: int
+    first_offset: int
+    end_offset: int
+    reason: str
+
+
+class HoleyScan:
+    """Iterates over (position, header) of the valid batches; bad places below `trusted_below` become holes.
+
+    At the first bad place at or beyond that offset it stops, and `invalid` says where and why. With `contiguous` a jump
+    in the offsets there counts as bad. `position` and `next_offset` are those after the last valid batch.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        base_offset: int,
+        *,
+        trusted_below: int,
+        position: int = 0,
+        next_offset: int | None = None,
+        contiguous: bool = False,
+        verify_crc: bool = True,
+    ) -> None:
+        self.holes: list[Hole] = []
+        self.invalid: InvalidPlace | None = None
+        self.position = position
+        self.next_offset = base_offset if next_offset is None else next_offset
+        self.scanned_bytes = 0
+        self._file = file
+        self._base_offset = base_offset
+        self._trusted_below = trusted_below
+        self._contiguous = contiguous
+        self._verify_crc = verify_crc
+        self._scan = self._scan_from(position)
+
+    @property
+    def batch(self) -> memoryview:
+        """The bytes of the batch that was yielded last; valid until the next one is asked for."""
+        return self._scan.batch
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        while True:
+            for position, header in self._scan:
+                expected = self.next_offset
+                if self._contiguous and header.base_offset != expected and expected >= self._trusted_below:
+                    reason = f"offset {header.base_offset} where {expected} must come"
+                    self.invalid = InvalidPlace(position, expected, reason)
+                    return
+                self.position = position + header.size
+                self.next_offset = header.next_offset
+                self.scanned_bytes += header.size
+                yield position, header
+            bad = self._scan.invalid
+            if bad is None:
+                return
+            if self.next_offset >= self._trusted_below:
+                self.invalid = InvalidPlace(bad.position, self.next_offset, bad.reason)
+                return
+            if not self._step_over(bad):
+                return
+
+    def _scan_from(self, position: int) -> SegmentScan:
+        return SegmentScan(
+            self._file,
+            self._base_offset,
+            position=position,
+            next_offset=self.next_offset,
+            verify_crc=self._verify_crc,
+        )
+
+    def _step_over(self, bad: InvalidPlace) -> bool:
+        """Notes the hole at this place; True if there is something valid behind it to go on with."""
+        found = find_batch(self._file, bad.position, self.next_offset, self._trusted_below)
+        end_position, end_offset = self._file.size, self._trusted_below
+        if found is not None:
+            end_position, end_offset = found
+        self.holes.append(Hole(bad.position, end_position, self.next_offset, end_offset, bad.reason))
+        self.position, self.next_offset = end_position, end_offset
+        if found is None:
+            return False
+        self._scan = self._scan_from(end_position)
+        return True
+
+
+def find_batch(file: File, bad_position: int, first_offset: int, last_offset: int) -> tuple[int, int] | None:
+    """(position, base offset) of the next whole batch behind a bad place, its base offset within these bounds."""
+    # If only the bad batch's content is bad its length leads on. Asked first, because a record may itself contain
+    # the bytes of a batch.
+    claimed = read_batch_header(file, bad_position)
+    if claimed is not None:
+        follower = bad_position + claimed.size
+        header = read_whole_batch(file, follower)
+        if header is not None and first_offset <= header.base_offset <= last_offset:
+            return follower, header.base_offset
+    pattern = _batch_pattern(first_offset, last_offset)
+    position, size = bad_position + 1, file.size
+    while position + HEADER_SIZE <= size:
+        chunk = file.read(position, _SEARCH_CHUNK + HEADER_SIZE)
+        for match in pattern.finditer(chunk, 0, _SEARCH_CHUNK + _MAGIC_POSITION):
+            header = read_whole_batch(file, position + match.start())
+            if header is not None and first_offset <= header.base_offset <= last_offset:
+                return position + match.start(), header.base_offset
+        position += _SEARCH_CHUNK
+    return None
+
+
+def read_batch_header(file: File, position: int) -> BatchHeader | None:
+    """The header at this position; None if no batch that fits the file can begin there."""
+    data = file.read(position, HEADER_SIZE)
+    if len(data) < HEADER_SIZE:
+        return None
+    header = read_header(data)
+    if header.magic != MAGIC or header.batch_length < SMALLEST_LENGTH or header.last_offset_delta < 0:
+        return None
+    return header if position + header.size <= file.size else None
+
+
+def read_whole_batch(file: File, position: int) -> BatchHeader | None:
+    """The header of the batch at this position; None if there is none with a right CRC."""
+    header = read_batch_header(file, position)
+    if header is None or not crc_is_right(file.read(position, header.size), 0, header.size):
+        return None
+    return header
+
+
+def _batch_pattern(first_offset: int, last_offset: int) -> "re.Pattern[bytes]":
+    """Finds every place that could begin a batch: the bytes that all offsets in bounds share, then the magic."""
+    low, high = first_offset.to_bytes(8, "big"), last_offset.to_bytes(8, "big")
+    shared = 0
+    while shared < 8 and low[shared] == high[shared]:
+        shared += 1
+    rest = _MAGIC_POSITION - shared
+    # A lookahead, because places that could begin a batch may overlap.
+    return re.compile(b"(?=%s.{%d}%s)" % (re.escape(low[:shared]), rest, re.escape(bytes([MAGIC]))), re.DOTALL)

@@ -1,0 +1,53 @@
+"""The indexes of closed segments that are in memory: as many as fit a bound, the least recently used go first.
+
+An index of a full segment takes megabytes, and a back-filling reader walks through all of them; only the open
+segments' indexes stay for good.
+"""
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cordwood.log.segment import Segment
+
+DEFAULT_LIMIT_BYTES = 64 << 20
+_FIXED_COST_BYTES = 1024
+
+
+class LoadedIndexes:
+    """Shared by all logs of a process; used from the loop and from threads that read cold data."""
+
+    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self._costs: OrderedDict[Segment, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._costs)
+
+    def used(self, segment: "Segment") -> None:
+        """This segment's indexes are in memory and were just of use; others may have to go."""
+        with self._lock:
+            if segment in self._costs:
+                self._costs.move_to_end(segment)
+                return
+            indexes = segment.indexes
+            if indexes is None:
+                return
+            cost = indexes.offsets.size_bytes + indexes.times.size_bytes + _FIXED_COST_BYTES
+            self._costs[segment] = cost
+            self.used_bytes += cost
+            while self.used_bytes > self.limit_bytes and len(self._costs) > 1:
+                victim, victim_cost = self._costs.popitem(last=False)
+                self.used_bytes -= victim_cost
+                victim.indexes = None
+
+    def forget(self, segment: "Segment") -> None:
+        """The segment is gone or is being appended to."""
+        with self._lock:
+            self.used_bytes -= self._costs.pop(segment, 0)
+
+
+SHARED = LoadedIndexes()

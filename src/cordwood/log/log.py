@@ -1,0 +1,600 @@
+"""One partition's log: its state, and the two things that happen all the time, append and read.
+
+Synchronous, without threads and without a clock: who calls brings the time. What happens now and then is in modules of
+its own, by transition: opening, recovery, replay, rolling, flushing, checkpoint, truncation, retention, replacement.
+Their functions take the log and change the attributes below; nobody outside this folder does.
+
+Three ends, never the same by chance: `log_end_offset` (appended), `durable_end_offset` (fsynced), `recovery_point`
+(fsynced and checkpointed: below it nothing is ever cut).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from cordwood.log import checkpoint as checkpoints
+from cordwood.log import flushing, opening, replacement, retention, rolling, timestamps, transactions, truncation
+from cordwood.log.checkpoint import CheckpointTicket
+from cordwood.log.flushing import FlushTicket
+from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
+from cordwood.log.lookup import LogSlice, NotABatch, NotCached, find_slice
+from cordwood.log.producers import ProducerStates
+from cordwood.log.report import Damage, DeletedSegment, RecoveryReport
+from cordwood.log.segment import Deletion, Segment
+from cordwood.log.timestamps import FoundTimestamp
+from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    assign_offset,
+    batches_in,
+    crc_is_right,
+    read_header,
+    stamp_append_time,
+)
+from cordwood.records.control import TransactionMarker, read_transaction_marker
+from cordwood.records.validate import check_client_batch
+from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.leader_epochs import LeaderEpochs
+from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
+
+Batch = memoryview | bytearray
+
+NO_APPEND_TIME_MS = -1
+DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
+
+
+class Appended(NamedTuple):
+    """Where a batch is in the log. A duplicate is where it was the first time."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    """-1 where the records keep their own timestamps (CreateTime)."""
+    duplicate: bool
+
+
+class ColdRead(Exception):
+    """What a read needs is not in memory: call `finish` in a thread that may wait for the disk."""
+
+    def __init__(self, finish: Callable[[], LogSlice | None]) -> None:
+        super().__init__("not in memory")
+        self.finish = finish
+
+
+class Log:
+    """Attributes without an underscore are for others to read."""
+
+    __slots__ = (
+        "_latest_epoch",
+        "_leader_epochs",
+        "_producers",
+        "_recovery",
+        "_settings",
+        "active",
+        "clean_ms",
+        "closing",
+        "damage",
+        "deletions",
+        "directory",
+        "durable_end_offset",
+        "epochs_changed",
+        "filesystem",
+        "loaded_indexes",
+        "log_append_time",
+        "log_end_offset",
+        "log_start_offset",
+        "names_version",
+        "newest_snapshot_is_empty",
+        "on_recovery_point_lowered",
+        "opened_ms",
+        "partition",
+        "producer_expiration_ms",
+        "ready",
+        "recovery_point",
+        "segment_bytes",
+        "segments",
+        "snapshots",
+        "topic_id",
+        "truncations",
+        "unsaved_snapshots",
+        "unsynced_directories",
+        "unsynced_files",
+    )
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        directory: str,
+        partition: TopicPartition,
+        settings: TopicSettings,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+        now_ms: int,
+        producer_expiration_ms: int,
+        topic_id: TopicId | None,
+        loaded_indexes: LoadedIndexes,
+    ) -> None:
+        self.filesystem = filesystem
+        self.directory = directory
+        self.partition = partition
+        self.topic_id = topic_id
+        self.opened_ms = self.clean_ms = now_ms
+        self.producer_expiration_ms = producer_expiration_ms
+        self.loaded_indexes = loaded_indexes
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self.durable_end_offset = self.recovery_point = recovery_point
+        self.damage: list[Damage] = []
+        """Found below the recovery point; never cut."""
+        self.segments: tuple[Segment, ...] = ()
+        """Oldest first. Replaced whole, never changed: threads that read cold data hold on to it."""
+        self.active: Segment | None = None
+        """The last segment while it takes appends. None: the next append begins a new one."""
+        self.ready = True
+        """False after a clean stop until the first use: the end of the active segment has not been looked at."""
+        self.closing: list[Segment] = []
+        """Rolled segments whose index files are not complete yet."""
+        self.deletions: list[Deletion] = []
+        self.truncations = 0
+        """How often the log was cut: a ticket that was taken before one is void after it."""
+        self.unsynced_directories: tuple[str, ...] = ()
+        self.unsynced_files: tuple[File, ...] = ()
+        """Files besides segments that the next flush must make durable."""
+        self.names_version = 0
+        self.snapshots: list[int] = []
+        """The offsets of the producer snapshots on disk, ascending."""
+        self.unsaved_snapshots: tuple[tuple[int, bytes], ...] = ()
+        self.newest_snapshot_is_empty = False
+        self.epochs_changed = False
+        self.on_recovery_point_lowered: Callable[[Log], None] | None = None
+        """Must make the lower recovery point durable before it returns: what is above it is about to be cut."""
+        self._recovery: RecoveryReport | None = None
+        self._leader_epochs: LeaderEpochs | None = None
+        self._latest_epoch = -1
+        self._producers: ProducerStates | None = None
+        self._settings = settings
+        self._take_over(settings)
+
+    @classmethod
+    def open(
+        cls,
+        filesystem: Filesystem,
+        directory: str,
+        partition: TopicPartition,
+        settings: TopicSettings,
+        *,
+        recovery_point: int,
+        clean: bool,
+        now_ms: int,
+        log_start_offset: int = 0,
+        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+        topic_id: TopicId | None = None,
+        loaded_indexes: LoadedIndexes = SHARED,
+    ) -> "Log":
+        """The log in this directory, recovered if the last stop was not clean. Nothing is created before an append."""
+        log = cls(
+            filesystem,
+            directory,
+            partition,
+            settings,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            now_ms=now_ms,
+            producer_expiration_ms=producer_expiration_ms,
+            topic_id=topic_id,
+            loaded_indexes=loaded_indexes,
+        )
+        opening.open_files(log, clean=clean)
+        return log
+
+    def __repr__(self) -> str:
+        return f"Log({self.partition}, offsets {self.log_start_offset} to {self.log_end_offset})"
+
+    # What is known
+
+    @property
+    def settings(self) -> TopicSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: TopicSettings) -> None:
+        before, self._settings = self._settings, settings
+        if self.active is not None:
+            self.active.roll_at_ms += settings.segment_ms - before.segment_ms
+        self._take_over(settings)
+
+    def _take_over(self, settings: TopicSettings) -> None:
+        self.log_append_time = settings.log_append_time
+        self.segment_bytes = settings.segment_bytes
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening did."""
+        if self._recovery is None:
+            return RecoveryReport(True, self.recovery_point, self.log_end_offset)
+        return self._recovery
+
+    @recovery.setter
+    def recovery(self, report: RecoveryReport) -> None:
+        self._recovery = report
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        if not self.ready:
+            opening.make_ready(self)
+        if self._leader_epochs is None:
+            self._leader_epochs = LeaderEpochs()
+        return self._leader_epochs
+
+    @property
+    def producers(self) -> ProducerStates:
+        if not self.ready:
+            opening.make_ready(self)
+        if self._producers is None:
+            self._producers = ProducerStates()
+        return self._producers
+
+    def set_history(self, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:
+        """What replaying the log gave."""
+        self._producers = producers
+        self._leader_epochs = leader_epochs
+        self._latest_epoch = leader_epochs.latest
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of an open transaction; None if none is open."""
+        if self.ready and self._producers is None:
+            return None
+        return self.producers.first_open_offset
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to where read_committed consumers may read, now that the high watermark is here."""
+        if self.ready and self._producers is None:
+            return high_watermark
+        return self.producers.last_stable_offset(high_watermark)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    def end_of_segment(self, place: int) -> int:
+        """The offset before which the segment at this place in `segments` ends."""
+        following = place + 1
+        return self.segments[following].base_offset if following < len(self.segments) else self.log_end_offset
+
+    def place_of(self, offset: int) -> int:
+        """The place in `segments` of the one that holds the offset; 0 if all are later."""
+        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+
+    # Append
+
+    def append(self, batch: Batch, *, leader_epoch: int, now_ms: int, zstd_allowed: bool = True) -> Appended:
+        """Takes a batch from a client, or refuses it with a ProtocolError. Its offsets are set where it lies."""
+        header = check_client_batch(batch, self._settings, now_ms, zstd_allowed=zstd_allowed)
+        if not self.ready:
+            opening.make_ready(self)
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            repeated = self.producers.check(header)
+            if repeated is not None:
+                append_time_ms = repeated.timestamp_ms if self.log_append_time else NO_APPEND_TIME_MS
+                return Appended(repeated.first_offset, repeated.last_offset, append_time_ms, True)
+        max_timestamp_ms, append_time_ms = header.max_timestamp, NO_APPEND_TIME_MS
+        if self.log_append_time:
+            stamp_append_time(batch, now_ms)
+            max_timestamp_ms = append_time_ms = now_ms
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        self._write(batch, base_offset, last_offset, max_timestamp_ms, leader_epoch, now_ms)
+        if producer_id >= 0:
+            self.producers.appended(
+                producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                base_offset,
+                last_offset,
+                max_timestamp_ms,
+                now_ms,
+                bool(header.attributes & TRANSACTIONAL_BIT),
+            )
+        return Appended(base_offset, last_offset, append_time_ms, False)
+
+    def append_internal(self, batch: Batch, *, leader_epoch: int, now_ms: int) -> Appended:
+        """Takes a batch that this broker built: a coordinator's records or a control marker. Its bytes are trusted."""
+        header = read_header(batch)
+        if not self.ready:
+            opening.make_ready(self)
+        marker: TransactionMarker | None = None
+        if header.attributes & CONTROL_BIT and header.attributes & TRANSACTIONAL_BIT:
+            marker = read_transaction_marker(batch)
+            if marker is not None:
+                self.producers.check_marker(header, marker)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        self._write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
+        if marker is not None:
+            aborted = self.producers.ended(header, marker, base_offset, now_ms)
+            if aborted is not None:
+                assert self.active is not None
+                self.active.load_transactions().append(aborted)
+        return Appended(base_offset, last_offset, NO_APPEND_TIME_MS, False)
+
+    def append_replicated(self, batches: Batch, *, now_ms: int) -> Appended:
+        """Takes whole batches as a leader has them, offsets and epochs included. Followers only.
+
+        A leader's compacted log has gaps, so offsets must rise but need not be contiguous.
+        """
+        if not self.ready:
+            opening.make_ready(self)
+        found = self._check_replicated(batches)
+        view = memoryview(batches)
+        for position, header in found:
+            batch = view[position : position + header.size]
+            gap = header.base_offset != self.log_end_offset
+            self._write(
+                batch,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                header.partition_leader_epoch,
+                now_ms,
+            )
+            assert self.active is not None
+            if gap:
+                # Recent places are only for offsets that follow each other.
+                self.active.forget_recent()
+            aborted = self.producers.replay(header, batch, now_ms) if header.producer_id >= 0 else None
+            if aborted is not None:
+                self.active.load_transactions().append(aborted)
+        return Appended(found[0][1].base_offset, found[-1][1].last_offset, NO_APPEND_TIME_MS, False)
+
+    def _check_replicated(self, batches: Batch) -> list[tuple[int, BatchHeader]]:
+        found = list(batches_in(batches))
+        if not found or found[-1][0] + found[-1][1].size != len(batches):
+            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, "The leader's answer does not consist of whole batches.")
+        expected = self.log_end_offset
+        for position, header in found:
+            if header.base_offset < expected or header.last_offset_delta < 0:
+                raise ProtocolError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"The leader sent offset {header.base_offset} where at least {expected} must come.",
+                )
+            if not crc_is_right(batches, position, header.size):
+                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"The batch at offset {header.base_offset} is damaged.")
+            expected = header.next_offset
+        return found
+
+    def _write(
+        self,
+        batch: Batch,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """Puts the batch at the end of the log; if the disk refuses it, the log stays as it was."""
+        size = len(batch)
+        segment = self.active
+        if (
+            segment is None
+            or segment.size + size > self.segment_bytes
+            or now_ms >= segment.roll_at_ms
+            or segment.full
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        ):
+            segment = rolling.segment_for_append(self, base_offset, last_offset, now_ms)
+        assign_offset(batch, base_offset, leader_epoch)
+        if leader_epoch != self._latest_epoch:
+            self.record_leader_epoch(leader_epoch, base_offset)
+        position = segment.size
+        segment.file.append(batch)
+        segment.size = position + size
+        segment.note_recent(base_offset, position)
+        indexes = segment.indexes
+        assert indexes is not None
+        if indexes.note(position, size, last_offset, max_timestamp_ms):
+            rolling.note_index_entry(self, segment)
+        self.log_end_offset = last_offset + 1
+
+    def record_leader_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
+        """A leader begins its epoch here, even if it never writes anything in it."""
+        if leader_epoch < 0:
+            return
+        epochs = self.leader_epochs
+        assert leader_epoch >= epochs.latest, f"{self.partition}: epoch {leader_epoch} after {epochs.latest}"
+        if epochs.assign(leader_epoch, self.log_end_offset if start_offset is None else start_offset):
+            self.epochs_changed = True
+        self._latest_epoch = leader_epoch
+
+    # Read
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool, may_block: bool = True
+    ) -> LogSlice | None:
+        """Whole batches from the one that holds the offset on, at most max_bytes, none that holds end_offset.
+
+        None if there is nothing to read there. Raises OFFSET_OUT_OF_RANGE, DamagedLog, and with may_block=False
+        ColdRead if the answer is not in memory.
+        """
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}.",
+            )
+        if offset >= end_offset:
+            return None
+        segment = self.active
+        if segment is not None and (recent := segment.recent_offsets):
+            first = bisect_right(recent, offset) - 1
+            if first >= 0:
+                return self._read_recent(segment, first, max_bytes, end_offset, minimum_one_batch)
+        if not self.ready:
+            opening.make_ready(self)
+        return self._search(offset, max_bytes, end_offset, minimum_one_batch, may_block)
+
+    def _read_recent(
+        self, segment: Segment, first: int, max_bytes: int, end_offset: int, minimum_one_batch: bool
+    ) -> LogSlice | None:
+        """A tailing reader's answer: all the places it needs are known."""
+        offsets, positions = segment.recent_offsets, segment.recent_positions
+        assert offsets is not None
+        assert positions is not None
+        start = positions[first]
+        if end_offset >= self.log_end_offset:
+            end = segment.size
+        else:
+            end = positions[bisect_right(offsets, end_offset) - 1]
+        if end - start > max_bytes:
+            cut = bisect_right(positions, start + max_bytes) - 1
+            if cut > first:
+                end = positions[cut]
+            elif not minimum_one_batch:
+                return None
+            elif first + 1 < len(positions):
+                end = positions[first + 1]
+        return LogSlice(segment.file, start, end - start, offsets[first]) if end > start else None
+
+    def _search(
+        self, offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool
+    ) -> LogSlice | None:
+        """Goes through the indexes. With may_block it may run in any thread, beside appends."""
+        segments, log_end_offset = self.segments, self.log_end_offset
+        place = max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
+        examined = False
+        while place < len(segments):
+            segment = segments[place]
+            last = place + 1 == len(segments)
+            segment_end = log_end_offset if last else segments[place + 1].base_offset
+            try:
+                indexes = segment.indexes
+                if indexes is None:
+                    if not may_block:
+                        raise NotCached
+                    indexes = segment.load_indexes(segment_end, self._settings.index_interval_bytes)
+                    self.loaded_indexes.used(segment)
+                has_it, found = find_slice(
+                    segment,
+                    indexes,
+                    offset,
+                    end_offset if end_offset < segment_end else None,
+                    max_bytes,
+                    minimum_one_batch=minimum_one_batch,
+                    may_block=may_block,
+                )
+            except NotCached:
+                raise ColdRead(partial(self._search, offset, max_bytes, end_offset, minimum_one_batch, True)) from None
+            except NotABatch as error:
+                if examined or segment is self.active:
+                    raise DamagedLog(f"{self.partition}: {segment.file.path}: {error} (offset {offset})") from None
+                # The index or the log is wrong. Looking at every batch tells which, and finds what can be read.
+                segment.examine(segment_end, self._settings.index_interval_bytes)
+                self.damage.extend(opening.damage_of(self, segment))
+                examined = True
+                continue
+            except DamagedLog as error:
+                raise DamagedLog(f"{self.partition}: {segment.file.path}: {error}") from None
+            if has_it:
+                return found
+            place, examined = place + 1, False
+        return None
+
+    def aborted_transactions(self, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that touch these offsets."""
+        return transactions.aborted_between(self, from_offset, end_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundTimestamp | None:
+        """The first record below end_offset that is as late as this timestamp."""
+        return self.timestamp_search(timestamp_ms, end_offset=end_offset).run()
+
+    def timestamp_search(self, timestamp_ms: int, *, end_offset: int) -> timestamps.TimestampSearch:
+        """The same, to be run in another thread: it may have to wait for the disk."""
+        if not self.ready:
+            opening.make_ready(self)
+        return timestamps.TimestampSearch(self, timestamp_ms, end_offset)
+
+    def max_timestamp_offset(self, *, end_offset: int) -> FoundTimestamp | None:
+        """The first record below end_offset that has the largest timestamp there."""
+        if not self.ready:
+            opening.make_ready(self)
+        return timestamps.find_latest(self, end_offset)
+
+    # Transitions: each has its module
+
+    def begin_flush(self) -> FlushTicket | None:
+        """What must reach the disk; None if nothing. Then ticket.sync() in any thread, then finish_flush here."""
+        return flushing.begin_flush(self)
+
+    def finish_flush(self, ticket: FlushTicket) -> None:
+        flushing.finish_flush(self, ticket)
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms want a flush. To be asked now and then."""
+        return flushing.flush_due(self, now_ms)
+
+    def begin_checkpoint(self) -> CheckpointTicket | None:
+        """As begin_flush, for all that lets the recovery point move; write_checkpoints does the work."""
+        return checkpoints.begin_checkpoint(self)
+
+    def finish_checkpoint(self, ticket: CheckpointTicket) -> None:
+        checkpoints.finish_checkpoint(self, ticket)
+
+    def checkpoint(self) -> None:
+        """All three steps at once, waiting for the disk: afterwards the recovery point is the log's end."""
+        ticket = self.begin_checkpoint()
+        if ticket is not None:
+            checkpoints.write_checkpoints(self.filesystem, [ticket])
+            self.finish_checkpoint(ticket)
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Closes the active segment if it is old enough; the next append begins a new one."""
+        return rolling.roll_if_due(self, now_ms)
+
+    def truncate_to(self, offset: int) -> None:
+        """Takes off all batches that end at or after this offset."""
+        truncation.truncate_to(self, offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drops everything; the next append gets this offset."""
+        truncation.restart_at(self, offset)
+
+    def delete_records_before(self, offset: int) -> None:
+        """History begins here now; segments that lie wholly before it go."""
+        truncation.delete_records_before(self, offset)
+
+    def apply_retention(self, now_ms: int, *, limit_offset: int) -> list[DeletedSegment]:
+        """Drops the segments that are too old or too much, none that reaches beyond limit_offset."""
+        return retention.apply(self, now_ms, limit_offset)
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Frees the disk of segments that were dropped file.delete.delay.ms ago."""
+        retention.remove_deleted(self, now_ms)
+
+    def replace_segments(self, old: list[int], new: list[int]) -> None:
+        """Puts `.cleaned` segments in the place of old ones, atomically; both by base offset."""
+        replacement.replace_segments(self, old, new)
+
+    def close(self) -> None:
+        """Gives back the handles. Whoever wants a clean stop checkpoints first."""
+        for segment in self.segments:
+            segment.file.close()
+            self.loaded_indexes.forget(segment)
+
+    def condemn(self) -> str | None:
+        """Takes the log's directory out of the way for a delete; the path to remove, None if there is none."""
+        return retention.condemn(self)
+
+    def delete(self) -> None:
+        """Removes the log and frees its disk, waiting for it."""
+        path = self.condemn()
+        if path is not None:
+            self.filesystem.remove_tree(path)
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,174 @@
+"""Finding an offset in a segment's log file: from an index entry, header by header, to the batch that holds it.
+
+In the loop headers are read only from memory; `NotCached` then says that a thread must do it. The same code runs there
+with `may_block`. It touches a segment only by reading attributes that are replaced whole.
+"""
+
+import struct
+from typing import NamedTuple
+
+from cordwood.log.holes import Hole
+from cordwood.log.segment import Segment
+from cordwood.model.errors import DamagedLog
+from cordwood.records.batch import LOG_OVERHEAD, MAGIC
+from cordwood.segments.filesystem import File
+from cordwood.segments.indexes import SegmentIndexes
+from cordwood.segments.scan import SMALLEST_LENGTH
+
+_CHUNK_SIZE = 8 * 1024
+_HEADER_START = struct.Struct(">qi4xb4x2xi")
+"""Base offset, length, magic and last offset delta: what hopping from batch to batch needs."""
+
+
+class LogSlice(NamedTuple):
+    """Whole batches: these bytes of one segment's file."""
+
+    file: File
+    position: int
+    length: int
+    base_offset: int
+    """Of its first batch; the offset that was asked for may be inside of it."""
+
+
+class NotCached(Exception):
+    """The bytes are not in memory, and the caller must not wait for the disk."""
+
+
+class NotABatch(Exception):
+    """Where a batch must begin there is something else."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"no batch begins at {position}")
+        self.position = position
+
+
+class BatchPlace(NamedTuple):
+    position: int
+    base_offset: int
+    size: int
+
+
+class HeaderReader:
+    """Headers of one log file, read in chunks because small batches lie close to each other."""
+
+    __slots__ = ("_chunk", "_chunk_start", "_end", "_file", "_may_block")
+
+    def __init__(self, file: File, end: int, *, may_block: bool) -> None:
+        self._file = file
+        self._end = end
+        self._may_block = may_block
+        self._chunk: bytes | memoryview = b""
+        self._chunk_start = 0
+
+    def at(self, position: int) -> tuple[int, int, int]:
+        """(base offset, last offset, size) of the batch at this position."""
+        start = position - self._chunk_start
+        if start < 0 or start + _HEADER_START.size > len(self._chunk):
+            self._load(position)
+            start = 0
+        base_offset, length, magic, last_offset_delta = _HEADER_START.unpack_from(self._chunk, start)
+        size = length + LOG_OVERHEAD
+        if length < SMALLEST_LENGTH or magic != MAGIC or last_offset_delta < 0 or position + size > self._end:
+            raise NotABatch(position)
+        return base_offset, base_offset + last_offset_delta, size
+
+    def _load(self, position: int) -> None:
+        wanted = min(_CHUNK_SIZE, self._end - position)
+        if wanted < _HEADER_START.size:
+            raise NotABatch(position)
+        if self._may_block:
+            chunk: bytes | memoryview = self._file.read(position, wanted)
+        else:
+            buffer = memoryview(bytearray(wanted))
+            chunk = buffer[: self._file.read_now(position, buffer)]
+            if len(chunk) < _HEADER_START.size:
+                raise NotCached
+        if len(chunk) < _HEADER_START.size:
+            raise NotABatch(position)
+        self._chunk, self._chunk_start = chunk, position
+
+
+def find_batch_with(
+    reader: HeaderReader, holes: tuple[Hole, ...], position: int, end: int, offset: int
+) -> BatchPlace | None:
+    """The first batch from this position on that ends at or after the offset; None if the file has no such batch."""
+    while True:
+        hole = _hole_at(holes, position)
+        if hole is not None:
+            if offset < hole.end_offset:
+                raise DamagedLog(
+                    f"offsets {hole.first_offset} to {hole.end_offset - 1} cannot be read: {hole.reason} "
+                    f"at position {hole.position}"
+                )
+            position = hole.end_position
+        if position >= end:
+            return None
+        base_offset, last_offset, size = reader.at(position)
+        if last_offset >= offset:
+            return BatchPlace(position, base_offset, size)
+        position += size
+
+
+def _hole_at(holes: tuple[Hole, ...], position: int) -> Hole | None:
+    for hole in holes:
+        if hole.position == position:
+            return hole
+    return None
+
+
+def find_slice(
+    segment: Segment,
+    indexes: SegmentIndexes,
+    offset: int,
+    end_offset: int | None,
+    max_bytes: int,
+    *,
+    minimum_one_batch: bool,
+    may_block: bool,
+) -> tuple[bool, LogSlice | None]:
+    """(whether the segment has a batch that ends at or after the offset, the slice from that batch on).
+
+    end_offset: the slice ends before the batch that holds it; None: the whole segment may be read.
+    """
+    size, holes = segment.size, segment.holes
+    reader = HeaderReader(segment.file, size, may_block=may_block)
+    first = find_batch_with(reader, holes, indexes.position_of(offset), size, offset)
+    if first is None:
+        return False, None
+    if end_offset is not None and first.base_offset >= end_offset:
+        return True, None
+    end = min((hole.position for hole in holes if hole.position > first.position), default=size)
+    if end_offset is not None:
+        hint = max(indexes.position_of(end_offset), first.position)
+        limit = find_batch_with(reader, (), hint, end, end_offset)
+        if limit is not None:
+            end = limit.position
+    end = _cut_to(reader, indexes, first, end, max_bytes, minimum_one_batch=minimum_one_batch)
+    if end <= first.position:
+        return True, None
+    return True, LogSlice(segment.file, first.position, end - first.position, first.base_offset)
+
+
+def _cut_to(
+    reader: HeaderReader,
+    indexes: SegmentIndexes,
+    first: BatchPlace,
+    end: int,
+    max_bytes: int,
+    *,
+    minimum_one_batch: bool,
+) -> int:
+    """Where to stop so that the slice has whole batches and at most max_bytes, but one batch if it must have one."""
+    if end - first.position <= max_bytes:
+        return end
+    limit = first.position + max_bytes
+    position = first.position + first.size
+    if position > limit:
+        return position if minimum_one_batch and position <= end else first.position
+    # The index knows some batch starts; only what lies between its last one and the limit is walked.
+    position = max(position, indexes.offsets.position_up_to(limit))
+    while True:
+        _, _, size = reader.at(position)
+        if position + size > limit:
+            return position
+        position += size

@@ -1,0 +1,42 @@
+"""The files in a partition's directory, sorted out when a log is opened: what is in use, what is left over."""
+
+from typing import NamedTuple
+
+from cordwood.log.replacement import MANIFEST, finish_replacement
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.names import Stage, Suffix, parse_segment_file
+
+
+class PartitionFiles(NamedTuple):
+    segments: list[int]
+    """Base offsets of the log files, ascending."""
+    snapshots: list[int]
+
+
+def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> PartitionFiles:
+    """What the directory has, after finishing a replacement that a crash interrupted and removing what is left over."""
+    if MANIFEST in names:
+        finish_replacement(filesystem, directory)
+        names = filesystem.list(directory)
+    segments: list[int] = []
+    snapshots: list[int] = []
+    beside: list[tuple[int, str]] = []
+    left_over: list[str] = []
+    for name in names:
+        parsed = parse_segment_file(name)
+        if parsed is None:
+            if name.endswith(".tmp"):
+                left_over.append(name)
+        elif parsed.stage is not Stage.LIVE:
+            left_over.append(name)
+        elif parsed.suffix is Suffix.LOG:
+            segments.append(parsed.base_offset)
+        elif parsed.suffix is Suffix.SNAPSHOT:
+            snapshots.append(parsed.base_offset)
+        else:
+            beside.append((parsed.base_offset, name))
+    known = set(segments)
+    left_over.extend(name for base_offset, name in beside if base_offset not in known)
+    for name in left_over:
+        filesystem.remove(f"{directory}/{name}")
+    return PartitionFiles(sorted(segments), sorted(snapshots))

@@ -1,0 +1,254 @@
+"""Opening a log whose last stop was not clean: kill -9, power loss, a torn tail, a half-written index, a bad disk.
+
+Below the recovery point nothing is cut: what is not what was acknowledged is reported by offset, stepped over, and the
+rest is served. From the recovery point on the log ends at the first invalid batch, and what was taken off is reported.
+Segments before the recovery point are looked at only at their end; the one that holds it is scanned from the last index
+entry below it, because index entries are durable before the recovery point passes them.
+"""
+
+import struct
+from typing import TYPE_CHECKING
+
+from cordwood.log import replay, rolling
+from cordwood.log.holes import Hole, HoleyScan, find_batch, read_whole_batch
+from cordwood.log.report import Cut, Damage, RecoveryReport
+from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
+from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
+from cordwood.segments.filesystem import File
+from cordwood.segments.indexes import SegmentIndexes
+from cordwood.segments.names import Suffix
+from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from cordwood.segments.scan import SegmentScan
+from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from cordwood.segments.time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+
+_TRIED_ENTRIES = 3
+"""So many index entries may turn out not to lead to a batch before the whole index is given up."""
+
+
+def recover(log: "Log") -> None:
+    """Finds where the log ends, cuts what is behind, reports what is bad, and makes the log ready."""
+    report = RecoveryReport(False, log.recovery_point)
+    kept, end_offset, can_grow = _recover_segments(log, report)
+    if end_offset < log.log_start_offset:
+        # What was before the log's start may be gone; offsets before it must never be given out again.
+        end_offset, can_grow = log.log_start_offset, False
+    log.segments = tuple(kept)
+    if kept:
+        log.log_start_offset = max(log.log_start_offset, kept[0].base_offset)
+    log.active = kept[-1] if kept and can_grow else None
+    if log.active is not None:
+        log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened_ms))
+    log.log_end_offset = log.durable_end_offset = end_offset
+    log.damage.extend(report.damage)
+    log.recovery = report
+    report.log_end_offset = end_offset
+    log.ready = True
+    replay.restore_history(log)
+
+
+def first_timestamp_ms(segment: Segment, now_ms: int) -> int:
+    """About when the segment was begun: what its first batch says, but not in the future."""
+    data = segment.file.read(0, HEADER_SIZE)
+    if len(data) < HEADER_SIZE:
+        return now_ms
+    timestamp_ms = read_header(data).max_timestamp
+    return timestamp_ms if 0 <= timestamp_ms < now_ms else now_ms
+
+
+def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment], int, bool]:
+    """(the segments that stay, where the log ends, whether the last of them can take appends)."""
+    segments, recovery_point = log.segments, log.recovery_point
+    if not segments:
+        end_offset = max(recovery_point, log.log_start_offset)
+        report.damage.append(
+            Damage(log.partition, log.directory, 0, log.log_start_offset, end_offset, "there is no log file")
+        )
+        return [], end_offset, False
+    end_offset, can_grow = segments[0].base_offset, False
+    scanned = False
+    for place, segment in enumerate(segments):
+        next_base = segments[place + 1].base_offset if place + 1 < len(segments) else None
+        if next_base is not None and next_base <= recovery_point:
+            _check_closed(log, segment, next_base, report)
+            continue
+        if scanned and (not can_grow or segment.base_offset != end_offset):
+            reason = f"offset {segment.base_offset} where {end_offset} must come"
+            _cut_segments(log, segments[place:], end_offset, reason, report)
+            return list(segments[:place]), end_offset, can_grow
+        scanned = True
+        end_offset, can_grow = _recover_segment(log, segment, closed=next_base is not None, report=report)
+    return list(segments), end_offset, can_grow
+
+
+def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: RecoveryReport) -> tuple[int, bool]:
+    """Scans the segment behind what can be trusted; (where it ends, whether the log can go on behind it)."""
+    recovery_point, file = log.recovery_point, segment.file
+    indexes = _trusted_indexes(segment, recovery_point, log.settings.index_interval_bytes)
+    position = indexes.rewind()
+    segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
+    scan = HoleyScan(
+        file,
+        segment.base_offset,
+        trusted_below=recovery_point,
+        position=position,
+        next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
+        contiguous=not log.settings.compacted,
+    )
+    for place, header in scan:
+        indexes.note(place, header.size, header.last_offset, header.max_timestamp)
+    report.scanned_bytes += scan.scanned_bytes
+    end_offset, holes, can_grow = scan.next_offset, scan.holes, True
+    if scan.invalid is not None:
+        _cut_file(log, segment, scan.invalid.position, end_offset, scan.invalid.reason, report)
+    elif end_offset < recovery_point:
+        holes.append(Hole(file.size, file.size, end_offset, recovery_point, "the file ends too early"))
+        end_offset, can_grow = recovery_point, False
+    elif holes and holes[-1].end_position == file.size:
+        can_grow = False
+        _cut_behind_hole(log, segment, holes, end_offset, report)
+    if closed or not can_grow:
+        indexes.close()
+        log.closing.append(segment)
+    segment.size, segment.indexes, segment.holes = file.size, indexes, tuple(holes)
+    report.damage.extend(
+        Damage(log.partition, file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
+        for hole in holes
+    )
+    if end_offset > recovery_point or scan.invalid is not None:
+        # Read from the page cache, so perhaps not on disk: after this the whole log is durable.
+        file.sync()
+    return end_offset, can_grow
+
+
+def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int) -> SegmentIndexes:
+    """The index entries below the recovery point; the last of them leads to a valid batch."""
+    indexes = SegmentIndexes(segment.base_offset, interval_bytes)
+    limit = recovery_point - segment.base_offset
+    try:
+        offset_data = segment.filesystem.read_bytes(segment.path(Suffix.INDEX))
+        time_data = segment.filesystem.read_bytes(segment.path(Suffix.TIME_INDEX))
+    except FileNotFoundError:
+        return indexes
+    # What a crash left behind the last synced entry may be anything: it ends where the entries stop increasing.
+    last_offset = last_position = -1
+    count = 0
+    for relative_offset, position in _OFFSET_ENTRY.iter_unpack(_whole(offset_data, OFFSET_ENTRY_SIZE)):
+        if not last_offset < relative_offset < limit or not last_position < position < segment.size:
+            break
+        last_offset, last_position, count = relative_offset, position, count + 1
+    indexes.offsets = OffsetIndex.from_bytes(offset_data[: count * OFFSET_ENTRY_SIZE])
+    last_timestamp, last_offset, count = -1, 0, 0
+    for timestamp_ms, relative_offset in _TIME_ENTRY.iter_unpack(_whole(time_data, TIME_ENTRY_SIZE)):
+        if timestamp_ms <= last_timestamp or not last_offset <= relative_offset < limit:
+            break
+        last_timestamp, last_offset, count = timestamp_ms, relative_offset, count + 1
+    indexes.times = TimeIndex.from_bytes(time_data[: count * TIME_ENTRY_SIZE])
+    for _ in range(_TRIED_ENTRIES):
+        if not len(indexes.offsets):
+            break
+        header = read_whole_batch(segment.file, indexes.offsets.last_position)
+        if header is not None and header.last_offset - segment.base_offset == indexes.offsets.last_offset:
+            return indexes
+        indexes.offsets.truncate(indexes.offsets.last_offset)
+    return SegmentIndexes(segment.base_offset, interval_bytes)
+
+
+def _whole(data: bytes, entry_size: int) -> bytes:
+    return data[: len(data) - len(data) % entry_size]
+
+
+def _check_closed(log: "Log", segment: Segment, next_base: int, report: RecoveryReport) -> None:
+    """A segment before the recovery point: its end must be there, else all of it is looked at."""
+    if _closed_is_sound(segment, next_base, compacted=log.settings.compacted):
+        return
+    end_offset = segment.examine(next_base, log.settings.index_interval_bytes)
+    report.rebuilt.append(segment.path(Suffix.INDEX))
+    report.scanned_bytes += segment.size
+    if end_offset < next_base and not log.settings.compacted:
+        segment.holes += (Hole(segment.size, segment.size, end_offset, next_base, "the file ends too early"),)
+    log.loaded_indexes.used(segment)
+    report.damage.extend(
+        Damage(log.partition, segment.file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
+        for hole in segment.holes
+    )
+
+
+def _closed_is_sound(segment: Segment, next_base: int, *, compacted: bool) -> bool:
+    try:
+        index = segment.filesystem.open(segment.path(Suffix.INDEX))
+        times = segment.filesystem.open(segment.path(Suffix.TIME_INDEX))
+    except FileNotFoundError:
+        return False
+    if index.size % OFFSET_ENTRY_SIZE or times.size % TIME_ENTRY_SIZE:
+        return False
+    position, indexed_offset = 0, None
+    if index.size:
+        entry = index.read(index.size - OFFSET_ENTRY_SIZE, OFFSET_ENTRY_SIZE)
+        index.close()
+        relative_offset, position = _OFFSET_ENTRY.unpack(entry)
+        indexed_offset = segment.base_offset + relative_offset
+    if not 0 <= position < segment.size:
+        return False
+    scan = SegmentScan(segment.file, segment.base_offset, position=position)
+    for place, header in scan:
+        if place == position and indexed_offset is not None and header.last_offset != indexed_offset:
+            return False
+    if scan.invalid is not None:
+        return False
+    return scan.next_offset == next_base or (compacted and scan.next_offset <= next_base)
+
+
+def _cut_file(
+    log: "Log", segment: Segment, position: int, end_offset: int, reason: str, report: RecoveryReport
+) -> None:
+    """Takes off what follows this position."""
+    file = segment.file
+    claimed = _claimed_end(file, position, end_offset)
+    report.cuts.append(Cut(log.partition, file.path, position, file.size - position, end_offset, claimed, reason))
+    file.truncate(position)
+
+
+def _cut_behind_hole(log: "Log", segment: Segment, holes: list[Hole], end_offset: int, report: RecoveryReport) -> None:
+    """Behind a hole that reaches the recovery point, valid batches may follow: they come after an invalid one."""
+    hole = holes[-1]
+    found = find_batch(segment.file, hole.position, end_offset, end_offset + MAX_RELATIVE_OFFSET)
+    if found is not None:
+        _cut_file(log, segment, found[0], end_offset, "it follows a damaged batch", report)
+        holes[-1] = hole._replace(end_position=found[0])
+
+
+def _cut_segments(
+    log: "Log", segments: tuple[Segment, ...], end_offset: int, reason: str, report: RecoveryReport
+) -> None:
+    """Removes segments that do not follow what is before them, the last one first."""
+    for segment in reversed(segments):
+        claimed = _claimed_end(segment.file, 0, segment.base_offset)
+        report.cuts.append(Cut(log.partition, segment.file.path, 0, segment.size, end_offset, claimed, reason))
+        segment.file.close()
+        for suffix in SEGMENT_SUFFIXES:
+            if log.filesystem.exists(segment.path(suffix)):
+                log.filesystem.remove(segment.path(suffix))
+    log.filesystem.sync_directory(log.directory)
+
+
+def _claimed_end(file: File, position: int, offset: int) -> int | None:
+    """Up to which offset the bytes from here on claim to go; None if not even the first header can be read."""
+    claimed: int | None = None
+    while True:
+        data = file.read(position, HEADER_SIZE)
+        if len(data) < HEADER_SIZE:
+            return claimed
+        header = read_header(data)
+        plausible = header.magic == MAGIC and offset <= header.base_offset <= offset + MAX_RELATIVE_OFFSET
+        if not plausible or header.last_offset_delta < 0 or header.size < HEADER_SIZE:
+            return claimed
+        claimed = offset = header.next_offset
+        position += header.size

@@ -1,0 +1,104 @@
+"""Putting rewritten segments in the place of old ones, atomically: what compaction ends with.
+
+Compaction, in another process, writes `<base>.log.cleaned` and its indexes and syncs them. The manifest, one small file
+that names the old and the new segments, is the moment at which the new ones are in: a crash before it leaves the old
+ones, a crash after it is finished at the next start. Survivors keep their offsets, and nothing above the recovery point
+is ever replaced.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cordwood.log.segment import SEGMENT_SUFFIXES, Deletion, Segment
+from cordwood.segments.checkpoint_text import decode_lines, encode_lines, number
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.names import Stage, Suffix, segment_file
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+MANIFEST = "replacement.swap"
+_OLD, _NEW = "old", "new"
+
+
+def replace_segments(log: "Log", old: list[int], new: list[int]) -> None:
+    """Puts the `.cleaned` segments with these base offsets in the place of the old ones."""
+    places = {segment.base_offset: place for place, segment in enumerate(log.segments)}
+    assert old, "nothing to replace"
+    first, last = places[old[0]], places[old[-1]]
+    assert old == [segment.base_offset for segment in log.segments[first : last + 1]], "old segments must be neighbours"
+    assert log.segments[last] is not log.active, "the active segment cannot be replaced"
+    end_offset = log.end_of_segment(last)
+    assert end_offset <= log.recovery_point, "only what is below the recovery point can be replaced"
+    assert all(old[0] <= base_offset < end_offset for base_offset in new), (old, new)
+    filesystem, directory = log.filesystem, log.directory
+    filesystem.replace(f"{directory}/{MANIFEST}", _encode(old, new))
+    replaced = log.segments[first : last + 1]
+    _give_up_old_deletions(log, old)
+    finish_replacement(filesystem, directory)
+    for segment in replaced:
+        log.loaded_indexes.forget(segment)
+        segment.file.path = segment_file(directory, segment.base_offset, Suffix.LOG, Stage.DELETED)
+        paths = [segment_file(directory, segment.base_offset, suffix, Stage.DELETED) for suffix in SEGMENT_SUFFIXES]
+        log.deletions.append(Deletion(None, segment.file, [path for path in paths if filesystem.exists(path)]))
+    segments = [Segment.existing(filesystem, directory, base_offset) for base_offset in sorted(new)]
+    log.segments = (*log.segments[:first], *segments, *log.segments[last + 1 :])
+    log.closing = [segment for segment in log.closing if segment not in replaced]
+
+
+def finish_replacement(filesystem: Filesystem, directory: str) -> None:
+    """Does, or does again, all that follows the manifest. Each step can be repeated."""
+    path = f"{directory}/{MANIFEST}"
+    try:
+        old, new = _decode(filesystem.read_bytes(path))
+    except DamagedCheckpoint:
+        # It is written atomically, so a damaged one never took effect.
+        filesystem.remove(path)
+        return
+    # The log file is always the last of its segment to be renamed, so it tells whether a step is still to be done: a
+    # live one whose `.cleaned` is still there is the old one.
+    for base_offset in old:
+        cleaned = segment_file(directory, base_offset, Suffix.LOG, Stage.CLEANED)
+        live = segment_file(directory, base_offset, Suffix.LOG)
+        if filesystem.exists(live) and (base_offset not in new or filesystem.exists(cleaned)):
+            _set_aside(filesystem, directory, base_offset)
+    for base_offset in new:
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            cleaned = segment_file(directory, base_offset, suffix, Stage.CLEANED)
+            if filesystem.exists(cleaned):
+                filesystem.rename(cleaned, segment_file(directory, base_offset, suffix))
+    filesystem.sync_directory(directory)
+    filesystem.remove(path)
+    filesystem.sync_directory(directory)
+
+
+def _give_up_old_deletions(log: "Log", bases: list[int]) -> None:
+    """The names that the old segments are about to get may still be those of earlier ones: their readers must fail."""
+    names = {segment_file(log.directory, base_offset, Suffix.LOG, Stage.DELETED) for base_offset in bases}
+    for deletion in log.deletions:
+        if deletion.file.path in names:
+            deletion.file.close()
+            deletion.file.path += ".gone"
+    log.deletions = [deletion for deletion in log.deletions if not deletion.file.path.endswith(".gone")]
+
+
+def _set_aside(filesystem: Filesystem, directory: str, base_offset: int) -> None:
+    """Marks the old segment's files deleted."""
+    for suffix in reversed(SEGMENT_SUFFIXES):
+        path = segment_file(directory, base_offset, suffix)
+        if filesystem.exists(path):
+            filesystem.rename(path, segment_file(directory, base_offset, suffix, Stage.DELETED))
+
+
+def _encode(old: Iterable[int], new: Iterable[int]) -> bytes:
+    return encode_lines([*(f"{_OLD} {offset}" for offset in old), *(f"{_NEW} {offset}" for offset in new)])
+
+
+def _decode(data: bytes) -> tuple[list[int], list[int]]:
+    bases: dict[str, list[int]] = {_OLD: [], _NEW: []}
+    for kind, offset in decode_lines(data, 2):
+        if kind not in bases:
+            raise DamagedCheckpoint(f"replacement: not an entry: {kind} {offset}")
+        bases[kind].append(number(offset))
+    return bases[_OLD], bases[_NEW]

@@ -1,0 +1,135 @@
+"""What a log knows besides its bytes, made again from them: producers, open and aborted transactions, leader epochs.
+
+A snapshot and the epoch checkpoint save replaying what is before them; without a usable one the whole log is replayed.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cordwood.log.checkpoint import EMPTY_SNAPSHOT, remove_if_there
+from cordwood.log.holes import HoleyScan
+from cordwood.log.producers import ProducerStates
+from cordwood.log.segment import Segment
+from cordwood.records.batch import BatchHeader
+from cordwood.segments.damaged import DamagedCheckpoint, DamagedIndex, DamagedSnapshot
+from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
+from cordwood.segments.leader_epochs import LeaderEpochs
+from cordwood.segments.names import Suffix, segment_file
+from cordwood.segments.producer_snapshot import decode_snapshot
+from cordwood.segments.transaction_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+
+def restore_history(log: "Log") -> None:
+    """Loads what is saved, and replays the batches behind it up to the log's end."""
+    _forget_later_snapshots(log)
+    epochs, epochs_known_to = _load_epochs(log)
+    states, states_known_to = _load_producers(log)
+    changed = epochs.truncate_to_end(log.log_end_offset) | epochs.truncate_to_start(log.log_start_offset)
+    start = min(epochs_known_to, states_known_to)
+    if start < log.log_end_offset:
+        for segment, header, batch in batches_from(log, start):
+            if header.partition_leader_epoch > epochs.latest:
+                changed |= epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.producer_id >= 0 and header.base_offset >= states_known_to:
+                aborted = states.replay(header, batch, log.opened_ms)
+                if aborted is not None:
+                    segment.load_transactions().append(aborted)
+    if changed:
+        log.epochs_changed = True
+    log.set_history(states, epochs)
+
+
+def batches_from(log: "Log", offset: int) -> Iterator[tuple[Segment, BatchHeader, memoryview]]:
+    """Every readable batch that ends at or after this offset, in order; bad places are stepped over."""
+    for place in range(log.place_of(offset), len(log.segments)):
+        segment = log.segments[place]
+        end_offset = log.end_of_segment(place)
+        if end_offset <= offset or not segment.size:
+            continue
+        indexes = segment.indexes
+        if indexes is None:
+            indexes = segment.load_indexes(end_offset, log.settings.index_interval_bytes)
+            log.loaded_indexes.used(segment)
+        scan = HoleyScan(
+            segment.file,
+            segment.base_offset,
+            trusted_below=end_offset,
+            position=indexes.position_of(offset) if offset >= segment.base_offset else 0,
+            verify_crc=False,
+        )
+        for _, header in scan:
+            if header.last_offset >= offset:
+                yield segment, header, scan.batch
+
+
+def _load_epochs(log: "Log") -> tuple[LeaderEpochs, int]:
+    """The epochs in the checkpoint, and up to which offset they are known."""
+    try:
+        data = log.filesystem.read_bytes(f"{log.directory}/{EPOCHS_FILE}")
+        return LeaderEpochs.from_bytes(data), log.recovery_point
+    except (FileNotFoundError, DamagedCheckpoint):
+        # A log that never was checkpointed has none, and then its recovery point is its start.
+        return LeaderEpochs(), log.log_start_offset
+
+
+def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
+    """The newest usable snapshot and its offset; the transaction indexes are cut back to it."""
+    states, known_to = _newest_snapshot(log, log.log_end_offset)
+    for place in reversed(range(len(log.segments))):
+        if log.end_of_segment(place) <= known_to:
+            break
+        segment = log.segments[place]
+        try:
+            transactions = segment.load_transactions()
+        except DamagedIndex:
+            # Only a replay from before this segment can tell what it had.
+            segment.transactions = transactions = TransactionIndex()
+            states, known_to = _newest_snapshot(log, segment.base_offset)
+        transactions.truncate(known_to)
+        segment.saved_transactions = min(segment.saved_transactions, len(transactions))
+    return states, known_to
+
+
+def rebuild_transactions(log: "Log", place: int) -> None:
+    """Makes the transaction index of one segment again, from the producers as they were where it begins."""
+    segment, end_offset = log.segments[place], log.end_of_segment(place)
+    states, known_to = _newest_snapshot(log, segment.base_offset)
+    transactions = TransactionIndex()
+    for _, header, batch in batches_from(log, known_to):
+        if header.base_offset >= end_offset:
+            break
+        aborted = states.replay(header, batch, log.opened_ms)
+        if aborted is not None and header.base_offset >= segment.base_offset:
+            transactions.append(aborted)
+    log.filesystem.replace(segment.path(Suffix.TXN_INDEX), transactions.to_bytes())
+    segment.transactions = transactions
+    segment.saved_transactions = len(transactions)
+
+
+def _newest_snapshot(log: "Log", limit_offset: int) -> tuple[ProducerStates, int]:
+    start_offset = log.segments[0].base_offset if log.segments else log.log_start_offset
+    for offset in reversed(log.snapshots):
+        if offset > limit_offset:
+            continue
+        try:
+            data = log.filesystem.read_bytes(segment_file(log.directory, offset, Suffix.SNAPSHOT))
+            states = ProducerStates.from_snapshot(decode_snapshot(data), log.opened_ms)
+        except (FileNotFoundError, DamagedSnapshot):
+            continue
+        if offset == log.snapshots[-1]:
+            log.newest_snapshot_is_empty = data == EMPTY_SNAPSHOT
+        return states, max(offset, start_offset)
+    return ProducerStates(), start_offset
+
+
+def _forget_later_snapshots(log: "Log") -> None:
+    """Those beyond the log's end speak of batches that are no more; once it grew past them they would be believed."""
+    later = [offset for offset in log.snapshots if offset > log.log_end_offset]
+    for offset in later:
+        remove_if_there(log.filesystem, segment_file(log.directory, offset, Suffix.SNAPSHOT))
+        log.snapshots.remove(offset)
+    if later:
+        log.filesystem.sync_directory(log.directory)

@@ -1,0 +1,131 @@
+"""What a log lets go of: segments that are too old, too much, or before its start; and a whole log.
+
+Segments go from the oldest on, whole, and nothing that readers are still owed (limit_offset) goes. Their files are
+renamed first and removed file.delete.delay.ms later, because slices of them may be on their way to sockets.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.log import rolling
+from cordwood.log.checkpoint import remove_if_there
+from cordwood.log.report import DeletedSegment
+from cordwood.log.segment import Deletion
+from cordwood.segments.names import Suffix, segment_file
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+DELETED_DIRECTORY = "-delete"
+"""How the name of a directory ends whose log was deleted."""
+
+_LONGEST_NAME = 255
+
+
+def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
+    """Drops what the settings no longer want, and removes what was dropped long enough ago."""
+    _expire_producers(log, now_ms)
+    deleted = []
+    while log.segments:
+        end_offset = log.end_of_segment(0)
+        oldest = log.segments[0]
+        if end_offset > limit_offset or (not oldest.size and len(log.segments) == 1):
+            break
+        reason = _reason_to_delete(log, now_ms, end_offset)
+        if reason is None:
+            break
+        if len(log.segments) == 1:
+            _begin_anew(log, now_ms)
+        deleted.append(DeletedSegment(oldest.base_offset, end_offset, oldest.size, reason))
+        _delete_oldest(log, end_offset)
+    remove_deleted(log, now_ms)
+    return deleted
+
+
+def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:
+    settings, oldest = log.settings, log.segments[0]
+    if end_offset <= log.log_start_offset and len(log.segments) > 1:
+        return f"it is before the log's start at {log.log_start_offset}"
+    if not settings.deletes:
+        return None
+    if not oldest.size:
+        return "compaction left nothing in it"
+    if settings.retention_bytes >= 0 and log.size_bytes - oldest.size >= settings.retention_bytes:
+        return f"the log is larger than retention.bytes={settings.retention_bytes}"
+    if settings.retention_ms >= 0:
+        if oldest is log.active and not log.ready:
+            # The end of an active segment must be looked at before its largest timestamp is known.
+            _ = log.producers
+        latest_ms = oldest.max_timestamp_ms(end_offset, settings.index_interval_bytes)
+        # Records without timestamps have no age: only their size can drive them out.
+        if 0 <= latest_ms < now_ms - settings.retention_ms:
+            return f"its records are older than retention.ms={settings.retention_ms}"
+    return None
+
+
+def _begin_anew(log: "Log", now_ms: int) -> None:
+    """Before the last segment goes, an empty file must say, durably, where the offsets go on."""
+    _ = log.producers
+    if log.active is not None:
+        rolling.close_active(log)
+    rolling.begin_segment(log, log.log_end_offset, now_ms)
+    log.filesystem.sync_directory(log.directory)
+
+
+def _expire_producers(log: "Log", now_ms: int) -> None:
+    if log.ready and len(log.producers):
+        log.producers.expire(now_ms, log.producer_expiration_ms)
+
+
+def delete_before_start(log: "Log") -> None:
+    """Drops the segments that lie wholly before the log's start."""
+    while len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
+        _delete_oldest(log, log.segments[1].base_offset)
+
+
+def _delete_oldest(log: "Log", end_offset: int) -> None:
+    oldest = log.segments[0]
+    log.segments = log.segments[1:]
+    log.closing = [segment for segment in log.closing if segment is not oldest]
+    log.loaded_indexes.forget(oldest)
+    log.deletions.append(Deletion(None, oldest.file, oldest.mark_deleted()))
+    if end_offset > log.log_start_offset:
+        log.log_start_offset = end_offset
+    if log.leader_epochs.truncate_to_start(log.log_start_offset):
+        log.epochs_changed = True
+    first_base = log.segments[0].base_offset
+    for offset in [offset for offset in log.snapshots[:-1] if offset < first_base]:
+        remove_if_there(log.filesystem, segment_file(log.directory, offset, Suffix.SNAPSHOT))
+        log.snapshots.remove(offset)
+
+
+def remove_deleted(log: "Log", now_ms: int) -> None:
+    """Frees the disk of what was dropped file.delete.delay.ms ago."""
+    waiting = []
+    for due_ms, file, paths in log.deletions:
+        if due_ms is None:
+            due_ms = now_ms + log.settings.file_delete_delay_ms
+        if now_ms < due_ms:
+            waiting.append(Deletion(due_ms, file, paths))
+            continue
+        file.close()
+        for path in paths:
+            remove_if_there(log.filesystem, path)
+    log.deletions = waiting
+
+
+def condemn(log: "Log") -> str | None:
+    """Gives the directory a name that no partition has; None if the log never had one."""
+    log.close()
+    filesystem, directory = log.filesystem, log.directory
+    if not filesystem.exists(directory):
+        return None
+    parent, _, name = directory.rpartition("/")
+    taken = set(filesystem.list(parent))
+    number = 0
+    while (condemned := f"{name[: _LONGEST_NAME - 16]}.{number}{DELETED_DIRECTORY}") in taken:
+        number += 1
+    path = f"{parent}/{condemned}"
+    filesystem.rename(directory, path)
+    filesystem.sync_directory(parent)
+    log.truncations += 1
+    return path

@@ -1,0 +1,116 @@
+"""When a segment ends and the next begins: by size, age, a full index, or offsets that its index could not hold."""
+
+import zlib
+from typing import TYPE_CHECKING
+
+from cordwood.log.segment import Segment
+from cordwood.model.errors import StorageFailure
+from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
+from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+from cordwood.segments.partition_metadata import encode_partition_metadata
+from cordwood.segments.producer_snapshot import encode_snapshot
+from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+
+def segment_for_append(log: "Log", base_offset: int, last_offset: int, now_ms: int) -> Segment:
+    """The segment that takes a batch with these offsets: the active one if it still can, else a new one."""
+    segment = log.active
+    if segment is None:
+        return begin_segment(log, base_offset, now_ms)
+    if segment.size:
+        close_active(log)
+        return begin_segment(log, base_offset, now_ms)
+    if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+        # Empty, and too far before the offsets that a leader's compacted log goes on with.
+        begun = begin_segment(log, base_offset, now_ms)
+        log.segments = (*log.segments[:-2], begun)
+        segment.file.close()
+        log.filesystem.remove(segment.file.path)
+        return begun
+    # A batch larger than segment.bytes gets a segment of its own, and one that is empty has no age.
+    segment.roll_at_ms = roll_time_ms(log, now_ms)
+    return segment
+
+
+def begin_segment(log: "Log", base_offset: int, now_ms: int) -> Segment:
+    """A new active segment at the log's end. The first one makes the partition's directory."""
+    if not log.segments:
+        _make_directory(log)
+    segment = Segment.create(log.filesystem, log.directory, base_offset, log.settings.index_interval_bytes)
+    segment.roll_at_ms = roll_time_ms(log, now_ms)
+    log.segments = (*log.segments, segment)
+    log.active = segment
+    note_new_names(log, log.directory)
+    return segment
+
+
+def _make_directory(log: "Log") -> None:
+    filesystem, directory = log.filesystem, log.directory
+    if filesystem.exists(directory):
+        return
+    filesystem.make_directory(directory)
+    log.epochs_changed = True
+    note_new_names(log, directory.rpartition("/")[0])
+    if log.topic_id is not None:
+        file = filesystem.open(f"{directory}/{METADATA_FILE}", create=True)
+        try:
+            file.append(encode_partition_metadata(log.topic_id))
+        except StorageFailure:
+            # Without space for this there is none for a batch: the next append starts from nothing again.
+            filesystem.remove_tree(directory)
+            raise
+        log.unsynced_files = (*log.unsynced_files, file)
+
+
+def note_new_names(log: "Log", directory: str) -> None:
+    """Names came into this directory that the next flush must make durable."""
+    log.names_version += 1
+    if directory not in log.unsynced_directories:
+        log.unsynced_directories = (*log.unsynced_directories, directory)
+
+
+def close_active(log: "Log") -> None:
+    """The active segment gets no more batches. Its indexes are saved by the next checkpoint."""
+    segment = log.active
+    assert segment is not None
+    assert segment.indexes is not None
+    segment.indexes.close()
+    segment.forget_recent()
+    log.active = None
+    log.closing.append(segment)
+    if not any(offset == log.log_end_offset for offset, _ in log.unsaved_snapshots):
+        snapshot = encode_snapshot(log.producers.snapshot_entries())
+        log.unsaved_snapshots = (*log.unsaved_snapshots, (log.log_end_offset, snapshot))
+
+
+def roll_if_due(log: "Log", now_ms: int) -> bool:
+    """Closes an active segment that has data and is old enough."""
+    segment = log.active
+    if segment is None or not segment.size or now_ms < segment.roll_at_ms or not log.ready:
+        return False
+    close_active(log)
+    return True
+
+
+def roll_time_ms(log: "Log", begun_ms: int) -> int:
+    """When a segment that was begun then is old enough to be closed."""
+    settings = log.settings
+    jitter_ms = min(settings.segment_jitter_ms, settings.segment_ms - 1)
+    if jitter_ms > 0:
+        # By the partition's name, so that partitions differ and a replay does not.
+        jitter_ms = zlib.crc32(str(log.partition).encode()) % (jitter_ms + 1)
+    return begun_ms + settings.segment_ms - jitter_ms
+
+
+def note_index_entry(log: "Log", segment: Segment) -> None:
+    """Marks the segment full when its indexes have no room for another entry."""
+    indexes = segment.indexes
+    assert indexes is not None
+    limit = log.settings.segment_index_bytes
+    segment.full = (
+        indexes.offsets.size_bytes + OFFSET_ENTRY_SIZE > limit or indexes.times.size_bytes + TIME_ENTRY_SIZE > limit
+    )

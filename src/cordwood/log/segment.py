@@ -1,0 +1,202 @@
+"""One segment of a log: its log file, what is known of it in memory, and the names of the files beside it.
+
+A segment holds bytes and positions; which offsets the log has, what is durable and when to roll is the log's business.
+Indexes are loaded when first needed, and made again from the log file where they are missing or wrong.
+"""
+
+from array import array
+from typing import NamedTuple
+
+from cordwood.log.holes import Hole, HoleyScan
+from cordwood.segments.damaged import DamagedIndex
+from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.indexes import SegmentIndexes
+from cordwood.segments.names import Stage, Suffix, segment_file
+from cordwood.segments.offset_index import OffsetIndex
+from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from cordwood.segments.time_index import TimeIndex
+from cordwood.segments.transaction_index import TransactionIndex
+
+NEVER_MS = 2**63 - 1
+
+RECENT_BATCHES = 256
+"""So many of the last appended batches have their exact places in memory; half of them go when it is full."""
+
+SEGMENT_SUFFIXES = (Suffix.LOG, Suffix.INDEX, Suffix.TIME_INDEX, Suffix.TXN_INDEX)
+
+
+class Deletion(NamedTuple):
+    """Files that are out of the log and wait for their last readers."""
+
+    due_ms: int | None
+    """When they go; None until the log is next told the time."""
+    file: File
+    """The log file among them."""
+    paths: list[str]
+
+
+class Segment:
+    """`size` is that of the valid log; the file may for a moment be longer, never shorter."""
+
+    __slots__ = (
+        "base_offset",
+        "directory",
+        "file",
+        "filesystem",
+        "full",
+        "holes",
+        "indexes",
+        "recent_offsets",
+        "recent_positions",
+        "roll_at_ms",
+        "saved_offsets",
+        "saved_times",
+        "saved_transactions",
+        "size",
+        "transactions",
+    )
+
+    def __init__(self, filesystem: Filesystem, directory: str, base_offset: int, file: File) -> None:
+        self.filesystem = filesystem
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = file
+        self.size = file.size
+        self.indexes: SegmentIndexes | None = None
+        """None: not loaded."""
+        self.transactions: TransactionIndex | None = None
+        """None: not loaded."""
+        self.holes: tuple[Hole, ...] = ()
+        self.full = False
+        """Its indexes have no room for another entry."""
+        self.roll_at_ms = NEVER_MS
+        self.saved_offsets = 0
+        """How many entries of the offset index its file has already; the same for the other two."""
+        self.saved_times = 0
+        self.saved_transactions = 0
+        self.recent_offsets: array[int] | None = None
+        """Base offsets and positions of the batches appended last, without gaps between them."""
+        self.recent_positions: array[int] | None = None
+
+    def __repr__(self) -> str:
+        return f"Segment({self.file.path}, {self.size} bytes)"
+
+    @classmethod
+    def existing(cls, filesystem: Filesystem, directory: str, base_offset: int) -> "Segment":
+        """The one whose log file is there."""
+        return cls(
+            filesystem, directory, base_offset, filesystem.open(segment_file(directory, base_offset, Suffix.LOG))
+        )
+
+    @classmethod
+    def create(cls, filesystem: Filesystem, directory: str, base_offset: int, interval_bytes: int) -> "Segment":
+        """A new, empty one. Its name is durable once the directory is synced."""
+        file = filesystem.open(segment_file(directory, base_offset, Suffix.LOG), create=True)
+        if file.size:
+            # Left over from a crash: its name came back, its bytes are no part of the log.
+            file.truncate(0)
+        segment = cls(filesystem, directory, base_offset, file)
+        segment.indexes = SegmentIndexes(base_offset, interval_bytes)
+        segment.transactions = TransactionIndex()
+        segment.remember_recent()
+        return segment
+
+    def path(self, suffix: Suffix) -> str:
+        return segment_file(self.directory, self.base_offset, suffix)
+
+    def remember_recent(self) -> None:
+        self.recent_offsets = array("q")
+        self.recent_positions = array("q")
+
+    def forget_recent(self) -> None:
+        """For an idle or closed segment: lookups go through the index."""
+        self.recent_offsets = self.recent_positions = None
+
+    def note_recent(self, base_offset: int, position: int) -> None:
+        offsets, positions = self.recent_offsets, self.recent_positions
+        if offsets is None or positions is None:
+            offsets = self.recent_offsets = array("q")
+            positions = self.recent_positions = array("q")
+        elif len(offsets) >= RECENT_BATCHES:
+            del offsets[: RECENT_BATCHES // 2]
+            del positions[: RECENT_BATCHES // 2]
+        offsets.append(base_offset)
+        positions.append(position)
+
+    def load_indexes(self, end_offset: int, interval_bytes: int) -> SegmentIndexes:
+        """The indexes of a closed segment that ends before end_offset; may block. Also runs in threads."""
+        indexes = self.indexes
+        if indexes is not None:
+            return indexes
+        try:
+            indexes = SegmentIndexes(self.base_offset, interval_bytes)
+            indexes.offsets = OffsetIndex.from_bytes(
+                self.filesystem.read_bytes(self.path(Suffix.INDEX)), log_size=self.size
+            )
+            indexes.times = TimeIndex.from_bytes(self.filesystem.read_bytes(self.path(Suffix.TIME_INDEX)))
+            last = indexes.times.last
+            indexes.max_timestamp_ms = last.timestamp_ms
+            indexes.max_timestamp_offset = self.base_offset + last.relative_offset
+        except (FileNotFoundError, DamagedIndex):
+            self.examine(end_offset, interval_bytes)
+            assert self.indexes is not None
+            return self.indexes
+        self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)
+        self.indexes = indexes
+        return indexes
+
+    def examine(self, end_offset: int, interval_bytes: int) -> int:
+        """Reads all of a closed segment: makes its indexes again, and finds its holes. The offset it goes up to."""
+        indexes = SegmentIndexes(self.base_offset, interval_bytes)
+        scan = HoleyScan(self.file, self.base_offset, trusted_below=end_offset)
+        for position, header in scan:
+            indexes.note(position, header.size, header.last_offset, header.max_timestamp)
+        indexes.close()
+        self.holes = tuple(scan.holes)
+        self.indexes = indexes
+        self.filesystem.replace(self.path(Suffix.INDEX), indexes.offsets.to_bytes())
+        self.filesystem.replace(self.path(Suffix.TIME_INDEX), indexes.times.to_bytes())
+        self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)
+        return scan.next_offset
+
+    def load_transactions(self) -> TransactionIndex:
+        """The aborted transactions that ended in this segment. A segment without any has no such file."""
+        transactions = self.transactions
+        if transactions is None:
+            try:
+                data = self.filesystem.read_bytes(self.path(Suffix.TXN_INDEX))
+            except FileNotFoundError:
+                data = b""
+            transactions = TransactionIndex.from_bytes(data, base_offset=self.base_offset)
+            self.saved_transactions = len(transactions)
+            self.transactions = transactions
+        return transactions
+
+    def max_timestamp_ms(self, end_offset: int, interval_bytes: int) -> int:
+        """The largest timestamp in a closed segment: what its time index ends with."""
+        if self.indexes is not None:
+            return self.indexes.max_timestamp_ms
+        try:
+            file = self.filesystem.open(self.path(Suffix.TIME_INDEX))
+            if file.size and file.size % TIME_ENTRY_SIZE == 0:
+                entry = file.read(file.size - TIME_ENTRY_SIZE, TIME_ENTRY_SIZE)
+                file.close()
+                return TimeIndex.from_bytes(entry).last.timestamp_ms
+        except (FileNotFoundError, DamagedIndex):
+            pass
+        return self.load_indexes(end_offset, interval_bytes).max_timestamp_ms
+
+    def mark_deleted(self) -> list[str]:
+        """Gives its files their last names; the paths to remove once nobody can be reading them any more."""
+        doomed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            if not self.filesystem.exists(path):
+                continue
+            last = segment_file(self.directory, self.base_offset, suffix, Stage.DELETED)
+            self.filesystem.rename(path, last)
+            doomed.append(last)
+            if suffix is Suffix.LOG:
+                # A slice of it may be on its way to a socket: if its handle is given up, it is found again.
+                self.file.path = last
+        return doomed

@@ -1,0 +1,121 @@
+"""Taking something off the log: at its end, because a leader's history went another way; at its start, for good.
+
+The recovery point is lowered, durably, before anything above it is cut. Otherwise a crash in between would make
+recovery report the missing end as damage, and never give its offsets out again.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.log import replay, retention, rolling
+from cordwood.log.checkpoint import remove_if_there
+from cordwood.log.lookup import HeaderReader, find_batch_with
+from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.segments.names import Suffix, segment_file
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+
+def truncate_to(log: "Log", offset: int) -> None:
+    """Takes off all batches that end at or after this offset; where one spans it the log ends at that one's start."""
+    if offset >= log.log_end_offset:
+        return
+    if offset <= log.log_start_offset:
+        restart_at(log, offset)
+        return
+    # Loads what must be there before the files it would be loaded from are cut.
+    _ = log.producers
+    _lower_recovery_point(log, offset)
+    log.truncations += 1
+    place = log.place_of(offset)
+    _remove_segments(log, log.segments[place + 1 :])
+    segment = log.segments[place]
+    end_offset = _cut_segment(log, segment, offset)
+    log.segments = log.segments[: place + 1]
+    log.active = segment
+    log.closing = [closing for closing in log.closing if closing in log.segments and closing is not segment]
+    _end_at(log, end_offset)
+    replay.restore_history(log)
+
+
+def restart_at(log: "Log", offset: int) -> None:
+    """Drops everything; the log is empty and goes on at this offset."""
+    _ = log.producers
+    _lower_recovery_point(log, offset)
+    log.truncations += 1
+    _remove_segments(log, log.segments)
+    log.segments, log.active, log.closing = (), None, []
+    for snapshot in log.snapshots:
+        remove_if_there(log.filesystem, segment_file(log.directory, snapshot, Suffix.SNAPSHOT))
+    log.snapshots = []
+    log.log_start_offset = offset
+    _end_at(log, offset)
+    log.recovery_point = offset
+    if log.filesystem.exists(log.directory):
+        # An empty file keeps the place: without it a crash would leave nothing that says where offsets go on.
+        rolling.begin_segment(log, offset, log.opened_ms)
+        log.filesystem.sync_directory(log.directory)
+    replay.restore_history(log)
+
+
+def delete_records_before(log: "Log", offset: int) -> None:
+    """History begins at this offset now. OFFSET_OUT_OF_RANGE if the log does not reach it."""
+    if offset > log.log_end_offset or offset < 0:
+        raise ProtocolError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{log.partition} ends at {log.log_end_offset}: records before {offset} cannot be deleted.",
+        )
+    if offset <= log.log_start_offset:
+        return
+    log.log_start_offset = offset
+    if log.leader_epochs.truncate_to_start(offset):
+        log.epochs_changed = True
+    retention.delete_before_start(log)
+
+
+def _lower_recovery_point(log: "Log", offset: int) -> None:
+    if offset < log.recovery_point:
+        log.recovery_point = offset
+        if log.on_recovery_point_lowered is not None:
+            log.on_recovery_point_lowered(log)
+
+
+def _remove_segments(log: "Log", segments: tuple[Segment, ...]) -> None:
+    """The last one first, so that a crash leaves a log without a gap."""
+    for segment in reversed(segments):
+        segment.file.close()
+        log.loaded_indexes.forget(segment)
+        for suffix in SEGMENT_SUFFIXES:
+            remove_if_there(log.filesystem, segment.path(suffix))
+    if segments:
+        log.filesystem.sync_directory(log.directory)
+
+
+def _cut_segment(log: "Log", segment: Segment, offset: int) -> int:
+    """Cuts the segment before the batch that ends at or after the offset; where it ends now."""
+    end_offset = log.end_of_segment(log.place_of(offset))
+    indexes = segment.load_indexes(end_offset, log.settings.index_interval_bytes)
+    log.loaded_indexes.forget(segment)
+    reader = HeaderReader(segment.file, segment.size, may_block=True)
+    place = find_batch_with(reader, segment.holes, indexes.position_of(offset), segment.size, offset)
+    if place is not None:
+        segment.file.truncate(place.position)
+        segment.size = place.position
+        segment.file.sync()
+        offset = min(offset, place.base_offset)
+    indexes.truncate(offset, segment.file)
+    segment.full = False
+    segment.holes = tuple(hole for hole in segment.holes if hole.end_position <= segment.size)
+    segment.saved_offsets = min(segment.saved_offsets, len(indexes.offsets))
+    segment.saved_times = min(segment.saved_times, len(indexes.times))
+    segment.roll_at_ms = rolling.roll_time_ms(log, log.opened_ms)
+    segment.forget_recent()
+    return offset
+
+
+def _end_at(log: "Log", end_offset: int) -> None:
+    log.log_end_offset = end_offset
+    log.durable_end_offset = min(log.durable_end_offset, end_offset)
+    log.unsaved_snapshots = tuple(snapshot for snapshot in log.unsaved_snapshots if snapshot[0] <= end_offset)
+    log.epochs_changed = True
