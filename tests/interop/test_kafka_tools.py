@@ -1,0 +1,173 @@
+"""Kafka's own command line tools, as an administrator would use them."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from benchmarks.kafka_peer import KafkaJars
+from confluent_kafka import Producer
+from tests.conftest import MakeTopic, RunningBroker
+from tests.deadline import eventually
+from tests.interop.confluent_clients import produce_all
+from tests.interop.conftest import JVM_FLAGS
+
+
+class Tools:
+    """Runs a main class of Kafka's with --bootstrap-server."""
+
+    def __init__(self, jars: KafkaJars, broker: RunningBroker) -> None:
+        self.jars = jars
+        self.broker = broker
+
+    def run(self, main_class: str, *arguments: str, stdin: str = "") -> str:
+        command = self.jars.command(
+            main_class, "--bootstrap-server", self.broker.bootstrap, *arguments, jvm_flags=JVM_FLAGS
+        )
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def tools(kafka_jars: KafkaJars, broker: RunningBroker) -> Tools:
+    return Tools(kafka_jars, broker)
+
+
+def test_console_producer_and_consumer(tools: Tools, topic: str) -> None:
+    lines = "".join(f"k{n}:value {n}\n" for n in range(20))
+    tools.run(
+        "org.apache.kafka.tools.ConsoleProducer",
+        *("--topic", topic, "--reader-property", "parse.key=true", "--reader-property", "key.separator=:"),
+        stdin=lines,
+    )
+    out = tools.run(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *(
+            "--topic",
+            topic,
+            "--partition",
+            "0",
+            "--offset",
+            "earliest",
+            "--max-messages",
+            "20",
+            "--timeout-ms",
+            "30000",
+        ),
+        *("--formatter-property", "print.key=true", "--formatter-property", "key.separator=:"),
+    )
+    assert out == lines
+
+
+def test_producer_performance(kafka_jars: KafkaJars, broker: RunningBroker, topic: str) -> None:
+    out = kafka_jars.run_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", "5000", "--record-size", "100", "--throughput", "-1"),
+        *("--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all"),
+        jvm_flags=JVM_FLAGS,
+    )
+    assert "5000 records sent" in out
+
+
+def test_topics(tools: Tools, topic: str) -> None:
+    main = "org.apache.kafka.tools.TopicCommand"
+    described = tools.run(main, "--describe", "--topic", topic)
+    assert f"Topic: {topic}" in described
+    assert "PartitionCount: 1" in described
+    assert "ReplicationFactor: 1" in described
+    tools.run(main, "--alter", "--topic", topic, "--partitions", "3")
+    eventually(lambda: "PartitionCount: 3" in tools.run(main, "--describe", "--topic", topic), what="3 partitions")
+    tools.run(main, "--delete", "--topic", topic)
+    eventually(lambda: topic not in tools.run(main, "--list").splitlines(), what="the topic's absence")
+
+
+def test_configs(tools: Tools, topic: str) -> None:
+    def config(*arguments: str) -> str:
+        return tools.run("kafka.admin.ConfigCommand", "--entity-type", "topics", "--entity-name", topic, *arguments)
+
+    config("--alter", "--add-config", "retention.ms=86400000")
+    eventually(lambda: "retention.ms=86400000" in config("--describe"), what="the new value")
+
+
+def test_offsets_and_deleted_records(tools: Tools, broker: RunningBroker, topic: str, tmp_path: Path) -> None:
+    produce_all(
+        Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": topic, "value": f"v{n}"} for n in range(10)]
+    )
+    main = "org.apache.kafka.tools.GetOffsetShell"
+    assert tools.run(main, "--topic", topic, "--time", "latest") == f"{topic}:0:10\n"
+    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 4}], "version": 1}
+    file = tmp_path / "records.json"
+    file.write_text(json.dumps(wanted))
+    out = tools.run("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(file))
+    assert f"partition: {topic}-0\tlow_watermark: 4" in out
+    assert tools.run(main, "--topic", topic, "--time", "earliest") == f"{topic}:0:4\n"
+
+
+def test_log_directories(tools: Tools, broker: RunningBroker, topic: str) -> None:
+    produce_all(Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": topic, "value": b"x" * 5000}])
+    out = tools.run("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", topic)
+    (answer,) = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    sizes = {
+        partition["partition"]: partition["size"]
+        for node in answer["brokers"]
+        for directory in node["logDirs"]
+        for partition in directory["partitions"]
+    }
+    assert sizes.keys() == {f"{topic}-0"}
+    assert sizes[f"{topic}-0"] > 5000
+
+
+def test_active_producers(tools: Tools, broker: RunningBroker, topic: str) -> None:
+    client = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    produce_all(client, [{"topic": topic, "value": b"v"}])
+    out = tools.run(
+        "org.apache.kafka.tools.TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0"
+    )
+    header, row = out.splitlines()
+    named = dict(zip(header.split(), row.split(), strict=False))
+    assert int(named["ProducerId"]) >= 0
+    assert named["LastSequence"] == "0"
+
+
+def test_api_versions(tools: Tools) -> None:
+    out = tools.run("org.apache.kafka.tools.BrokerApiVersionsCommand")
+    assert "Produce(0): " in out
+    assert "ERROR" not in out
+
+
+class TestDumpLogSegments:
+    """Kafka's dump tool reads the files that the broker wrote, and finds its own format."""
+
+    @pytest.fixture
+    def directory(self, broker: RunningBroker, make_topic: MakeTopic) -> Path:
+        if broker.process is None:
+            pytest.skip("the files of a broker that is not ours are not at hand")
+        topic = make_topic(**{"segment.bytes": "20000", "index.interval.bytes": "500"})
+        client = Producer(
+            {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "compression.type": "lz4"}
+        )
+        for batch in range(30):
+            produce_all(client, [{"topic": topic, "key": f"k{n}", "value": f"{batch}-{n}-" * 60} for n in range(10)])
+        return broker.process.data_dir / f"{topic}-0"
+
+    def test_the_log_and_its_indexes(self, kafka_jars: KafkaJars, directory: Path) -> None:
+        def rolled() -> list[Path]:
+            found = sorted(directory.glob("*.log"))
+            return found if len(found) > 1 and found[0].with_suffix(".index").exists() else []
+
+        logs = eventually(rolled, what="a second segment with indexes")
+
+        def dump(*arguments: str) -> str:
+            return kafka_jars.run_tool("org.apache.kafka.tools.DumpLogSegments", *arguments, jvm_flags=JVM_FLAGS)
+
+        files = ",".join(str(log) for log in logs)
+        out = dump("--deep-iteration", "--print-data-log", "--files", files)
+        assert out.count("isvalid: true") == 30
+        assert "isvalid: false" not in out
+        assert out.count("| offset: ") == 300
+        indexes = [str(path) for path in sorted([*directory.glob("*.index"), *directory.glob("*.timeindex")])]
+        out = dump("--index-sanity-check", "--files", ",".join(indexes))
+        assert out.count("passed sanity check") == len(indexes)
+        for path in indexes[:2]:
+            assert "mismatch" not in dump("--verify-index-only", "--files", path).lower()
