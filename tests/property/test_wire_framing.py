@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cordwood.wire.errors import BadRequest, FrameTooLarge
@@ -16,7 +16,7 @@ BUFFER_BYTES = 64
 payloads = st.lists(
     st.integers(0, 40) | st.sampled_from([56, 59, 60, 61, 64, 124, 128, 200, 600, MAX_REQUEST_BYTES]), max_size=12
 )
-cuts = st.lists(st.integers(1, 90), min_size=1, max_size=30)
+cuts = st.lists(st.integers(1, 90) | st.sampled_from([700, 3000]), min_size=1, max_size=30)
 
 
 def stream_of(sizes: list[int], random: Random) -> tuple[bytes, list[bytes]]:
@@ -46,6 +46,8 @@ def delivered(reader: FrameReader, stream: bytes, pieces: list[int], *, release:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(sizes=payloads, pieces=cuts, release=st.booleans(), seed=st.integers(0, 9))
+@example(sizes=[600] * 5, pieces=[3000], release=False, seed=0)
+@example(sizes=[600, 590, 620, 3, 600], pieces=[3000], release=True, seed=0)
 def test_frames_do_not_depend_on_how_the_stream_was_cut(
     sizes: list[int], pieces: list[int], release: bool, seed: int
 ) -> None:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from cordwood.model.identifiers import TopicId
+from cordwood.wire.codec import reader
+from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.fetch import JOIN_BELOW_BYTES, FetchedPartition, decode_fetch, encode_fetch_response
 from cordwood.wire.metadata import (
@@ -18,6 +20,7 @@ from cordwood.wire.metadata import (
 )
 from cordwood.wire.produce import ProducedPartition, decode_produce, encode_produce_response
 from cordwood.wire.requests import RequestHeader, decode_request, parse_header
+from cordwood.wire.schema import load
 
 TOPIC_ID = TopicId(int=0x0102030405060708090A0B0C0D0E0F10)
 
@@ -199,3 +202,45 @@ def test_a_struct_of_very_many_tags_is_refused(decode: Callable[[RequestHeader, 
     decode(parse_header(few), memoryview(few))
     with pytest.raises(BadRequest, match="tagged"):
         decode(parse_header(many), memoryview(many))
+
+
+EVERYTHING_PRODUCED = ProducedPartition(0, 1, 2, 3, 4, [(5, "because")], "reason", (6, 7))
+EVERYTHING_FETCHED = FetchedPartition(0, 1, 2, 3, 4, b"records", [(5, 6)], 7, (8, 9), (10, 11), (12, 13))
+ENDPOINTS = [NodeEndpoint(1, "here", 9092, "rack")]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_produce_response_leaves_out_what_its_version_does_not_have(version: int) -> None:
+    topics = [(TOPIC_ID if version >= 13 else "orders", [EVERYTHING_PRODUCED])]
+    frame = encode_produce_response(version, 7, topics, node_endpoints=ENDPOINTS)
+    body = frame[8 + (version >= 9) :]
+    entity, end = reader(load("Produce")["response"], version)(body, 0)
+    assert end == len(body)
+    partition = entity.responses[0].partition_responses[0]
+    assert (partition.log_start_offset == 4) == (version >= 5)
+    assert (partition.error_message == "reason") == (version >= 8)
+    assert (len(partition.record_errors) == 1) == (version >= 8)
+    assert (partition.current_leader.leader_id == 6) == (version >= 10)
+    assert (len(entity.node_endpoints) == 1) == (version >= 10)
+    without_tags = [(topics[0][0], [EVERYTHING_PRODUCED._replace(current_leader=None)])]
+    assert (frame == encode_produce_response(version, 7, without_tags)) == (version < 10)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_fetch_response_leaves_out_what_its_version_does_not_have(version: int) -> None:
+    topics = [(TOPIC_ID if version >= 13 else "orders", [EVERYTHING_FETCHED])]
+    (frame,) = encode_fetch_response(version, 7, topics, error_code=70, session_id=9, node_endpoints=ENDPOINTS)
+    assert isinstance(frame, bytes)
+    body = frame[8 + (version >= 12) :]
+    entity, end = reader(load("Fetch")["response"], version)(body, 0)
+    assert end == len(body)
+    partition = entity.responses[0].partitions[0]
+    assert ((entity.error_code, entity.session_id) == (70, 9)) == (version >= 7)
+    assert (partition.log_start_offset == 4) == (version >= 5)
+    assert (partition.preferred_read_replica == 7) == (version >= 11)
+    assert (partition.diverging_epoch.end_offset == 9) == (version >= 12)
+    assert (partition.current_leader.leader_epoch == 11) == (version >= 12)
+    assert (partition.snapshot_id.epoch == 13) == (version >= 12)
+    assert (len(entity.node_endpoints) == 1) == (version >= 16)
+    without_endpoints = encode_fetch_response(version, 7, topics, error_code=70, session_id=9)
+    assert ([frame] == without_endpoints) == (version < 16)
