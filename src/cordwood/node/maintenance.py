@@ -7,7 +7,9 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cordwood.log.log import Log
 from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.partition import Partition
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class Maintenance:
         self._node = node
         self._sweep: Iterator[Partition] | None = None
         self._checkpoint_is_due = False
+        self._checkpoint_under_way = False
         self._reported: dict[str, int] = {}
 
     def schedule(self, now_ms: int) -> None:
@@ -64,9 +67,17 @@ class Maintenance:
             log = replica.log
             log.roll_if_due(now_ms)
             log.producers.expire(now_ms, self._node.settings.producer_id_expiration_ms)
-            if log.apply_retention(now_ms, limit_offset=replica.high_watermark):
+            for deleted in log.apply_retention(now_ms, limit_offset=replica.high_watermark):
+                logger.info(
+                    "%s: removed offsets %d to %d (%d bytes): %s",
+                    partition.name,
+                    deleted.base_offset,
+                    deleted.end_offset - 1,
+                    deleted.size_bytes,
+                    deleted.reason,
+                )
                 self.checkpoint_soon()
-                partition.wake_readers(now_ms)
+            log.remove_deleted(now_ms)
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
 
@@ -88,10 +99,76 @@ class Maintenance:
         self._checkpoint(now_ms)
 
     def _checkpoint(self, now_ms: int) -> None:
+        """Index entries, snapshots and recovery points of what has changed, so that a crash costs little time."""
         self._checkpoint_is_due = False
+        if self._checkpoint_under_way:
+            self.checkpoint_soon()
+            return
+        node = self._node
+        logs = node.logs
+        checkpoint = logs.begin_checkpoint()
+        self._checkpoint_under_way = True
+
+        def saved(result: Exception | None) -> None:
+            self._checkpoint_under_way = False
+            if isinstance(result, Exception):
+                node.storage_failed(result)
+
+        def written(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                saved(result)
+                return
+            now_ms = node.now_ms
+            save = logs.finish_checkpoint(checkpoint)
+            for ticket in checkpoint.tickets:
+                node.became_durable(ticket.log, now_ms)
+            node.effects.blocking(save, saved)
+
+        node.effects.blocking(checkpoint.write, written)
+
+    # Files that go
 
     def delete_log(self, partition: Partition) -> None:
-        """A topic was deleted: its files go, in a thread."""
+        """A topic was deleted: its files are out of the way at once, and gone soon."""
+        node = self._node
+        try:
+            path = node.logs.condemn_log(partition.name)
+        except StorageFailure as failure:
+            node.report_storage_failure(failure)
+            return
+
+        def removed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                node.report_storage_failure(result)
+
+        if path is not None:
+            node.effects.blocking(lambda: node.logs.filesystem.remove_tree(path), removed)
+            self.checkpoint_soon()
+
+    def remove_strays(self) -> None:
+        """At the start: partitions on disk that belong to no topic go, those that lost their directory are named."""
+        node = self._node
+
+        def topic_id(name: TopicPartition) -> TopicId | None:
+            return node.topic_id(name.topic) if node.has_partition(*name) else None
+
+        for name in node.logs.strays(topic_id):
+            logger.warning("%s is on disk but belongs to no topic: it is removed", name)
+            node.logs.delete_log(name)
+        for name in node.logs.missing([partition.name for partition in node.partitions()]):
+            logger.error("%s had records, and its directory is gone: somebody removed it", name)
+
+    # Words
+
+    def report_recovery(self, log: Log) -> None:
+        """What opening a log cut, and what it found damaged, by partition and offset."""
+        recovery = log.recovery
+        for cut in recovery.cuts:
+            logger.warning("%s", cut)
+        for damage in log.damage:
+            logger.error("%s", damage)
+        for path in recovery.rebuilt:
+            logger.info("%s: made %s again from the log", log.partition, path)
 
     def report(self, level: int, message: str) -> None:
         """Says it once, and again only after a while: a full disk must not fill the log as well."""

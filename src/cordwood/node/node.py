@@ -12,12 +12,13 @@ from cordwood.cluster.controller import CreatedTopic
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.log.compaction import CompactionJob, CompactionResult
+from cordwood.log.data_directory import DataDirectory
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Appended, Log
 from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError
+from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError, StorageFailure, SyncFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
+from cordwood.model.topic_settings import NO_LIMIT
 from cordwood.node.apis import HANDLERS, SERVED_APIS
 from cordwood.node.compaction import Compaction
 from cordwood.node.fetch_sessions import FetchSessions
@@ -41,22 +42,6 @@ ALL_REPLICAS = -1
 ACK_EXPIRY_INTERVAL_MS = 500
 
 
-class LogStore(Protocol):
-    """Where the logs of partitions are. The data directory on disk, or its twin in memory."""
-
-    path: str
-
-    def free_bytes(self) -> tuple[int, int]: ...
-
-    def has_log(self, partition: TopicPartition) -> bool: ...
-
-    def clean_offset(self, partition: TopicPartition) -> int: ...
-
-    def set_clean_offset(self, partition: TopicPartition, offset: int) -> None: ...
-
-    def open_log(self, partition: TopicPartition, topic_id: TopicId, settings: TopicSettings, now_ms: int) -> Log: ...
-
-
 class Parked(Protocol):
     def abandon(self) -> None: ...
 
@@ -67,7 +52,7 @@ class Node:
     def __init__(
         self,
         image: ClusterImage,
-        logs: LogStore,
+        logs: DataDirectory,
         effects: Effects,
         now_ms: int,
         *,
@@ -214,6 +199,7 @@ class Node:
 
     def _open_replica(self, partition: Partition) -> LeaderReplica:
         log = self.logs.open_log(partition.name, partition.topic_id, partition.settings, self.now_ms)
+        self.maintenance.report_recovery(log)
         replica = LeaderReplica(log, self.broker_id, partition.leader_epoch, partition.isr)
         if log.log_end_offset > log.durable_end_offset:
             self._dirty[partition] = None
@@ -310,14 +296,17 @@ class Node:
         """A flush round is over: these logs are durable up to their tickets' ends."""
         self.now_ms = now_ms
         for ticket in tickets:
-            log = ticket.log
-            log.finish_flush(ticket)
-            topic, index = log.partition
-            if self.has_partition(topic, index):
-                partition = self.topics[topic][index]
-                if partition.opened is not None and partition.opened.log is log:
-                    partition.unsynced_messages = 0
-                    partition.synced(now_ms)
+            ticket.log.finish_flush(ticket)
+            self.became_durable(ticket.log, now_ms)
+
+    def became_durable(self, log: Log, now_ms: int) -> None:
+        """A log's durable end moved: acks and readers that waited for it are told."""
+        topic, index = log.partition
+        if self.has_partition(topic, index):
+            partition = self.topics[topic][index]
+            if partition.opened is not None and partition.opened.log is log:
+                partition.unsynced_messages = 0
+                partition.synced(now_ms)
 
     # Time
 
@@ -341,6 +330,23 @@ class Node:
     def log_starts_changed(self) -> None:
         """Some log begins later than before: the checkpoint of log starts is due."""
         self.maintenance.checkpoint_soon()
+
+    def recover_all(self) -> Iterator[TopicPartition]:
+        """After an unclean stop, before the first request: opens, and so recovers, every log there is, one by one."""
+        self.maintenance.remove_strays()
+        for partition in list(self.partitions()):
+            if not self.logs.clean and self.logs.has_log(partition.name):
+                try:
+                    partition.replica  # noqa: B018
+                except StorageFailure as failure:
+                    self.report_storage_failure(failure)
+                yield partition.name
+
+    def storage_failed(self, failure: Exception) -> None:
+        """A write that promises depend on failed. A failed sync is the end of this broker; anything else is said."""
+        if isinstance(failure, SyncFailure):
+            raise failure
+        self.report_storage_failure(failure)
 
     def report_storage_failure(self, failure: Exception) -> None:
         """Said once for each kind and place: a full disk must not fill the log as well."""
