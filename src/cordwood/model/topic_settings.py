@@ -159,13 +159,6 @@ TOPIC_SETTINGS = table(
             broker_name="log.ordering.scope",
         ),
         Setting(
-            "preallocate",
-            Kind.BOOLEAN,
-            False,
-            "Reserve a segment's space on disk when it is created.",
-            broker_name="log.preallocate",
-        ),
-        Setting(
             "retention.bytes",
             Kind.LONG,
             -1,
@@ -245,7 +238,6 @@ class TopicSettings:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     ordering_scope: str = "partition"
-    preallocate: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
