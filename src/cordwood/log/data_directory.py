@@ -5,13 +5,14 @@ the checkpoints of recovery points, log starts and compaction. The marker is the
 directory and everything was checkpointed: then logs open without a look at their content.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_checkpoints
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
-from cordwood.log.retention import DELETED_DIRECTORY
+from cordwood.log.retention import CONDEMNED, condemn_directory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
@@ -90,6 +91,10 @@ class DataDirectory:
         self._clean_offsets: dict[TopicPartition, int] = {}
         self._on_disk: set[TopicPartition] = set()
         self._written: dict[str, bytes] = {}
+        self._saves = 0
+        self._saved: dict[str, int] = {}
+        """Of each file, the number of the save that is in it."""
+        self._saving = threading.Lock()
         self._lock: Lock | None = None
 
     # Life
@@ -103,10 +108,10 @@ class DataDirectory:
         try:
             if identity is not None:
                 self._check_identity(identity)
-            self._remove_left_over()
             self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
             self._log_starts = self._read_offsets(LOG_START_FILE)
             self._clean_offsets = self._read_offsets(CLEANER_FILE)
+            self._look_around()
             self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
             # From here on a stop is unclean until `close` says otherwise.
             remove_if_there(filesystem, self._file(CLEAN_SHUTDOWN_FILE))
@@ -117,14 +122,16 @@ class DataDirectory:
 
     def close(self, *, clean: bool = True) -> None:
         """Checkpoints and closes all logs, waiting for the disk. Not `clean`: only gives back the handles."""
-        if clean:
-            self.checkpoint()
-        for log in self._logs.values():
-            log.close()
-        if clean and all(log.recovery_point == log.log_end_offset for log in self._logs.values()):
-            self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
-        self._logs.clear()
-        self._release()
+        try:
+            if clean:
+                self.checkpoint()
+            for log in self._logs.values():
+                log.close()
+            if clean and all(log.recovery_point == log.log_end_offset for log in self._logs.values()):
+                self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
+            self._logs.clear()
+        finally:
+            self._release()
 
     def _release(self) -> None:
         if self._lock is not None:
@@ -200,32 +207,39 @@ class DataDirectory:
         self._logs[partition] = log
         return log
 
-    def condemn_log(self, partition: TopicPartition) -> str | None:
-        """Takes a deleted partition out of the directory at once; the path whose tree is to be removed, in a thread."""
-        log = self._logs.pop(partition, None)
-        if log is None and partition in self._on_disk:
-            log = Log(
-                self.filesystem,
-                self._directory(partition),
-                partition,
-                TopicSettings(),
-                recovery_point=0,
-                log_start_offset=0,
-                now_ms=0,
-                producer_expiration_ms=self._producer_expiration_ms,
-                topic_id=None,
-                loaded_indexes=self._loaded_indexes,
-            )
-        for offsets in (self._recovery_points, self._log_starts, self._clean_offsets):
-            offsets.pop(partition, None)
-        self._on_disk.discard(partition)
-        return None if log is None else log.condemn()
+    def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Callable[[], None]:
+        """In the loop: takes deleted partitions away at once. What it returns frees their disk, in any thread.
+
+        Their names can be used again before that is done. A crash in between is seen by the condemned directories:
+        their offsets are forgotten at the next start, so that a new topic of the same name begins at 0.
+        """
+        paths = []
+        for partition in partitions:
+            log = self._logs.pop(partition, None)
+            directory = self._directory(partition)
+            path = condemn_directory(self.filesystem, directory) if log is None else log.condemn()
+            if path is not None:
+                paths.append(path)
+            self._forget(partition)
+        save = self.save_offsets()
+
+        def remove() -> None:
+            if paths:
+                self.filesystem.sync_directory(self.path)
+            save()
+            for path in paths:
+                self.filesystem.remove_tree(path)
+
+        return remove
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Removes a deleted partition, waiting for the disk."""
-        path = self.condemn_log(partition)
-        if path is not None:
-            self.filesystem.remove_tree(path)
+        self.condemn_logs([partition])()
+
+    def _forget(self, partition: TopicPartition) -> None:
+        for offsets in (self._recovery_points, self._log_starts, self._clean_offsets):
+            offsets.pop(partition, None)
+        self._on_disk.discard(partition)
 
     # Offsets that are kept for all logs together
 
@@ -249,28 +263,36 @@ class DataDirectory:
         return self.save_offsets()
 
     def save_offsets(self) -> Callable[[], None]:
-        """The work that makes the offsets of all logs, as they are now, durable. For any thread."""
+        """In the loop: notes the offsets of all logs as they are now. What it returns writes them, in any thread."""
         for partition, log in self._logs.items():
             if log.segments:
                 self._on_disk.add(partition)
-            if log.segments or log.recovery_point:
                 self._recovery_points[partition] = log.recovery_point
             if log.log_start_offset or partition in self._log_starts:
                 self._log_starts[partition] = log.log_start_offset
-        contents = {
-            RECOVERY_POINT_FILE: encode_offsets(self._recovery_points),
-            LOG_START_FILE: encode_offsets(self._log_starts),
-            CLEANER_FILE: encode_offsets(self._clean_offsets),
-        }
-        changed = {name: data for name, data in contents.items() if self._written.get(name) != data}
+        return self._save(
+            {
+                LOG_START_FILE: dict(self._log_starts),
+                CLEANER_FILE: dict(self._clean_offsets),
+                RECOVERY_POINT_FILE: dict(self._recovery_points),
+            }
+        )
+
+    def _save(self, offsets: dict[str, dict[TopicPartition, int]]) -> Callable[[], None]:
+        self._saves += 1
+        number = self._saves
 
         def write() -> None:
-            # Log starts before recovery points: a recovery point beyond the end of a log whose start is not known
-            # would look like damage.
-            for name in (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE):
-                if name in changed:
-                    self.filesystem.replace(self._file(name), changed[name])
-                    self._written[name] = changed[name]
+            with self._saving:
+                for name, by_partition in offsets.items():
+                    # One that was taken later may have been written before.
+                    if self._saved.get(name, 0) > number:
+                        continue
+                    self._saved[name] = number
+                    data = encode_offsets(by_partition)
+                    if data != self._written.get(name):
+                        self.filesystem.replace(self._file(name), data)
+                        self._written[name] = data
 
         return write
 
@@ -282,9 +304,7 @@ class DataDirectory:
 
     def _recovery_point_lowered(self, log: Log) -> None:
         self._recovery_points[log.partition] = log.recovery_point
-        data = encode_offsets(self._recovery_points)
-        self.filesystem.replace(self._file(RECOVERY_POINT_FILE), data)
-        self._written[RECOVERY_POINT_FILE] = data
+        self._save({RECOVERY_POINT_FILE: dict(self._recovery_points)})()
 
     def free_bytes(self) -> tuple[int, int]:
         """(bytes there are, bytes that can be used) on the disk."""
@@ -298,15 +318,21 @@ class DataDirectory:
     def _directory(self, partition: TopicPartition) -> str:
         return f"{self.path}/{partition}"
 
-    def _remove_left_over(self) -> None:
-        for name in self.filesystem.list(self.path):
-            if name.endswith(DELETED_DIRECTORY):
-                self.filesystem.remove_tree(self._file(name))
-                continue
-            try:
-                self._on_disk.add(TopicPartition.parse(name))
-            except ValueError:
-                continue
+    def _look_around(self) -> None:
+        """Finds the partitions there are, and finishes the deletion of those that there should not be any more."""
+        names = self.filesystem.list(self.path)
+        for name in names:
+            if (partition := _partition_of(name)) is not None:
+                self._on_disk.add(partition)
+        condemned = [name for name in names if name.endswith(CONDEMNED)]
+        for name in condemned:
+            deleted = _partition_of(name.removesuffix(CONDEMNED).rpartition(".")[0])
+            if deleted is not None and deleted not in self._on_disk:
+                self._forget(deleted)
+        if condemned:
+            self.save_offsets()()
+        for name in condemned:
+            self.filesystem.remove_tree(self._file(name))
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A missing or damaged checkpoint costs time, not data: logs are then recovered from their start."""
@@ -340,6 +366,13 @@ class DataDirectory:
             return _decode_properties(self.filesystem.read_bytes(self._file(PROPERTIES_FILE)))
         except FileNotFoundError:
             return None
+
+
+def _partition_of(directory_name: str) -> TopicPartition | None:
+    try:
+        return TopicPartition.parse(directory_name)
+    except ValueError:
+        return None
 
 
 def _encode_properties(identity: Identity) -> bytes:

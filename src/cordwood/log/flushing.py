@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments.filesystem import File
 
 if TYPE_CHECKING:
@@ -23,10 +24,17 @@ class FlushTicket:
 
     def sync(self) -> None:
         """Waits for the disk. In any thread; whoever syncs the whole filesystem instead need not call it."""
-        for file in self.files:
-            file.sync()
-        for directory in self.directories:
-            self.log.filesystem.sync_directory(directory)
+        try:
+            for file in self.files:
+                file.sync()
+            for directory in self.directories:
+                self.log.filesystem.sync_directory(directory)
+        except SyncFailure:
+            raise
+        except StorageFailure:
+            # Files of a log that was cut or deleted meanwhile may be gone, and nobody waits for them any more.
+            if self.truncations == self.log.truncations:
+                raise
 
 
 def begin_flush(log: "Log") -> FlushTicket | None:

@@ -593,6 +593,7 @@ class Log:
         """Removes the log and frees its disk, waiting for it."""
         path = self.condemn()
         if path is not None:
+            self.filesystem.sync_directory(path.rpartition("/")[0])
             self.filesystem.remove_tree(path)
 
 

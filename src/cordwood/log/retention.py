@@ -1,7 +1,8 @@
 """What a log lets go of: segments that are too old, too much, or before its start; and a whole log.
 
-Segments go from the oldest on, whole, and nothing that readers are still owed (limit_offset) goes. Their files are
-renamed first and removed file.delete.delay.ms later, because slices of them may be on their way to sockets.
+Segments go from the oldest on, whole. Nothing goes that readers are still owed (limit_offset), and nothing above the
+recovery point: what its batches said of their producers must be in a durable snapshot first. Files are renamed, and
+removed file.delete.delay.ms later, because slices of them may be on their way to sockets.
 """
 
 from typing import TYPE_CHECKING
@@ -10,20 +11,23 @@ from cordwood.log import rolling
 from cordwood.log.checkpoint import remove_if_there
 from cordwood.log.report import DeletedSegment
 from cordwood.log.segment import Deletion
+from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Suffix, segment_file
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
 
-DELETED_DIRECTORY = "-delete"
+CONDEMNED = "-delete"
 """How the name of a directory ends whose log was deleted."""
 
-_LONGEST_NAME = 255
+_LONGEST_PART = 235
+"""A file name has at most 255 bytes, and a topic's name may take nearly all of them."""
 
 
 def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
     """Drops what the settings no longer want, and removes what was dropped long enough ago."""
     _expire_producers(log, now_ms)
+    limit_offset = min(limit_offset, log.recovery_point)
     deleted = []
     while log.segments:
         end_offset = log.end_of_segment(0)
@@ -77,8 +81,9 @@ def _expire_producers(log: "Log", now_ms: int) -> None:
 
 
 def delete_before_start(log: "Log") -> None:
-    """Drops the segments that lie wholly before the log's start."""
-    while len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
+    """Drops the segments that lie wholly before the log's start; those above the recovery point go later."""
+    limit_offset = min(log.log_start_offset, log.recovery_point)
+    while len(log.segments) > 1 and log.segments[1].base_offset <= limit_offset:
         _delete_oldest(log, log.segments[1].base_offset)
 
 
@@ -114,18 +119,24 @@ def remove_deleted(log: "Log", now_ms: int) -> None:
 
 
 def condemn(log: "Log") -> str | None:
-    """Gives the directory a name that no partition has; None if the log never had one."""
+    """Takes the log's directory away from its name; where it is now, None if the log never had one."""
+    log.truncations += 1
     log.close()
-    filesystem, directory = log.filesystem, log.directory
+    path = condemn_directory(log.filesystem, log.directory)
+    if path is not None:
+        # A topic of the same name may come soon: what still reads this one must not find the new one's files.
+        for file in (*(segment.file for segment in log.segments), *(deletion.file for deletion in log.deletions)):
+            file.path = f"{path}/{file.path.rpartition('/')[2]}"
+    return path
+
+
+def condemn_directory(filesystem: Filesystem, directory: str) -> str | None:
+    """Gives the directory a name that no partition has. Durable once its parent is synced."""
     if not filesystem.exists(directory):
         return None
     parent, _, name = directory.rpartition("/")
-    taken = set(filesystem.list(parent))
     number = 0
-    while (condemned := f"{name[: _LONGEST_NAME - 16]}.{number}{DELETED_DIRECTORY}") in taken:
+    while filesystem.exists(path := f"{parent}/{name[:_LONGEST_PART]}.{number}{CONDEMNED}"):
         number += 1
-    path = f"{parent}/{condemned}"
     filesystem.rename(directory, path)
-    filesystem.sync_directory(parent)
-    log.truncations += 1
     return path

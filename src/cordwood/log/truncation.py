@@ -88,6 +88,8 @@ def _remove_segments(log: "Log", segments: tuple[Segment, ...]) -> None:
         log.loaded_indexes.forget(segment)
         for suffix in SEGMENT_SUFFIXES:
             remove_if_there(log.filesystem, segment.path(suffix))
+        # The name may be used again; whoever still reads this one must not find the new one.
+        segment.file.path += ".gone"
     if segments:
         log.filesystem.sync_directory(log.directory)
 
