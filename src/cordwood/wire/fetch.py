@@ -43,6 +43,9 @@ SESSIONS_FROM: Final = 7
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
 
+NO_SESSION: Final = (0, -1)
+"""Session id and epoch of a request that has nothing to do with sessions."""
+
 UNKNOWN_HIGH_WATERMARK: Final = 2**63 - 1
 """The replica does not say which high watermark it knows."""
 
@@ -59,6 +62,11 @@ class FetchPartition(NamedTuple):
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
 
 
+FetchTopics = list[tuple[str | TopicId, list[FetchPartition]]]
+Forgotten = list[tuple[str | TopicId, tuple[int, ...]]]
+"""Topics and the partitions of each that leave the session."""
+
+
 class FetchRequest(NamedTuple):
     replica_id: int
     """-1: a consumer."""
@@ -70,8 +78,8 @@ class FetchRequest(NamedTuple):
     """0: read uncommitted, 1: read committed."""
     session_id: int
     session_epoch: int
-    topics: list[tuple[str | TopicId, list[FetchPartition]]]
-    forgotten: list[tuple[str | TopicId, tuple[int, ...]]]
+    topics: FetchTopics
+    forgotten: Forgotten
     rack_id: str
     cluster_id: str | None
 
@@ -80,6 +88,8 @@ class FetchRequest(NamedTuple):
 _HEAD_V4: Final = Struct(">iiiib")
 _HEAD_V7: Final = Struct(">iiiibii")
 _HEAD_V15: Final = Struct(">iiibii")
+
+LimitsAndSession = tuple[int, int, int, int, int, int]
 
 _PARTITION_V4: Final = Struct(">iqi")
 _PARTITION_V5: Final = Struct(">iqqi")
@@ -111,18 +121,18 @@ def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
 
 def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequest, int]:
     replica_id, replica_epoch = -1, -1
+    limits_and_session: LimitsAndSession
     if version >= 15:
-        max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V15.unpack_from(frame, position)
+        limits_and_session = _HEAD_V15.unpack_from(frame, position)
         position += _HEAD_V15.size
     else:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(
-            frame, position
-        )
+        head = _HEAD_V7.unpack_from(frame, position)
+        replica_id, limits_and_session = head[0], head[1:]
         position += _HEAD_V7.size
     count, position = read_compact_array_count(frame, position, 3)
     if count < 0:
         raise BadRequest("The topics are null.")
-    topics: list[tuple[str | TopicId, list[FetchPartition]]] = []
+    topics: FetchTopics = []
     elements = count
     for _ in range(count):
         topic, position = _read_topic(frame, position, version)
@@ -146,18 +156,7 @@ def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequ
             if skip_tagged_fields(frame, start + _REPLICA_STATE.size) != end:
                 raise BadRequest("The replica state does not fill its tag.")
     request = FetchRequest(
-        replica_id,
-        replica_epoch,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        present(rack_id),
-        cluster_id,
+        replica_id, replica_epoch, *limits_and_session, topics, forgotten, present(rack_id), cluster_id
     )
     return request, position
 
@@ -213,13 +212,11 @@ def _with_tags(
     return FetchPartition(*fields, directory_id, high_watermark)
 
 
-def _read_forgotten(
-    frame: Frame, position: int, version: int
-) -> tuple[list[tuple[str | TopicId, tuple[int, ...]]], int]:
+def _read_forgotten(frame: Frame, position: int, version: int) -> tuple[Forgotten, int]:
     count, position = read_compact_array_count(frame, position, 3)
     if count < 0:
         raise BadRequest("The forgotten topics are null.")
-    forgotten: list[tuple[str | TopicId, tuple[int, ...]]] = []
+    forgotten: Forgotten = []
     elements = count
     for _ in range(count):
         topic, position = _read_topic(frame, position, version)
@@ -234,20 +231,19 @@ def _read_forgotten(
 
 
 def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, int]:
-    session_id, session_epoch = 0, -1
+    head = (_HEAD_V7 if version >= SESSIONS_FROM else _HEAD_V4).unpack_from(frame, position)
+    limits_and_session: LimitsAndSession
     if version >= SESSIONS_FROM:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch = _HEAD_V7.unpack_from(
-            frame, position
-        )
+        replica_id, limits_and_session = head[0], head[1:]
         position += _HEAD_V7.size
     else:
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation = _HEAD_V4.unpack_from(frame, position)
+        replica_id, limits_and_session = head[0], head[1:] + NO_SESSION
         position += _HEAD_V4.size
     layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
     topic_count, position = read_array_count(frame, position, 6)
     if topic_count < 0:
         raise BadRequest("The topics are null.")
-    topics: list[tuple[str | TopicId, list[FetchPartition]]] = []
+    topics: FetchTopics = []
     elements = topic_count
     for _ in range(topic_count):
         name, position = read_string(frame, position)
@@ -269,38 +265,32 @@ def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, 
         else:
             partitions = [FetchPartition(p, -1, offset, -1, -1, size) for p, offset, size in rows]
         topics.append((present(name), partitions))
-    forgotten: list[tuple[str | TopicId, tuple[int, ...]]] = []
+    forgotten: Forgotten = []
     if version >= SESSIONS_FROM:
-        topic_count, position = read_array_count(frame, position, 6)
-        if topic_count < 0:
-            raise BadRequest("The forgotten topics are null.")
-        for _ in range(topic_count):
-            name, position = read_string(frame, position)
-            count, position = read_array_count(frame, position, 4)
-            elements += count
-            check_elements(elements)
-            if count < 0:
-                raise BadRequest("The forgotten partitions of a topic are null.")
-            forgotten.append((present(name), Struct(f">{count}i").unpack_from(frame, position)))
-            position += 4 * count
+        forgotten, position = _read_old_forgotten(frame, position)
     rack_id: str | None = ""
     if version >= 11:
         rack_id, position = read_string(frame, position)
-    request = FetchRequest(
-        replica_id,
-        -1,
-        max_wait_ms,
-        min_bytes,
-        max_bytes,
-        isolation,
-        session_id,
-        session_epoch,
-        topics,
-        forgotten,
-        present(rack_id),
-        None,
-    )
+    request = FetchRequest(replica_id, -1, *limits_and_session, topics, forgotten, present(rack_id), None)
     return request, position
+
+
+def _read_old_forgotten(frame: Frame, position: int) -> tuple[Forgotten, int]:
+    topic_count, position = read_array_count(frame, position, 6)
+    if topic_count < 0:
+        raise BadRequest("The forgotten topics are null.")
+    forgotten: Forgotten = []
+    elements = topic_count
+    for _ in range(topic_count):
+        name, position = read_string(frame, position)
+        count, position = read_array_count(frame, position, 4)
+        elements += count
+        check_elements(elements)
+        if count < 0:
+            raise BadRequest("The forgotten partitions of a topic are null.")
+        forgotten.append((present(name), Struct(f">{count}i").unpack_from(frame, position)))
+        position += 4 * count
+    return forgotten, position
 
 
 class SizedPart(Protocol):

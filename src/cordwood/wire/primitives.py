@@ -221,10 +221,5 @@ def tagged_fields(fields: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def topic_key(topic: str | TopicId) -> bytes:
-    """A topic in a flexible response: its id where the version has ids, else its name."""
-    return compact_string(topic) if isinstance(topic, str) else topic.bytes
-
-
 def topic_id_bytes(topic_id: TopicId | None) -> bytes:
     return (topic_id or ZERO_TOPIC_ID).bytes
