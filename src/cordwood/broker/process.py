@@ -1,8 +1,10 @@
 """A broker as a process: signals, log lines, the line that says it is ready, and the exit code."""
 
 import asyncio
+import contextlib
 import gc
 import logging
+import resource
 import signal
 import sys
 from typing import Any, Final
@@ -21,8 +23,16 @@ FAILED: Final = 1
 def run(settings: BrokerSettings) -> int:
     """See `cordwood.broker.serve`."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", stream=sys.stderr)
+    _allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))
+
+
+def _allow_many_descriptors() -> None:
+    """Connections and segment files need more than the usual 1,024; what the hard limit allows is ours to take."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(settings: BrokerSettings) -> int:

@@ -82,8 +82,14 @@ class Server:
         storage.claim(self._controller.image.cluster_id)
         now_ms = int(time.time() * 1000)
         self.node = Node(
-            self._controller.image, storage.logs, self.driver, now_ms, seed=random.SystemRandom().getrandbits(64)
+            self._controller.image,
+            storage.logs,
+            self.driver,
+            now_ms,
+            compact=storage.compact,
+            seed=random.SystemRandom().getrandbits(64),
         )
+        await self._recover()
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, self._controller)
         self._connections = connections = Connections(
@@ -100,6 +106,19 @@ class Server:
             self._request_failed,
         )
         self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
+
+    async def _recover(self) -> None:
+        started_s = self._loop.time()
+        recovered = 0
+        for _ in self.node.recover_all():
+            recovered += 1
+            await asyncio.sleep(0)
+        if recovered:
+            logger.info(
+                "checked %d partitions after an unclean stop, in %.0f ms",
+                recovered,
+                (self._loop.time() - started_s) * 1000,
+            )
 
     def _make_flusher(self) -> RoundFlusher:
         if self._storage.in_memory:
@@ -159,7 +178,10 @@ class Server:
             return
         self._connections.close_gently()
         self.driver.stop()
-        self._storage.close_logs(self.node)
+        assert self._flusher is not None
+        self._flusher.close()
+        self._file_workers.close()
+        self._storage.close_logs()
         logger.info(
             "stopped cleanly in %.0f ms%s",
             (self._loop.time() - started_s) * 1000,

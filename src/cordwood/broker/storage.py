@@ -1,0 +1,89 @@
+"""What a broker keeps: its logs and its metadata, on disk or in memory."""
+
+import logging
+import resource
+from typing import TYPE_CHECKING
+
+from cordwood.log.data_directory import DataDirectory, Identity
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.segments.filesystem import Filesystem
+
+if TYPE_CHECKING:
+    from cordwood.cluster.stores.interface import MetadataStore
+    from cordwood.log.compaction import CompactionJob, CompactionResult
+
+logger = logging.getLogger("cordwood.broker")
+
+METADATA_FILE = "metadata.sqlite"
+
+
+class Storage:
+    """Open it, `claim` it once the cluster is known, `close_logs` in order, and always `release` it."""
+
+    def __init__(self, filesystem: Filesystem, path: str, metadata: "MetadataStore", settings: BrokerSettings) -> None:
+        self.filesystem = filesystem
+        self.metadata = metadata
+        self.logs = DataDirectory(filesystem, path, producer_expiration_ms=settings.producer_id_expiration_ms)
+        self._node_id = settings.node_id
+        self._open = False
+
+    @classmethod
+    async def open(cls, settings: BrokerSettings, *, in_memory: bool) -> "Storage":
+        """Raises StorageFailure, or StoreFailure if another process has the metadata."""
+        path = settings.data_directory
+        if in_memory:
+            from cordwood.cluster.stores.memory import MemoryStore
+            from cordwood.log.memory_filesystem import MemoryFilesystem
+
+            return cls(MemoryFilesystem(), path, MemoryStore(), settings)
+        from cordwood.cluster.stores.sqlite import SqliteStore
+        from cordwood.log.os_filesystem import OsFilesystem
+
+        filesystem = OsFilesystem(
+            path,
+            max_open_files=min(settings.open_files_max, _descriptors_to_spare()),
+            tail_bytes=settings.tail_memory_max_bytes,
+        )
+        filesystem.make_directory(path)
+        return cls(filesystem, path, await SqliteStore.open(f"{path}/{METADATA_FILE}"), settings)
+
+    @property
+    def in_memory(self) -> bool:
+        from cordwood.log.os_filesystem import OsFilesystem
+
+        return not isinstance(self.filesystem, OsFilesystem)
+
+    def claim(self, cluster_id: str) -> None:
+        """Takes the data directory for this node of this cluster. StorageFailure if it is somebody else's."""
+        self.logs.open(Identity(cluster_id, self._node_id))
+        self._open = True
+        for problem in self.logs.problems:
+            logger.warning("%s", problem)
+
+    def compact(self, job: "CompactionJob") -> "CompactionResult":
+        """Runs in a thread; what is on disk is compacted in another process."""
+        if self.in_memory:
+            from cordwood.log.compaction import compact
+
+            return compact(self.filesystem, job)
+        from cordwood.log.compaction_process import compact_in_process
+
+        return compact_in_process(job)
+
+    def close_logs(self) -> None:
+        """Checkpoints everything and marks the directory as cleanly closed."""
+        self._open = False
+        self.logs.close()
+
+    async def release(self) -> None:
+        """Gives everything back. Logs that were not closed are recovered at the next start."""
+        if self._open:
+            self._open = False
+            self.logs.close(clean=False)
+        await self.metadata.close()
+
+
+def _descriptors_to_spare() -> int:
+    """Half of what the process may open: the other half is for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**31 if soft == resource.RLIM_INFINITY else max(16, soft // 2)
