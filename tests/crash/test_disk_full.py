@@ -1,0 +1,80 @@
+"""A full disk: producers are told, readers read on, nothing acknowledged is lost, and freed space is used again."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.broker_process import BrokerProcess
+from tests.crash.conftest import MakeLoad, StartBroker
+from tests.crash.mounts import Disk, LoopDisk, MountUnavailable, SmallTmpfs
+from tests.crash.workload import Sender
+from tests.deadline import eventually
+from tests.interop.confluent_clients import produce_all, read_to_end
+
+SIZE_MIB = 48
+
+
+def fill_the_disk(broker: BrokerProcess, topic: str) -> KafkaError:
+    """Writes until it is refused; what the producer was told."""
+    client = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": False,
+            "retries": 0,
+            "message.timeout.ms": 10_000,
+            "linger.ms": 0,
+        }
+    )
+    for _ in range(SIZE_MIB * 4):
+        try:
+            produce_all(client, [{"topic": topic, "value": bytes(512 << 10)}])
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            return error
+    raise AssertionError(f"{SIZE_MIB * 2} MiB fit on a disk of {SIZE_MIB} MiB")
+
+
+def stands_still(sender: Sender) -> bool:
+    """Whether nothing was acknowledged for a second."""
+    before = sender.acked
+    time.sleep(1)
+    return sender.acked == before and sender.in_flight > 0
+
+
+@pytest.fixture(params=[SmallTmpfs, LoopDisk], ids=["tmpfs", "ext4"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    try:
+        disk: Disk = request.param(tmp_path, SIZE_MIB)
+    except MountUnavailable as reason:
+        pytest.skip(f"no small disk here: {reason}")
+    yield disk
+    disk.destroy()
+
+
+@pytest.mark.timeout(150)
+def test_a_full_disk(disk: Disk, start_broker: StartBroker, make_load: MakeLoad) -> None:
+    broker = start_broker(disk.path / "data")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    filler = NewTopic("filler", num_partitions=1, replication_factor=1, config={"file.delete.delay.ms": "0"})
+    admin.create_topics([filler], operation_timeout=20)["filler"].result(30)
+    load = make_load(broker, partitions=2, value_bytes=1000)
+    load.create_topic()
+    sender = load.add_sender("p1")
+    load.add_reader("r1")
+    load.await_acks(500)
+
+    error = fill_the_disk(broker, "filler")
+    assert error.code() == KafkaError.KAFKA_STORAGE_ERROR, error
+    # Small records still find room for a while; then this producer waits too.
+    eventually(lambda: stands_still(sender), within_s=60, what="a producer that waits")
+    assert broker.alive, broker.output()[-4000:]
+    assert len(read_to_end(broker.bootstrap, "orders", range(2))) >= 500
+
+    admin.delete_topics(["filler"], operation_timeout=20)["filler"].result(30)
+    load.await_acks(500)
+    report = load.finish()
+    assert report.clean, report.render()
+    assert broker.stop() == 0

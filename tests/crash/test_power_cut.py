@@ -1,0 +1,66 @@
+"""A power cut: what never reached the disk is gone, and nothing of it had been acknowledged."""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.crash.conftest import ROUNDS, MakeLoad, StartBroker
+from tests.crash.mounts import LoopDisk, MountUnavailable
+
+CUTS = max(ROUNDS // 2, 3)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[LoopDisk]:
+    try:
+        disk = LoopDisk(tmp_path, size_mib=512)
+    except MountUnavailable as reason:
+        pytest.skip(f"there is no power to cut here: {reason}")
+    yield disk
+    disk.destroy()
+
+
+@pytest.mark.timeout(60 + 30 * CUTS)
+def test_acknowledged_means_on_disk(
+    disk: LoopDisk, start_broker: StartBroker, make_load: MakeLoad, chance: random.Random
+) -> None:
+    broker = start_broker(disk.path / "data", settings={"log.flush.offset.checkpoint.interval.ms": "500"})
+    load = make_load(broker, partitions=3)
+    load.create_topic(**{"ack.durability": "disk", "segment.bytes": "200000"})
+    load.add_sender("p1")
+    load.add_sender("p2")
+    load.add_reader("r1")
+    for _ in range(CUTS):
+        load.await_acks(300)
+        time.sleep(chance.uniform(0, 0.2))
+        disk.cut_power()
+        broker.kill()
+        load.leader_lost()
+        disk.unmount()
+        disk.mount()
+        broker.start()
+    load.await_acks(300)
+    report = load.finish()
+    assert report.clean, report.render()
+    assert report.totals.acked > 300 * CUTS
+    assert load.fatal_errors() == []
+
+
+def test_a_broker_whose_disk_is_gone_stops_instead_of_promising(
+    disk: LoopDisk, start_broker: StartBroker, make_load: MakeLoad
+) -> None:
+    broker = start_broker(disk.path / "data")
+    load = make_load(broker, partitions=1)
+    load.create_topic()
+    load.add_sender("p1")
+    load.await_acks(200)
+    disk.cut_power()
+    assert broker.wait_exit(within_s=20) != 0
+    disk.unmount()
+    disk.mount()
+    broker.start()
+    load.await_acks(200)
+    report = load.finish()
+    assert report.clean, report.render()
