@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Cordwood
 
 from cordwood.cli.failure import ExitCode
-from tests.cli.conftest import Cordwood
 
 CORDWOOD = [sys.executable, "-m", "cordwood.cli"]
 
