@@ -83,8 +83,8 @@ def decode_metadata(header: RequestHeader, frame: Frame) -> MetadataRequest:
             position = skip_tagged_fields(frame, position)
     except MALFORMED as reason:
         raise not_understood("Metadata", version, reason) from None
-    # librdkafka (seen in 2.16) reserves four bytes for the count of topics, writes the null of "all topics" into the first
-    # and sends all four. None of the fields that this shifts matters where all topics are asked for.
+    # librdkafka (seen in 2.16) reserves four bytes for the count of topics, writes the null of "all topics" into the
+    # first and sends all four. None of the fields that this shifts matters where all topics are asked for.
     if position != len(frame) and not (topics is None and version >= FLEXIBLE_FROM):
         raise trailing_bytes("Metadata", version, len(frame) - position)
     return MetadataRequest(topics, auto_create, cluster_operations, topic_operations)
