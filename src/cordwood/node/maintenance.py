@@ -128,22 +128,20 @@ class Maintenance:
 
     # Files that go
 
-    def delete_log(self, partition: Partition) -> None:
+    def delete_logs(self, partitions: list[Partition]) -> None:
         """A topic was deleted: its files are out of the way at once, and gone soon."""
         node = self._node
         try:
-            path = node.logs.condemn_log(partition.name)
+            free_disk = node.logs.condemn_logs([partition.name for partition in partitions])
         except StorageFailure as failure:
             node.report_storage_failure(failure)
             return
 
-        def removed(result: Exception | None) -> None:
+        def freed(result: Exception | None) -> None:
             if isinstance(result, Exception):
-                node.report_storage_failure(result)
+                node.storage_failed(result)
 
-        if path is not None:
-            node.effects.blocking(lambda: node.logs.filesystem.remove_tree(path), removed)
-            self.checkpoint_soon()
+        node.effects.blocking(free_disk, freed)
 
     def remove_strays(self) -> None:
         """At the start: partitions on disk that belong to no topic go, those that lost their directory are named."""

@@ -184,11 +184,12 @@ class Node:
             partition.change_settings(topic.settings)
 
     def _topic_deleted(self, topic: TopicImage, now_ms: int) -> None:
-        for partition in self.topics.pop(topic.name):
+        partitions = self.topics.pop(topic.name)
+        for partition in partitions:
             self._dirty.pop(partition, None)
             self._partitions_with_acks.pop(partition, None)
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
-            self.maintenance.delete_log(partition)
+        self.maintenance.delete_logs(partitions)
         self.encoded_topics.forget(topic.name)
         self.positions.topic_deleted(topic.name, now_ms)
 
