@@ -28,6 +28,13 @@ def run(settings: BrokerSettings) -> int:
         return runner.run(_serve(settings))
 
 
+def _collect_garbage_seldom() -> None:
+    """What is alive now stays alive, and requests leave no cycles behind: the usual rhythm would be for nothing."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+    gc.enable()
+
+
 def _allow_many_descriptors() -> None:
     """Connections and segment files need more than the usual 1,024; what the hard limit allows is ours to take."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -44,9 +51,7 @@ async def _serve(settings: BrokerSettings) -> int:
     host, port = server.address
     shown = f"[{host}]" if ":" in host else host
     print(f"cordwood ready on {shown}:{port} (data in {settings.data_directory})", flush=True)
-    # What is alive now stays alive: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
+    _collect_garbage_seldom()
     stopping = asyncio.ensure_future(told.wait())
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
