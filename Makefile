@@ -1,9 +1,9 @@
-# Everything a newcomer needs: `make demo`, `make test`, `make bench`.
+# Everything a newcomer needs: `make demo`, `make test`, `make bench`. After changing settings, commands or APIs: `make docs`.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench env clean
+.PHONY: demo test lint bench docs env clean
 
 env: $(VENV)/.installed
 
@@ -26,6 +26,11 @@ test: env lint
 
 bench: env
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
+docs: env
+	$(BIN)/python -m cordwood.model.configuration_reference > docs/configuration.md
+	$(BIN)/python -m cordwood.cli.reference > docs/cli.md
+	$(BIN)/python -m cordwood.node.protocol_support > docs/protocol-support.md
 
 clean:
 	rm -rf $(VENV) cordwood-data

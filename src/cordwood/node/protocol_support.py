@@ -1,4 +1,9 @@
-"""docs/protocol-support.md, made from the handlers' own declarations: what is not written there is not served."""
+"""docs/protocol-support.md, made from the handlers' own declarations: what is not written there is not served.
+
+`python -m cordwood.node.protocol_support > docs/protocol-support.md`, or `make docs`.
+"""
+
+import sys
 
 from cordwood.node.apis import HANDLERS
 from cordwood.wire.apis import APIS
@@ -40,3 +45,7 @@ def protocol_support_markdown() -> str:
     ]
     absent = ", ".join(api.name for key, api in sorted(APIS.items()) if key not in HANDLERS)
     return _INTRODUCTION + "".join(rows) + _ABSENT + absent + ".\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(protocol_support_markdown())
