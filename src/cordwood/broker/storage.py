@@ -49,9 +49,10 @@ class Storage:
 
     @property
     def in_memory(self) -> bool:
-        from cordwood.log.os_filesystem import OsFilesystem
+        """Whether syncing costs nothing, because nothing survives anyway."""
+        from cordwood.log.memory_filesystem import MemoryFilesystem
 
-        return not isinstance(self.filesystem, OsFilesystem)
+        return isinstance(self.filesystem, MemoryFilesystem)
 
     def claim(self, cluster_id: str) -> None:
         """Takes the data directory for this node of this cluster. StorageFailure if it is somebody else's."""
