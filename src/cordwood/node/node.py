@@ -328,10 +328,6 @@ class Node:
                 self._partitions_with_acks.pop(partition, None)
         self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
 
-    def log_starts_changed(self) -> None:
-        """Some log begins later than before: the checkpoint of log starts is due."""
-        self.maintenance.checkpoint_soon()
-
     def recover_all(self) -> Iterator[TopicPartition]:
         """After an unclean stop, before the first request: opens, and so recovers, every log there is, one by one."""
         self.maintenance.remove_strays()

@@ -6,7 +6,7 @@
 import sys
 
 from cordwood.node.apis import HANDLERS
-from cordwood.wire.apis import APIS
+from cordwood.wire.apis import APIS, Api
 
 _INTRODUCTION = """\
 # Protocol support
@@ -38,9 +38,14 @@ Of the APIs that have a codec here, these are not served yet, and therefore not 
 """
 
 
+def _range(api: Api) -> str:
+    low, high = api.min_version, api.max_version
+    return str(low) if low == high else f"{low}-{high}"
+
+
 def protocol_support_markdown() -> str:
     rows = [
-        f"| {key} | {api.name} | {api.min_version}-{api.max_version} | {_NOTES.get(key, '')} |\n"
+        f"| {key} | {api.name} | {_range(api)} | {_NOTES.get(key, '')} |\n"
         for key, (api, _) in sorted(HANDLERS.items())
     ]
     absent = ", ".join(api.name for key, api in sorted(APIS.items()) if key not in HANDLERS)

@@ -130,9 +130,9 @@ def offset_for_leader_epoch(node: "Node", request: Request) -> None:
 
 
 def delete_records(node: "Node", request: Request) -> None:
-    """Moves the start of a log forward. Survivors keep their offsets."""
+    """Moves the start of a log forward, durably: what was deleted does not come back after a crash."""
     body = request.decode()
-    results = []
+    results: list[tuple[str, dict[str, Any]]] = []
     for topic in body.topics:
         for asked in topic.partitions:
             low_watermark, error = -1, ErrorCode.NONE
@@ -140,13 +140,24 @@ def delete_records(node: "Node", request: Request) -> None:
                 low_watermark = _delete_before(node, topic.name, asked.partition_index, asked.offset)
             except ProtocolError as refusal:
                 error = refusal.code
+            except StorageFailure as failure:
+                node.report_storage_failure(failure)
+                error = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(
                 (
                     topic.name,
                     {"partition_index": asked.partition_index, "low_watermark": low_watermark, "error_code": error},
                 )
             )
-    request.answer(topics=by_topic(results))
+
+    def saved(outcome: Exception | None) -> None:
+        if isinstance(outcome, Exception):
+            node.storage_failed(outcome)
+            for _, result in results:
+                result["error_code"] = result["error_code"] or ErrorCode.KAFKA_STORAGE_ERROR
+        request.answer(topics=by_topic(results))
+
+    node.effects.blocking(node.logs.save_offsets(), saved)
 
 
 def _delete_before(node: "Node", topic: str, index: int, offset: int) -> int:
@@ -161,7 +172,6 @@ def _delete_before(node: "Node", topic: str, index: int, offset: int) -> int:
         )
     if target > replica.log.log_start_offset:
         replica.log.delete_records_before(target)
-        node.log_starts_changed()
     return replica.log.log_start_offset
 
 
