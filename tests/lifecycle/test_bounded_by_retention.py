@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
@@ -40,19 +41,29 @@ def produce(broker: BrokerProcess, topic: str, rows: list[tuple[str, str | None]
     assert failures == []
 
 
-def read_all(broker: BrokerProcess, topic: str) -> list[Message]:
+class Row(NamedTuple):
+    offset: int
+    key: bytes
+    value: bytes
+
+
+def read_all(broker: BrokerProcess, topic: str) -> list[Row]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.partition.eof": True})
     low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
     consumer.assign([TopicPartition(topic, 0, low)])
-    messages: list[Message] = []
+    rows: list[Row] = []
     while True:
         message = consumer.poll(10)
         assert message is not None, "neither a record nor the end of the partition"
         if message.error():
             break
-        messages.append(message)
+        offset, key, value = message.offset(), message.key(), message.value()
+        assert offset is not None
+        assert isinstance(key, bytes)
+        assert isinstance(value, bytes)
+        rows.append(Row(offset, key, value))
     consumer.close()
-    return messages
+    return rows
 
 
 def log_files(broker: BrokerProcess, topic: str) -> list[Path]:
@@ -65,28 +76,27 @@ def test_compaction_keeps_the_latest_of_each_key_at_its_offset(busy_broker: Brok
     rows: list[tuple[str, str | None]] = [(f"key{index % 7}", f"value{index}") for index in range(400)]
     produce(busy_broker, topic, rows)
 
-    def compacted() -> list[Message] | None:
-        messages = read_all(busy_broker, topic)
-        return messages if len(messages) < 60 else None
+    def compacted() -> list[Row] | None:
+        found = read_all(busy_broker, topic)
+        return found if len(found) < 60 else None
 
     survivors = eventually(compacted, 30, what="compaction")
     assert survivors is not None
-    for message in survivors:
-        key, value = rows[message.offset()]
-        assert (message.key(), message.value()) == (key.encode(), (value or "").encode())
-    latest = dict(rows)
-    assert {m.key().decode(): m.value().decode() for m in survivors} == latest
-    offsets = [message.offset() for message in survivors]
+    for row in survivors:
+        key, value = rows[row.offset]
+        assert (row.key, row.value) == (key.encode(), (value or "").encode())
+    assert {row.key.decode(): row.value.decode() for row in survivors} == dict(rows)
+    offsets = [row.offset for row in survivors]
     assert offsets == sorted(offsets)
     assert offsets[-1] == len(rows) - 1
 
 
 def test_a_compacted_log_reads_the_same_after_a_restart(busy_broker: BrokerProcess) -> None:
-    before = [(m.offset(), m.key(), m.value()) for m in read_all(busy_broker, "compacted")]
+    before = read_all(busy_broker, "compacted")
     busy_broker.kill()
     busy_broker.start()
-    after = [(m.offset(), m.key(), m.value()) for m in read_all(busy_broker, "compacted")]
-    assert {row[1]: row for row in after} == {row[1]: row for row in before}
+    after = read_all(busy_broker, "compacted")
+    assert {row.key: row for row in after} == {row.key: row for row in before}
     assert set(after) <= set(before)
 
 
@@ -95,9 +105,9 @@ def test_retention_by_size_removes_the_oldest_segments_and_frees_their_disk(busy
     create(busy_broker, topic, segment_bytes="2000", retention_bytes="4000", file_delete_delay_ms="0")
     produce(busy_broker, topic, [("k", "x" * 200) for _ in range(100)])
     eventually(lambda: sum(path.stat().st_size for path in log_files(busy_broker, topic)) <= 6000, 30, what="retention")
-    messages = read_all(busy_broker, topic)
-    assert messages[0].offset() > 0
-    assert messages[-1].offset() == 99
+    rows = read_all(busy_broker, topic)
+    assert rows[0].offset > 0
+    assert rows[-1].offset == 99
     directory = busy_broker.data_dir / f"{topic}-0"
     eventually(lambda: not list(directory.glob("*.deleted")), 30, what="removal of deleted files")
 
@@ -116,10 +126,10 @@ def test_delete_records_moves_the_start_and_keeps_the_offsets(busy_broker: Broke
     produce(busy_broker, topic, [("k", str(index)) for index in range(10)])
     result = admin.delete_records([TopicPartition(topic, 0, 4)])
     assert next(iter(result.values())).result(timeout=20).low_watermark == 4
-    assert [message.offset() for message in read_all(busy_broker, topic)] == [4, 5, 6, 7, 8, 9]
+    assert [row.offset for row in read_all(busy_broker, topic)] == [4, 5, 6, 7, 8, 9]
     busy_broker.kill()
     busy_broker.start()
-    assert [message.offset() for message in read_all(busy_broker, topic)] == [4, 5, 6, 7, 8, 9]
+    assert [row.offset for row in read_all(busy_broker, topic)] == [4, 5, 6, 7, 8, 9]
 
 
 def test_deleting_a_topic_frees_its_disk_and_a_new_one_starts_at_zero(busy_broker: BrokerProcess) -> None:
@@ -132,4 +142,4 @@ def test_deleting_a_topic_frees_its_disk_and_a_new_one_starts_at_zero(busy_broke
     eventually(lambda: not list(busy_broker.data_dir.glob(f"{topic}-0*")), what="freed disk")
     create(busy_broker, topic)
     produce(busy_broker, topic, [("k", "new")])
-    assert [(m.offset(), m.value()) for m in read_all(busy_broker, topic)] == [(0, b"new")]
+    assert [(row.offset, row.value) for row in read_all(busy_broker, topic)] == [(0, b"new")]
