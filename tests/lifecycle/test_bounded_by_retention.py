@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
@@ -35,8 +35,13 @@ def produce(broker: BrokerProcess, topic: str, rows: list[tuple[str, str | None]
     """One batch for each row, so that segments roll between any two."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 1})
     failures: list[object] = []
+
+    def delivered(error: KafkaError | None, message: object) -> None:
+        if error is not None:
+            failures.append(error)
+
     for key, value in rows:
-        producer.produce(topic, key=key, value=value, partition=0, on_delivery=lambda e, _: e and failures.append(e))
+        producer.produce(topic, key=key, value=value, partition=0, on_delivery=delivered)
     assert producer.flush(30) == 0
     assert failures == []
 
