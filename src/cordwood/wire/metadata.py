@@ -72,22 +72,30 @@ def decode_metadata(header: RequestHeader, frame: Frame) -> MetadataRequest:
         topics, position = (_read_topics if version >= FLEXIBLE_FROM else _read_old_topics)(
             frame, header.body_start, version
         )
-        auto_create, cluster_operations, topic_operations = True, False, False
-        if version >= 4:
-            auto_create, position = frame[position] != 0, position + 1
-        if 8 <= version <= 10:
-            cluster_operations, position = frame[position] != 0, position + 1
-        if version >= 8:
-            topic_operations, position = frame[position] != 0, position + 1
-        if version >= FLEXIBLE_FROM:
-            position = skip_tagged_fields(frame, position)
+        flags, end = _read_flags(frame, position, version)
+        # librdkafka (seen in 2.16) asks for all topics with a null of one byte and forgets to take back the other three
+        # of the old count that it had reserved. Kafka ignores what is left over; we find the flags behind it.
+        all_topics = topics is None and version >= FLEXIBLE_FROM
+        if end != len(frame) and all_topics and frame[position : position + 3] == b"\x00\x00\x00":
+            flags, end = _read_flags(frame, position + 3, version)
     except MALFORMED as reason:
         raise not_understood("Metadata", version, reason) from None
-    # librdkafka (seen in 2.16) reserves four bytes for the count of topics, writes the null of "all topics" into the
-    # first and sends all four. None of the fields that this shifts matters where all topics are asked for.
-    if position != len(frame) and not (topics is None and version >= FLEXIBLE_FROM):
-        raise trailing_bytes("Metadata", version, len(frame) - position)
-    return MetadataRequest(topics, auto_create, cluster_operations, topic_operations)
+    if end != len(frame):
+        raise trailing_bytes("Metadata", version, len(frame) - end)
+    return MetadataRequest(topics, *flags)
+
+
+def _read_flags(frame: Frame, position: int, version: int) -> tuple[tuple[bool, bool, bool], int]:
+    auto_create, cluster_operations, topic_operations = True, False, False
+    if version >= 4:
+        auto_create, position = frame[position] != 0, position + 1
+    if 8 <= version <= 10:
+        cluster_operations, position = frame[position] != 0, position + 1
+    if version >= 8:
+        topic_operations, position = frame[position] != 0, position + 1
+    if version >= FLEXIBLE_FROM:
+        position = skip_tagged_fields(frame, position)
+    return (auto_create, cluster_operations, topic_operations), position
 
 
 def _read_topics(frame: Frame, position: int, version: int) -> tuple[list[RequestedTopic] | None, int]:

@@ -244,3 +244,21 @@ def test_a_fetch_response_leaves_out_what_its_version_does_not_have(version: int
     assert (len(entity.node_endpoints) == 1) == (version >= 16)
     without_endpoints = encode_fetch_response(version, 7, topics, error_code=70, session_id=9)
     assert ([frame] == without_endpoints) == (version < 16)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        (9, "00 00 00 00 01 01 00 00"),
+        (10, "00 00 00 00 01 01 00 00"),
+        (12, "00 00 00 00 01 00 00"),
+        (13, "00 00 00 00 01 00 00"),
+    ],
+)
+def test_librdkafka_may_ask_for_all_topics_with_three_bytes_too_many(version: int, body: str) -> None:
+    """As librdkafka 2.16 sends it: a compact null, three bytes left of the old count, then the flags."""
+    frame = flexible_header(3, version) + bytes.fromhex(body)
+    request = decode_metadata(parse_header(frame), memoryview(frame))
+    assert request == (None, True, version <= 10, False)
+    with pytest.raises(BadRequest):
+        decode_metadata(parse_header(frame), memoryview(frame + b"\x00"))
