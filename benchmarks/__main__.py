@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import shlex
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for scenario in SCENARIOS:
             console.print(f"{scenario.name:12} {scenario.title}")
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no broker is left behind
     began = datetime.now().astimezone()
     bench = _prepare(options, console)
     if bench is None:

@@ -23,7 +23,15 @@ from benchmarks.figures import KAFKA, Figure, Metric, limit_of
 from benchmarks.kafka_peer import KafkaJars
 from benchmarks.processes import Meter, Usage
 from benchmarks.report import in_words
-from benchmarks.systems import CordwoodSystem, Durability, KafkaSystem, System, create_topics, delete_topics
+from benchmarks.systems import (
+    CordwoodSystem,
+    Durability,
+    KafkaSystem,
+    System,
+    SystemFailed,
+    create_topics,
+    delete_topics,
+)
 
 
 class OutOfTime(Exception):
@@ -162,8 +170,9 @@ class Bench:
     def pair(self) -> list[System]:
         """One running and warm broker of each kind, kept from scenario to scenario. A dead one is replaced."""
         for system in [system for system in self._kept if not system.alive]:
-            self.say(f"{system.name} has died; its output is in {system.directory}")
+            self.note(f"{system.name} has died and is started again; it ended with:\n{system.tail()}")
             self._kept.remove(system)
+            dispose(system)
         running = {system.name for system in self._kept}
         for name in self.names:
             if name not in running and name not in self._absent:
@@ -283,7 +292,14 @@ class Bench:
         """Measure every system in turn, round by round, and add one figure per metric."""
         names = [system.name for system in systems]
         by_name = {system.name: system for system in systems}
-        self.alternate_names(case, metrics, names, lambda name: measure(by_name[name]), rounds=rounds)
+
+        def measure_living(name: str) -> Sample:
+            system = by_name[name]
+            if not system.alive and system in self._kept:  # every request to it would run into a timeout
+                raise SystemFailed(f"{name} has died:\n{system.tail()}")
+            return measure(system)
+
+        self.alternate_names(case, metrics, names, measure_living, rounds=rounds)
 
     def alternate_names(
         self,

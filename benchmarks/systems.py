@@ -48,6 +48,7 @@ class System(Protocol):
     def alive(self) -> bool: ...
     def start(self, *, wait: bool = True) -> None: ...
     def stop(self) -> None: ...
+    def tail(self) -> str: ...
     def topic_settings(self, durability: Durability) -> dict[str, str]: ...
 
 
@@ -88,6 +89,9 @@ class KafkaSystem:
 
     def stop(self) -> None:
         self._broker.stop()
+
+    def tail(self) -> str:
+        return self._broker.tail()
 
     def topic_settings(self, durability: Durability) -> dict[str, str]:
         return {"flush.messages": "1"} if durability == "disk" else {}
@@ -155,6 +159,10 @@ class CordwoodSystem:
             process.kill()
             process.wait(10)
 
+    def tail(self) -> str:
+        """The end of the broker's output, for messages."""
+        return self._output.read_text(errors="replace")[-2000:] if self._output.exists() else ""
+
     def topic_settings(self, durability: Durability) -> dict[str, str]:
         return {"ack.durability": durability}
 
@@ -171,7 +179,7 @@ class CordwoodSystem:
                 break
             time.sleep(0.005)
         self.stop()
-        raise SystemFailed(f"Cordwood did not start:\n{self._output.read_text(errors='replace')[-2000:]}")
+        raise SystemFailed(f"Cordwood did not start:\n{self.tail()}")
 
 
 def create_topics(
