@@ -190,6 +190,8 @@ def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
     indexes, transactions = segment.indexes, segment.transactions
     if indexes is None:
         return
+    # As if it were closed: should it be, before the next checkpoint, its largest timestamp must not be missing.
+    indexes.close()
     aborted = segment.saved_transactions if transactions is None else len(transactions)
     ticket.saved.append(SavedIndexes(segment, len(indexes.offsets), len(indexes.times), aborted))
     # An index without entries has a file too: a missing one would be made again from the log.

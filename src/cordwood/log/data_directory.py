@@ -102,7 +102,7 @@ class DataDirectory:
     def open(self, identity: Identity | None = None) -> None:
         """Takes the directory for this process. StorageFailure if another has it or its data is somebody else's."""
         filesystem = self.filesystem
-        filesystem.make_directory(self.path)
+        self._make_directory()
         if isinstance(filesystem, Lockable):
             self._lock = filesystem.lock(self._file(LOCK_FILE))
         try:
@@ -311,6 +311,17 @@ class DataDirectory:
         return self.filesystem.free_bytes()
 
     # Files
+
+    def _make_directory(self) -> None:
+        """Makes the directory, and every name on the way to it durable."""
+        made = []
+        path = self.path
+        while path and not self.filesystem.exists(path):
+            made.append(path)
+            path = path.rpartition("/")[0]
+        self.filesystem.make_directory(self.path)
+        for path in made:
+            self.filesystem.sync_directory(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

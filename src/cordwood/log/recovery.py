@@ -47,6 +47,10 @@ def recover(log: "Log") -> None:
     if log.active is not None:
         log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened_ms))
     log.log_end_offset = log.durable_end_offset = end_offset
+    if kept and end_offset > log.recovery_point:
+        # Its files were there to be read, but perhaps only in memory: now their names are durable too.
+        log.filesystem.sync_directory(log.directory)
+        log.filesystem.sync_directory(log.directory.rpartition("/")[0] or ".")
     log.damage.extend(report.damage)
     log.recovery = report
     report.log_end_offset = end_offset

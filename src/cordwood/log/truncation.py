@@ -21,17 +21,18 @@ def truncate_to(log: "Log", offset: int) -> None:
     """Takes off all batches that end at or after this offset; where one spans it the log ends at that one's start."""
     if offset >= log.log_end_offset:
         return
-    if offset <= log.log_start_offset:
-        restart_at(log, offset)
-        return
     # Loads what must be there before the files it would be loaded from are cut.
     _ = log.producers
-    _lower_recovery_point(log, offset)
-    log.truncations += 1
     place = log.place_of(offset)
-    _remove_segments(log, log.segments[place + 1 :])
     segment = log.segments[place]
-    end_offset = _cut_segment(log, segment, offset)
+    position, end_offset = _find_cut(log, segment, offset)
+    if end_offset <= log.log_start_offset:
+        _restart(log, min(offset, log.log_start_offset), forget_producers=offset < log.log_start_offset)
+        return
+    _lower_recovery_point(log, end_offset)
+    log.truncations += 1
+    _remove_segments(log, log.segments[place + 1 :])
+    _cut_segment(log, segment, position, end_offset)
     log.segments = log.segments[: place + 1]
     log.active = segment
     log.closing = [closing for closing in log.closing if closing in log.segments and closing is not segment]
@@ -42,13 +43,18 @@ def truncate_to(log: "Log", offset: int) -> None:
 def restart_at(log: "Log", offset: int) -> None:
     """Drops everything; the log is empty and goes on at this offset."""
     _ = log.producers
+    _restart(log, offset, forget_producers=True)
+
+
+def _restart(log: "Log", offset: int, *, forget_producers: bool) -> None:
     _lower_recovery_point(log, offset)
     log.truncations += 1
     _remove_segments(log, log.segments)
     log.segments, log.active, log.closing = (), None, []
-    for snapshot in log.snapshots:
-        remove_if_there(log.filesystem, segment_file(log.directory, snapshot, Suffix.SNAPSHOT))
-    log.snapshots = []
+    if forget_producers:
+        for snapshot in log.snapshots:
+            remove_if_there(log.filesystem, segment_file(log.directory, snapshot, Suffix.SNAPSHOT))
+        log.snapshots = []
     log.log_start_offset = offset
     _end_at(log, offset)
     log.recovery_point = offset
@@ -94,26 +100,31 @@ def _remove_segments(log: "Log", segments: tuple[Segment, ...]) -> None:
         log.filesystem.sync_directory(log.directory)
 
 
-def _cut_segment(log: "Log", segment: Segment, offset: int) -> int:
-    """Cuts the segment before the batch that ends at or after the offset; where it ends now."""
+def _find_cut(log: "Log", segment: Segment, offset: int) -> tuple[int, int]:
+    """(position, offset) before which the segment must end so that no batch of it reaches the offset."""
     end_offset = log.end_of_segment(log.place_of(offset))
     indexes = segment.load_indexes(end_offset, log.settings.index_interval_bytes)
-    log.loaded_indexes.forget(segment)
     reader = HeaderReader(segment.file, segment.size, may_block=True)
     place = find_batch_with(reader, segment.holes, indexes.position_of(offset), segment.size, offset)
-    if place is not None:
-        segment.file.truncate(place.position)
-        segment.size = place.position
-        segment.file.sync()
-        offset = min(offset, place.base_offset)
-    indexes.truncate(offset, segment.file)
+    if place is None:
+        return segment.size, offset
+    return place.position, min(offset, place.base_offset)
+
+
+def _cut_segment(log: "Log", segment: Segment, position: int, end_offset: int) -> None:
+    indexes = segment.indexes
+    assert indexes is not None
+    log.loaded_indexes.forget(segment)
+    segment.file.truncate(position)
+    segment.file.sync()
+    segment.size = position
+    indexes.truncate(end_offset, segment.file)
     segment.full = False
-    segment.holes = tuple(hole for hole in segment.holes if hole.end_position <= segment.size)
+    segment.holes = tuple(hole for hole in segment.holes if hole.end_position <= position)
     segment.saved_offsets = min(segment.saved_offsets, len(indexes.offsets))
     segment.saved_times = min(segment.saved_times, len(indexes.times))
     segment.roll_at_ms = rolling.roll_time_ms(log, log.opened_ms)
     segment.forget_recent()
-    return offset
 
 
 def _end_at(log: "Log", end_offset: int) -> None:
