@@ -1,4 +1,8 @@
-"""A producer at a steady rate, alone and while a reader back-fills data that is no longer in the page cache."""
+"""A producer at a steady rate, alone and while a reader back-fills data that is no longer in the page cache.
+
+Two figures separate the disk from the CPU, which a reader at full speed takes, too: the same reader on data that is in
+memory, and how late the producer's own process was.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,9 @@ SIZE = 1024
 _METRICS = (
     Metric("p99 while back-filling / p99 alone", "x", BACKFILL),
     Metric("p99 alone", "us"),
+    Metric("p99 while the same is read from memory", "us"),
     Metric("p99 while back-filling", "us"),
+    Metric("of it, p99 of the client's own delay", "us"),
     Metric("cold data read meanwhile", "MB/s"),
 )
 
@@ -34,12 +40,15 @@ def backfill(bench: Bench) -> None:
         def measure(system: System) -> Sample:
             with bench.topic(system) as topic:
                 alone = _steady(bench, system, topic, beside_another=False)
-                with _ColdReader(bench, system, cold[system.name]) as reader:
+                with _Reader(bench, system, cold[system.name], cold=True) as reader:
                     beside = _steady(bench, system, topic, beside_another=True)
-            alone_us, beside_us = alone.latency_us("p99"), beside.latency_us("p99")
+                with _Reader(bench, system, cold[system.name], cold=False):
+                    control = _steady(bench, system, topic, beside_another=True)
+            alone_us, control_us, beside_us = (run.latency_us("p99") for run in (alone, control, beside))
             factor = ratio(beside_us, alone_us)
             assert factor is not None
-            return Sample((factor, alone_us, beside_us, reader.mb_per_s), "", beside.command)
+            values = (factor, alone_us, control_us, beside_us, beside.latency_us("sender_late_p99"), reader.mb_per_s)
+            return Sample(values, "", beside.command)
 
         bench.alternate(
             f"{RATE_PER_S:,}/s of 1 KiB, acks=all, page cache",
@@ -55,15 +64,16 @@ def _steady(bench: Bench, system: System, topic: str, *, beside_another: bool) -
     return bench.load(system, "steady", topic, beside_another=beside_another, **flags).client
 
 
-class _ColdReader:
-    """Reads the cold topic from the beginning, again and again, dropping it from the page cache before each pass."""
+class _Reader:
+    """Reads the topic from the beginning, again and again; `cold`: drops it from the page cache before each pass."""
 
-    def __init__(self, bench: Bench, system: System, topic: str) -> None:
+    def __init__(self, bench: Bench, system: System, topic: str, *, cold: bool) -> None:
         self._bench = bench
         self._system = system
         self._topic = topic
+        self._cold = cold
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="cold-reader")
+        self._thread = threading.Thread(target=self._read, name="reader")
         self._read_bytes = 0
         self._read_s = 0.0
         self._failure: Exception | None = None
@@ -72,11 +82,12 @@ class _ColdReader:
     def mb_per_s(self) -> float:
         return self._read_bytes / self._read_s / 1e6 if self._read_s else 0.0
 
-    def __enter__(self) -> _ColdReader:
-        evict(self._system.data, self._topic)
-        left = resident_share(self._system.data, self._topic)
-        if left > 0.05:
-            self._bench.note(f"{self._system.name}: {left:.0%} of the cold data stayed in the page cache")
+    def __enter__(self) -> _Reader:
+        if self._cold:
+            evict(self._system.data, self._topic)
+            left = resident_share(self._system.data, self._topic)
+            if left > 0.05:
+                self._bench.note(f"{self._system.name}: {left:.0%} of the cold data stayed in the page cache")
         self._thread.start()
         return self
 
@@ -90,7 +101,8 @@ class _ColdReader:
         try:
             while not self._stop.is_set():
                 self._one_pass()
-                evict(self._system.data, self._topic)
+                if self._cold:
+                    evict(self._system.data, self._topic)
         except Exception as error:
             self._failure = error
 
