@@ -1,6 +1,8 @@
 """`cordwood produce` and `cordwood consume` against a real broker."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -165,3 +167,14 @@ def test_following_prints_what_comes_and_a_closed_pipe_ends_it_quietly(cordwood_
 def test_following_ends_with_max_messages(cordwood_cli: Cordwood, made: str) -> None:
     cordwood_cli("produce", made, "a", "b", "c", "-p", 0)
     assert cordwood_cli("consume", made, "--follow", "-n", 2).splitlines() == ["a", "b"]
+
+
+def test_a_record_cannot_steer_the_terminal_of_who_reads_it(cordwood_cli: Cordwood, made: str) -> None:
+    cordwood_cli("produce", made, "\x1b[31mred")
+    assert cordwood_cli("consume", made, "-q") == "\x1b[31mred\n", "a pipe gets the bytes"
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "cordwood.cli", "consume", made, "-q", "-b", cordwood_cli.bootstrap]
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=theirs, timeout=60, check=True)
+    os.close(theirs)
+    assert os.read(ours, 1000) == b"\\x1b[31mred\r\n"
+    os.close(ours)

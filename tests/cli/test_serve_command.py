@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Cordwood
 
 from cordwood.cli.failure import ExitCode
+from cordwood.cli.starting_point import Span, StartingPoint
 
 CORDWOOD = [sys.executable, "-m", "cordwood.cli"]
 
@@ -140,6 +142,26 @@ def test_a_directory_belongs_to_one_broker_and_is_not_inspected_meanwhile(tmp_pa
     assert [record["value"] for record in orders] == ["a", "b", "c"]
     producers = json.loads(_ends("inspect", "--producers", "--json", where=tmp_path).stdout)
     assert [row["last_sequence"] for row in producers if row["partition"].startswith("orders-")] == [2]
+
+
+def test_a_reader_does_not_wait_for_ever_for_a_broker_that_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _running("serve", "--listen", "127.0.0.1:0", where=tmp_path) as (process, ready):
+        cordwood = Cordwood(ready[1])
+        cordwood("topic", "create", "orders")
+        cordwood("produce", "orders", "a")
+        resolve = StartingPoint.resolve
+
+        def resolve_then_kill(self: StartingPoint, *arguments: Any) -> dict[int, Span]:
+            spans = resolve(self, *arguments)
+            process.kill()
+            process.wait()
+            return spans
+
+        monkeypatch.setattr(StartingPoint, "resolve", resolve_then_kill)
+        code, error = cordwood.error("consume", "orders", "--timeout", "1")
+    assert (code, error["code"]) == (ExitCode.NOT_REACHABLE, "REQUEST_TIMED_OUT")
 
 
 def test_a_broken_setting_never_starts_a_broker(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`cordwood consume`."""
 
 import sys
+import time
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +39,8 @@ def consume(
             "-f",
             metavar="WHERE",
             help="`beginning`, `end`, an offset, `-N` for the last N of each partition, `@TIME` (ISO 8601 or "
-            "milliseconds) or `committed`. Default: beginning; with --group, committed.",
+            "milliseconds) or `committed`. Default: beginning; with --group, committed "
+            "(the beginning where the group has committed nothing).",
             show_default=False,
         ),
     ] = None,
@@ -123,9 +125,13 @@ class _Line:
         if self._headers:
             parts.append(",".join(f"{name}={readable(value)}" for name, value in _headers(message)) or "-")
         value = _bytes(message.value())
-        prefix = "\t".join([*parts, ""]).encode()
-        # Bytes, not text: what is piped on is what was written, also where it is not UTF-8.
-        sys.stdout.buffer.write(prefix + (b"(null)" if value is None else value) + b"\n")
+        if value is None or sys.stdout.isatty():
+            # A record must not be able to steer the terminal of whoever reads it.
+            shown = readable(value).encode()
+        else:
+            # Bytes, not text: what is piped on is what was written, also where it is not UTF-8.
+            shown = value
+        sys.stdout.buffer.write("\t".join([*parts, ""]).encode() + shown + b"\n")
 
 
 def _write_json(message: "Message") -> None:
@@ -187,10 +193,16 @@ class _Reading:
             return
         self._consumer.assign([TopicPartition(self._topic, index, starts[index].offset) for index in reading])
         unfinished = set(reading)
+        heard_at = time.monotonic()
         while unfinished:
             wanted = _BATCH if max_messages is None else min(_BATCH, max_messages - self._printed)
             messages = self._connection.call(lambda wanted=wanted: self._consumer.consume(wanted, timeout=_POLL_S))  # type: ignore[misc]
+            printed_before = self._printed
             reached = self._print(messages)
+            if reached or self._printed > printed_before:
+                heard_at = time.monotonic()
+            elif not follow and time.monotonic() - heard_at > self._connection.timeout_s:
+                raise self._connection.no_answer()
             if max_messages is not None and self._printed >= max_messages:
                 return
             if not follow:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cordwood.cli.failure import Failure
-
-LOCK_FILE = ".lock"
+from cordwood.log.data_directory import LOCK_FILE
 
 
 @contextmanager
