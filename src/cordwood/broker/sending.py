@@ -180,7 +180,7 @@ class Sender:
                 assert not isinstance(part, bytes)
                 if part.length >= SMALL_SLICE_BYTES:
                     if gathered:
-                        self._write(gathered)
+                        self._send_ahead(b"".join(gathered))
                         gathered, gathered_bytes = [], 0
                     else:
                         self._send_slice(part)
@@ -203,6 +203,20 @@ class Sender:
         self._sent_this_turn += len(data)
         self.last_progress_s = self._resources.loop.time()
         self._transport.write(data)
+
+    def _send_ahead(self, data: bytes) -> None:
+        """Sends what stands before a slice. The kernel holds it back for the slice, so that the peer wakes up once."""
+        self._descriptor()
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(data, socket.MSG_MORE)
+        except BlockingIOError:
+            sent = 0
+        self._sent_this_turn += sent
+        if sent < len(data):
+            self._parts.appendleft(data[sent:])
+            self.held_bytes += len(data) - sent
+            self._watch()
 
     def _read_small(self, part: "LogSlice") -> bytes | None:
         length = part.length
