@@ -6,6 +6,7 @@ at the default address, which here is a free port: the page's own if it starts o
 """
 
 import os
+import random
 import re
 import signal
 import socket
@@ -95,9 +96,7 @@ def _environment(tmp_path: Path) -> dict[str, str]:
     script = commands / "cordwood"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m cordwood.cli "$@"\n')
     script.chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{_free_port()}"
     kept = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
     return {
         **kept,
@@ -107,6 +106,15 @@ def _environment(tmp_path: Path) -> dict[str, str]:
         "CORDWOOD_DATA_DIR": str(tmp_path / "data"),
         "PYTHONDONTWRITEBYTECODE": "",
     }
+
+
+def _free_port() -> int:
+    """A port to be used in a moment: outside the range from which the system gives ports to others meanwhile."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _run(command: list[str], workplace: Path, environment: dict[str, str]) -> None:
