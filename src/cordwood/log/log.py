@@ -10,29 +10,37 @@ Three ends, never the same by chance: `log_end_offset` (appended), `durable_end_
 
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from cordwood.log import checkpoint as checkpoints
-from cordwood.log import flushing, opening, replacement, retention, rolling, timestamps, transactions, truncation
+from cordwood.log import (
+    flushing,
+    opening,
+    reading,
+    replacement,
+    replicated,
+    retention,
+    rolling,
+    timestamps,
+    transactions,
+    truncation,
+)
 from cordwood.log.checkpoint import CheckpointTicket
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
-from cordwood.log.lookup import LogSlice, NotABatch, NotCached, find_slice
+from cordwood.log.lookup import LogSlice
 from cordwood.log.producers import ProducerStates
+from cordwood.log.reading import ColdRead as ColdRead
 from cordwood.log.report import Damage, DeletedSegment, RecoveryReport
-from cordwood.log.segment import Deletion, Segment
+from cordwood.log.segment import Deletion, Segment, base_offset_of
 from cordwood.log.timestamps import FoundTimestamp
-from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
+from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
-    BatchHeader,
     assign_offset,
-    batches_in,
-    crc_is_right,
     read_header,
     stamp_append_time,
 )
@@ -56,14 +64,6 @@ class Appended(NamedTuple):
     append_time_ms: int
     """-1 where the records keep their own timestamps (CreateTime)."""
     duplicate: bool
-
-
-class ColdRead(Exception):
-    """What a read needs is not in memory: call `finish` in a thread that may wait for the disk."""
-
-    def __init__(self, finish: Callable[[], LogSlice | None]) -> None:
-        super().__init__("not in memory")
-        self.finish = finish
 
 
 class Log:
@@ -269,7 +269,7 @@ class Log:
 
     def place_of(self, offset: int) -> int:
         """The place in `segments` of the one that holds the offset; 0 if all are later."""
-        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+        return max(bisect_right(self.segments, offset, key=base_offset_of) - 1, 0)
 
     # Append
 
@@ -290,7 +290,7 @@ class Log:
             max_timestamp_ms = append_time_ms = now_ms
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        self._write(batch, base_offset, last_offset, max_timestamp_ms, leader_epoch, now_ms)
+        self.write(batch, base_offset, last_offset, max_timestamp_ms, leader_epoch, now_ms)
         if producer_id >= 0:
             self.producers.appended(
                 producer_id,
@@ -316,7 +316,7 @@ class Log:
                 self.producers.check_marker(header, marker)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        self._write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
+        self.write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
         if marker is not None:
             aborted = self.producers.ended(header, marker, base_offset, now_ms)
             if aborted is not None:
@@ -329,47 +329,12 @@ class Log:
 
         A leader's compacted log has gaps, so offsets must rise but need not be contiguous.
         """
-        if not self.ready:
-            opening.make_ready(self)
-        found = self._check_replicated(batches)
-        view = memoryview(batches)
+        found = replicated.check(self, batches)
         for position, header in found:
-            batch = view[position : position + header.size]
-            gap = header.base_offset != self.log_end_offset
-            self._write(
-                batch,
-                header.base_offset,
-                header.last_offset,
-                header.max_timestamp,
-                header.partition_leader_epoch,
-                now_ms,
-            )
-            assert self.active is not None
-            if gap:
-                # Recent places are only for offsets that follow each other.
-                self.active.forget_recent()
-            aborted = self.producers.replay(header, batch, now_ms) if header.producer_id >= 0 else None
-            if aborted is not None:
-                self.active.load_transactions().append(aborted)
+            replicated.append(self, header, memoryview(batches)[position : position + header.size], now_ms)
         return Appended(found[0][1].base_offset, found[-1][1].last_offset, NO_APPEND_TIME_MS, False)
 
-    def _check_replicated(self, batches: Batch) -> list[tuple[int, BatchHeader]]:
-        found = list(batches_in(batches))
-        if not found or found[-1][0] + found[-1][1].size != len(batches):
-            raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, "The leader's answer does not consist of whole batches.")
-        expected = self.log_end_offset
-        for position, header in found:
-            if header.base_offset < expected or header.last_offset_delta < 0:
-                raise ProtocolError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"The leader sent offset {header.base_offset} where at least {expected} must come.",
-                )
-            if not crc_is_right(batches, position, header.size):
-                raise ProtocolError(ErrorCode.CORRUPT_MESSAGE, f"The batch at offset {header.base_offset} is damaged.")
-            expected = header.next_offset
-        return found
-
-    def _write(
+    def write(
         self,
         batch: Batch,
         base_offset: int,
@@ -433,76 +398,10 @@ class Log:
         if segment is not None and (recent := segment.recent_offsets):
             first = bisect_right(recent, offset) - 1
             if first >= 0:
-                return self._read_recent(segment, first, max_bytes, end_offset, minimum_one_batch)
+                return reading.read_recent(self, segment, first, max_bytes, end_offset, minimum_one_batch)
         if not self.ready:
             opening.make_ready(self)
-        return self._search(offset, max_bytes, end_offset, minimum_one_batch, may_block)
-
-    def _read_recent(
-        self, segment: Segment, first: int, max_bytes: int, end_offset: int, minimum_one_batch: bool
-    ) -> LogSlice | None:
-        """A tailing reader's answer: all the places it needs are known."""
-        offsets, positions = segment.recent_offsets, segment.recent_positions
-        assert offsets is not None
-        assert positions is not None
-        start = positions[first]
-        if end_offset >= self.log_end_offset:
-            end = segment.size
-        else:
-            end = positions[bisect_right(offsets, end_offset) - 1]
-        if end - start > max_bytes:
-            cut = bisect_right(positions, start + max_bytes) - 1
-            if cut > first:
-                end = positions[cut]
-            elif not minimum_one_batch:
-                return None
-            elif first + 1 < len(positions):
-                end = positions[first + 1]
-        return LogSlice(segment.file, start, end - start, offsets[first]) if end > start else None
-
-    def _search(
-        self, offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool
-    ) -> LogSlice | None:
-        """Goes through the indexes. With may_block it may run in any thread, beside appends."""
-        segments, log_end_offset = self.segments, self.log_end_offset
-        place = max(bisect_right(segments, offset, key=_base_offset) - 1, 0)
-        examined = False
-        while place < len(segments):
-            segment = segments[place]
-            last = place + 1 == len(segments)
-            segment_end = log_end_offset if last else segments[place + 1].base_offset
-            try:
-                indexes = segment.indexes
-                if indexes is None:
-                    if not may_block:
-                        raise NotCached
-                    indexes = segment.load_indexes(segment_end, self._settings.index_interval_bytes)
-                    self.loaded_indexes.used(segment)
-                has_it, found = find_slice(
-                    segment,
-                    indexes,
-                    offset,
-                    end_offset if end_offset < segment_end else None,
-                    max_bytes,
-                    minimum_one_batch=minimum_one_batch,
-                    may_block=may_block,
-                )
-            except NotCached:
-                raise ColdRead(partial(self._search, offset, max_bytes, end_offset, minimum_one_batch, True)) from None
-            except NotABatch as error:
-                if examined or segment is self.active:
-                    raise DamagedLog(f"{self.partition}: {segment.file.path}: {error} (offset {offset})") from None
-                # The index or the log is wrong. Looking at every batch tells which, and finds what can be read.
-                segment.examine(segment_end, self._settings.index_interval_bytes)
-                self.damage.extend(opening.damage_of(self, segment))
-                examined = True
-                continue
-            except DamagedLog as error:
-                raise DamagedLog(f"{self.partition}: {segment.file.path}: {error}") from None
-            if has_it:
-                return found
-            place, examined = place + 1, False
-        return None
+        return reading.search(self, offset, max_bytes, end_offset, minimum_one_batch, may_block)
 
     def aborted_transactions(self, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that touch these offsets."""
@@ -595,7 +494,3 @@ class Log:
         if path is not None:
             self.filesystem.sync_directory(path.rpartition("/")[0])
             self.filesystem.remove_tree(path)
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset

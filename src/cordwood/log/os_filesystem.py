@@ -9,7 +9,6 @@ while the loop appends: a lock per file keeps its handle from being closed in th
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import threading
@@ -17,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from cordwood.log.cold_pages import drop_pages, pages_not_cached, would_not_wait
+from cordwood.log.file_lock import FileLock
 from cordwood.log.recent_bytes import RecentBytes, Tail
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.records.batch import Buffer
@@ -71,6 +71,10 @@ class OsFile:
     @property
     def size(self) -> int:
         return self._size
+
+    @property
+    def unsynced(self) -> bool:
+        return self._unsynced
 
     def append(self, data: Buffer) -> None:
         length = len(data)
@@ -322,6 +326,12 @@ class OsFilesystem:
     def open_files(self) -> int:
         return len(self._handles)
 
+    @property
+    def unsynced_files(self) -> int:
+        """How many handles cannot be given up before they are synced; near max_open_files it is time for a flush."""
+        with self._handles_lock:
+            return sum(file.unsynced for file in self._handles)
+
     def open(self, path: str, *, create: bool = False) -> File:
         try:
             if not create:
@@ -444,7 +454,7 @@ class OsFilesystem:
             raise _failure(error, "ask for free space at", self.root) from error
         return disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
 
-    def lock(self, path: str) -> "FileLock":
+    def lock(self, path: str) -> FileLock:
         """Takes a lock that dies with this process, or raises StorageFailure because another one has it."""
         return FileLock(path)
 
@@ -485,23 +495,3 @@ class OsFilesystem:
                 self.forced_syncs += 1
                 del handles[file]
                 return
-
-
-class FileLock:
-    """A lock file, held until released or until the process ends."""
-
-    def __init__(self, path: str) -> None:
-        try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _failure(error, "open", path) from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._descriptor)
-            raise StorageFailure(f"{path} is locked: another process uses this data directory") from error
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1

@@ -200,3 +200,7 @@ class Segment:
                 # A slice of it may be on its way to a socket: if its handle is given up, it is found again.
                 self.file.path = last
         return doomed
+
+
+def base_offset_of(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,90 @@
+"""Reading a log: a tailing reader's answer from memory, everybody else's through the indexes."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cordwood.log import opening
+from cordwood.log.lookup import LogSlice, NotABatch, NotCached, find_slice
+from cordwood.log.segment import Segment, base_offset_of
+from cordwood.model.errors import DamagedLog
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+
+class ColdRead(Exception):
+    """What a read needs is not in memory: call `finish` in a thread that may wait for the disk."""
+
+    def __init__(self, finish: Callable[[], LogSlice | None]) -> None:
+        super().__init__("not in memory")
+        self.finish = finish
+
+
+def read_recent(
+    log: "Log", segment: Segment, first: int, max_bytes: int, end_offset: int, minimum_one_batch: bool
+) -> LogSlice | None:
+    """From the recent batch at this place on: all positions are known. For the loop only."""
+    offsets, positions = segment.recent_offsets, segment.recent_positions
+    assert offsets is not None
+    assert positions is not None
+    start = positions[first]
+    if end_offset >= log.log_end_offset:
+        end = segment.size
+    else:
+        end = positions[bisect_right(offsets, end_offset) - 1]
+    if end - start > max_bytes:
+        cut = bisect_right(positions, start + max_bytes) - 1
+        if cut > first:
+            end = positions[cut]
+        elif not minimum_one_batch:
+            return None
+        elif first + 1 < len(positions):
+            end = positions[first + 1]
+    return LogSlice(segment.file, start, end - start, offsets[first]) if end > start else None
+
+
+def search(
+    log: "Log", offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool
+) -> LogSlice | None:
+    """Goes through the indexes. With may_block it may run in any thread, beside appends."""
+    segments, log_end_offset = log.segments, log.log_end_offset
+    interval_bytes = log.settings.index_interval_bytes
+    place = max(bisect_right(segments, offset, key=base_offset_of) - 1, 0)
+    examined = False
+    while place < len(segments):
+        segment = segments[place]
+        segment_end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
+        try:
+            indexes = segment.indexes
+            if indexes is None:
+                if not may_block:
+                    raise NotCached
+                indexes = segment.load_indexes(segment_end, interval_bytes)
+                log.loaded_indexes.used(segment)
+            has_it, found = find_slice(
+                segment,
+                indexes,
+                offset,
+                end_offset if end_offset < segment_end else None,
+                max_bytes,
+                minimum_one_batch=minimum_one_batch,
+                may_block=may_block,
+            )
+        except NotCached:
+            raise ColdRead(partial(search, log, offset, max_bytes, end_offset, minimum_one_batch, True)) from None
+        except NotABatch as error:
+            if examined or segment is log.active:
+                raise DamagedLog(f"{log.partition}: {segment.file.path}: {error} (offset {offset})") from None
+            # The index or the log is wrong. Looking at every batch tells which, and finds what can be read.
+            segment.examine(segment_end, interval_bytes)
+            log.damage.extend(opening.damage_of(log, segment))
+            examined = True
+            continue
+        except DamagedLog as error:
+            raise DamagedLog(f"{log.partition}: {segment.file.path}: {error}") from None
+        if has_it:
+            return found
+        place, examined = place + 1, False
+    return None
