@@ -135,6 +135,7 @@ def test_a_directory_belongs_to_one_broker_and_is_not_inspected_meanwhile(tmp_pa
         assert refused.returncode == ExitCode.FAILED
         assert json.loads(refused.stderr)["error"]["code"] == "DATA_DIRECTORY_IN_USE"
         assert _terminate(process) == ExitCode.DONE
+    assert "not stopped cleanly" not in _ends("inspect", where=tmp_path).stderr
     verified = _ends("inspect", "--verify", "--json", where=tmp_path)
     assert verified.returncode == ExitCode.DONE, verified.stdout
     listed = _ends("inspect", "cordwood-data", "--records", "--json", where=tmp_path).stdout.splitlines()

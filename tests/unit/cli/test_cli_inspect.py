@@ -111,7 +111,9 @@ def test_the_overview_shows_offsets_and_recovery_points(data: Path) -> None:
         "recovery_point": None,
         "size_bytes": 0,
     }
-    assert "orders-0" in _inspect(data).stdout
+    shown = _inspect(data)
+    assert "orders-0" in shown.stdout
+    assert "not stopped cleanly" in shown.stderr
 
 
 def test_one_partition_shows_its_segments_and_checkpoints(data: Path) -> None:
@@ -153,8 +155,9 @@ def test_a_flipped_bit_below_the_recovery_point_is_damage_and_the_rest_is_still_
     [problem] = _problems(data)
     assert problem["kind"] == "damage"
     assert problem["partition"] == "orders-0"
-    assert problem["offset"] == 0
+    assert (problem["offset"], problem["end_offset"]) == (0, PER_BATCH)
     text = _inspect(data, "--verify").stdout
+    assert "damage: orders-0, offsets 0 to 4" in text
     assert "25 records in 5 batches verified: 1 problem" in text
     assert "acknowledged records cannot be read" in text
 
@@ -163,7 +166,8 @@ def test_a_batch_that_is_cut_short_above_the_recovery_point_is_a_torn_tail(data:
     log = _file(data, SPLIT, Suffix.LOG)
     os.truncate(log, log.stat().st_size - 7)
     kinds = {problem["kind"]: problem for problem in _problems(data)}
-    assert kinds["torn tail"]["offset"] == END - PER_BATCH
+    assert (kinds["torn tail"]["offset"], kinds["torn tail"]["end_offset"]) == (END - PER_BATCH, None)
+    assert f"offset {END - PER_BATCH} and all that follow" in _inspect(data, "--verify").stdout
     assert "damage" not in kinds
 
 

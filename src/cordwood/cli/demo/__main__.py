@@ -3,6 +3,10 @@
 import sys
 
 from cordwood.cli.demo.story import run
+from cordwood.cli.failure import ExitCode
 
 if __name__ == "__main__":
-    sys.exit(run())
+    try:
+        sys.exit(run())
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)

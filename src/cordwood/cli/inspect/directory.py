@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.damaged import DamagedFile
@@ -72,6 +73,8 @@ class DataDirectoryView:
     path: str
     partitions: list[Partition]
     unreadable: list[tuple[str, str]]
+    stopped_cleanly: bool
+    """Whether the broker said goodbye; if not, it will check what is above the recovery points when it next starts."""
 
 
 def read_data_directory(path: str) -> DataDirectoryView:
@@ -116,7 +119,8 @@ def _view(path: str, names: list[str]) -> DataDirectoryView:
         read.cleaned_to = checkpoints[CLEANER_FILE].get(partition)
         partitions.append(read)
     partitions.sort(key=lambda read: read.partition)
-    return DataDirectoryView(path, partitions, unreadable)
+    clean = os.path.exists(os.path.join(path, CLEAN_SHUTDOWN_FILE))
+    return DataDirectoryView(path, partitions, unreadable, clean)
 
 
 def _is_partition(path: str) -> bool:

@@ -9,7 +9,7 @@ from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_offsets
 from cordwood.cli.inspect.files import ReadOnlyFile
 from cordwood.cli.inspect.producers import producers_of
-from cordwood.cli.inspect.verify import MEANINGS, Kind, verify
+from cordwood.cli.inspect.verify import MEANINGS, Kind, Problem, verify
 from cordwood.cli.output import count_in_words, print_json, print_json_line, print_table, remark, say, size_in_words
 from cordwood.cli.record_text import bytes_as_json, readable, time_in_words
 from cordwood.records.batch import BatchHeader, Codec
@@ -66,6 +66,8 @@ def overview(data: DataDirectoryView, *, as_json: bool) -> None:
             for row, read in zip(rows, data.partitions, strict=True)
         ],
     )
+    if not data.stopped_cleanly:
+        remark("The broker was not stopped cleanly: it checks what is above the recovery points when it next starts.")
 
 
 def partition(read: Partition, *, as_json: bool) -> None:
@@ -132,20 +134,10 @@ def verification(data: DataDirectoryView, chosen: list[Partition], *, as_json: b
     """Verifies, shows, and exits with PROBLEM_FOUND if there is one."""
     results = [(read, verify(read)) for read in chosen]
     found: list[dict[str, Any]] = [
-        {"partition": None, "kind": Kind.DERIVED.value, "file": path, "offset": None, "what": reason}
-        for path, reason in data.unreadable
+        _problem_as_json(None, Problem(Kind.DERIVED, path, None, None, reason)) for path, reason in data.unreadable
     ]
     for read, result in results:
-        found.extend(
-            {
-                "partition": str(read.partition),
-                "kind": problem.kind.value,
-                "file": problem.file,
-                "offset": problem.offset,
-                "what": problem.what,
-            }
-            for problem in result.problems
-        )
+        found.extend(_problem_as_json(str(read.partition), problem) for problem in result.problems)
     batch_count = sum(result.batches for _, result in results)
     record_count = sum(result.records for _, result in results)
     if as_json:
@@ -154,8 +146,7 @@ def verification(data: DataDirectoryView, chosen: list[Partition], *, as_json: b
         )
     else:
         for problem in found:
-            at = "" if problem["offset"] is None else f" offset {problem['offset']}"
-            say(f"{problem['kind']}: {problem['partition'] or data.path}{at}")
+            say(f"{problem['kind']}: {problem['partition'] or data.path}{_offsets_in_words(problem)}")
             say(f"  {problem['file']}: {problem['what']}")
             say(f"  {MEANINGS[Kind(problem['kind'])]}")
         checked = ", ".join(
@@ -166,6 +157,26 @@ def verification(data: DataDirectoryView, chosen: list[Partition], *, as_json: b
         say(f"{checked} in {batches_checked} verified: {verdict}")
     if found:
         raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def _problem_as_json(partition: str | None, problem: Problem) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "kind": problem.kind.value,
+        "file": problem.file,
+        "offset": problem.offset,
+        "end_offset": problem.end_offset,
+        "what": problem.what,
+    }
+
+
+def _offsets_in_words(problem: dict[str, Any]) -> str:
+    first, end = problem["offset"], problem["end_offset"]
+    if first is None:
+        return ""
+    if end is None:
+        return f", offset {first} and all that follow"
+    return f", offset {first}" if end - first == 1 else f", offsets {first} to {end - 1}"
 
 
 def batches(chosen: list[Partition], from_offset: int, limit: int | None, *, as_json: bool) -> None:

@@ -1,7 +1,8 @@
 """Whether a partition's files are what they should be: every batch, every record, and all that is derived from them.
 
-Damage below the recovery point is damage of acknowledged data. Above it, it is a tail that a crash tore: the broker
-cuts it when it next starts. A wrong index costs nothing but the time to rebuild it.
+Read as recovery reads. A bad place below the recovery point is damage of acknowledged data: the broker steps over it.
+Above it, it is a tail that a crash tore: the broker cuts the log there when it next starts. A wrong index costs nothing
+but the time to rebuild it.
 """
 
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from typing import NamedTuple
 from cordwood.cli.inspect.directory import Partition, Segment
 from cordwood.cli.inspect.files import ReadOnlyFile
 from cordwood.cli.inspect.verify_indexes import IndexWalk
-from cordwood.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from cordwood.log.holes import HoleyScan
+from cordwood.records.batch import BatchHeader
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.names import Suffix, segment_file
 from cordwood.segments.open_transactions import OpenTransactions
 from cordwood.segments.producer_snapshot import decode_snapshot
-from cordwood.segments.scan import InvalidPlace, SegmentScan
 
 
 class Kind(StrEnum):
@@ -39,6 +40,8 @@ class Problem(NamedTuple):
     file: str
     offset: int | None
     """The first offset that is not as it should be, where there is one."""
+    end_offset: int | None
+    """The first offset behind it that is; None where everything from `offset` on is concerned."""
     what: str
 
 
@@ -51,14 +54,14 @@ class Verified(NamedTuple):
 
 def verify(partition: Partition) -> Verified:
     """Reads everything in a partition's directory, and says what is wrong."""
-    problems = [Problem(Kind.DERIVED, path, None, reason) for path, reason in partition.unreadable]
+    problems = [Problem(Kind.DERIVED, path, None, None, reason) for path, reason in partition.unreadable]
     batches = records = 0
     end_offset = partition.start_offset
     transactions = OpenTransactions()
     for segment in partition.segments:
         if segment is not partition.segments[0] and segment.base_offset < end_offset:
             overlap = f"begins at {segment.base_offset}, but the segment before it ends at {end_offset}"
-            problems.append(Problem(Kind.DAMAGE, segment.path(Suffix.LOG), segment.base_offset, overlap))
+            problems.append(Problem(Kind.DAMAGE, segment.path(Suffix.LOG), segment.base_offset, end_offset, overlap))
         reading = _SegmentReading(partition, segment, transactions)
         problems.extend(reading.run())
         batches += reading.batches
@@ -86,36 +89,29 @@ class _SegmentReading:
     def run(self) -> Iterator[Problem]:
         path = self._segment.path(Suffix.LOG)
         walk = IndexWalk(self._segment, self._transactions, still_written=self._is_last)
-        complete = True
         with ReadOnlyFile(path) as file:
-            scan: SegmentScan | None = SegmentScan(file, self._segment.base_offset)
-            while scan is not None:
-                yield from self._batches(scan, walk, path)
-                if scan.invalid is None:
-                    break
-                complete = False
-                yield self._broken(path, scan.invalid.offset, scan.invalid.position, scan.invalid.reason)
-                scan = _scan_behind(scan.invalid, file, self._segment.base_offset)
-        for suffix, reason in walk.end(complete=complete):
-            yield Problem(Kind.DERIVED, self._segment.path(suffix), None, reason)
+            scan = HoleyScan(file, self._segment.base_offset, trusted_below=self._recovery_point)
+            for position, header in scan:
+                self.batches += 1
+                self.records += header.record_count
+                reason = why_records_are_wrong(header, scan.batch)
+                if reason is not None:
+                    yield self._broken(path, position, header.base_offset, header.next_offset, reason)
+                self._compare_epoch(header)
+                walk.batch(position, header, scan.batch)
+        self.next_offset = scan.next_offset
+        for hole in scan.holes:
+            yield self._broken(path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
+        if scan.invalid is not None:
+            yield self._broken(path, scan.invalid.position, scan.invalid.offset, None, scan.invalid.reason)
+        for suffix, reason in walk.end(complete=scan.invalid is None and not scan.holes):
+            yield Problem(Kind.DERIVED, self._segment.path(suffix), None, None, reason)
         if self._epoch_differs is not None:
-            yield Problem(Kind.DERIVED, path, None, self._epoch_differs)
+            yield Problem(Kind.DERIVED, path, None, None, self._epoch_differs)
 
-    def _batches(self, scan: SegmentScan, walk: IndexWalk, path: str) -> Iterator[Problem]:
-        for position, header in scan:
-            self.batches += 1
-            self.records += header.record_count
-            self.next_offset = header.next_offset
-            reason = why_records_are_wrong(header, scan.batch)
-            if reason is not None:
-                yield self._broken(path, header.base_offset, position, reason)
-            self._compare_epoch(header)
-            walk.batch(position, header, scan.batch)
-
-    def _broken(self, path: str, offset: int, position: int, reason: str) -> Problem:
-        torn = self._is_last and offset >= self._recovery_point
-        kind = Kind.TORN_TAIL if torn else Kind.DAMAGE
-        return Problem(kind, path, offset, f"at byte {position}: {reason}")
+    def _broken(self, path: str, position: int, offset: int, end_offset: int | None, reason: str) -> Problem:
+        kind = Kind.DAMAGE if offset < self._recovery_point else Kind.TORN_TAIL
+        return Problem(kind, path, offset, end_offset, f"at byte {position}: {reason}")
 
     def _compare_epoch(self, header: BatchHeader) -> None:
         if self._epochs is None or self._epoch_differs is not None:
@@ -126,19 +122,6 @@ class _SegmentReading:
                 f"offset {header.base_offset} was written in leader epoch {header.partition_leader_epoch}, "
                 f"leader-epoch-checkpoint says {noted}"
             )
-
-
-def _scan_behind(place: InvalidPlace, file: ReadOnlyFile, base_offset: int) -> SegmentScan | None:
-    """Goes on behind a batch that is broken, if its header still says where it ends; None where that is not known."""
-    head = file.read(place.position, HEADER_SIZE)
-    if len(head) < HEADER_SIZE:
-        return None
-    header = read_header(head)
-    end = place.position + header.size
-    plausible = header.magic == MAGIC and header.size >= HEADER_SIZE and header.base_offset >= place.offset
-    if not plausible or end > file.size or header.last_offset_delta < 0:
-        return None
-    return SegmentScan(file, base_offset, position=end, next_offset=header.next_offset)
 
 
 def why_records_are_wrong(header: BatchHeader, batch: memoryview) -> str | None:
@@ -161,4 +144,4 @@ def _snapshot_problems(partition: Partition) -> Iterator[Problem]:
             with open(path, "rb") as file:
                 decode_snapshot(file.read())
         except DamagedFile as error:
-            yield Problem(Kind.DERIVED, path, offset, str(error))
+            yield Problem(Kind.DERIVED, path, None, None, str(error))
