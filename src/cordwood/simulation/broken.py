@@ -1,0 +1,5 @@
+"""What a checker raises."""
+
+
+class InvariantBroken(AssertionError):
+    """The broker did what a log that keeps its promises cannot do."""

@@ -1,0 +1,236 @@
+"""The disk of the made-up machine: a `CrashingFilesystem` with a process in front of it that can die at any write.
+
+Every change of a file or a name is an operation with a number. At the number that the seed picked the process dies
+(`ProcessDied`): the operation has happened, has not, or, if it was an append, has happened in part. What survives is
+then decided by the kind of death: a killed process leaves all that it wrote in the page cache, a power cut leaves what
+the `CrashingFilesystem` says. Handles come and go behind the scenes, as with `OsFilesystem`: a file is found again by
+its path.
+"""
+
+import random
+
+from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.model.errors import StorageFailure, SyncFailure
+from cordwood.records.batch import Buffer
+from cordwood.segments.filesystem import File
+
+
+class ProcessDied(BaseException):
+    """The process is gone. Not an Exception: nobody in the process can catch it."""
+
+
+class SimulatedFile:
+    __slots__ = ("_disk", "_file", "_life", "_size", "_unsynced", "path")
+
+    def __init__(self, disk: "SimulatedDisk", file: File, *, keep_open: bool) -> None:
+        self.path = file.path
+        self._disk = disk
+        self._life = disk.life
+        self._file: File | None = file if keep_open else None
+        self._size = file.size
+        self._unsynced = False
+        disk.handles.append(self)
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, data: Buffer) -> None:
+        file = self._handle()
+        self._unsynced = True
+        if self._disk.operation(f"append to {self.path}"):
+            self._disk.append_in_part(file, data)
+        file.append(data)
+        self._size = file.size
+        self._disk.operation_done()
+
+    def read(self, position: int, length: int) -> bytes:
+        self._disk.check_readable(self.path)
+        return self._handle().read(position, min(length, max(0, self._size - position)))
+
+    def read_now(self, position: int, into: memoryview) -> int:
+        return self._handle().read_now(position, into[: max(0, self._size - position)])
+
+    def send_now(self, socket: int, position: int, length: int) -> int:
+        return 0
+
+    def read_cold(self, position: int, into: memoryview) -> int:
+        self._disk.check_readable(self.path)
+        return self._handle().read_cold(position, into[: max(0, self._size - position)])
+
+    def truncate(self, size: int) -> None:
+        file = self._handle()
+        self._disk.operation(f"truncate {self.path} to {size}")
+        self._unsynced = True
+        file.truncate(size)
+        self._size = size
+        self._disk.operation_done()
+
+    def sync(self) -> None:
+        file = self._handle()
+        self._disk.operation(f"sync {self.path}")
+        self._disk.check_syncs(self.path)
+        file.sync()
+        self._unsynced = False
+        self._disk.operation_done()
+
+    def close(self) -> None:
+        self._file = None
+
+    def give_up(self) -> None:
+        """The handle is needed elsewhere; not while it has unsynced writes, as in `OsFilesystem`."""
+        if not self._unsynced:
+            self._file = None
+
+    def synced_with_the_rest(self) -> None:
+        self._unsynced = False
+
+    def _handle(self) -> File:
+        assert self._life == self._disk.life, f"{self.path} was opened by a process that is dead"
+        if self._file is None:
+            try:
+                self._file = self._disk.platter.open(self.path)
+            except FileNotFoundError as error:
+                raise StorageFailure(f"cannot open {self.path}: no such file") from error
+        return self._file
+
+
+class SimulatedDisk:
+    def __init__(self, seed: int) -> None:
+        self.platter = CrashingFilesystem(seed)
+        self.life = 0
+        self.handles: list[SimulatedFile] = []
+        self.operations = 0
+        self.last_operation = ""
+        self.die_at: int | None = None
+        """The number of the operation at which the process dies."""
+        self.died = False
+        self.unreadable = False
+        """Every read that asks the platter fails (EIO)."""
+        self.syncs_fail = False
+        self._chance = random.Random(seed + 1)
+
+    # Faults
+
+    def begin_life(self) -> None:
+        """A new process. Handles of the one before are dead."""
+        self.life += 1
+        self.handles.clear()
+        self.died = False
+        self.die_at = None
+        self.unreadable = self.syncs_fail = False
+
+    def lose_power(self) -> None:
+        self.platter.crash()
+
+    def die_within(self, operations: int) -> None:
+        """The process dies at one of its next operations."""
+        self.die_at = self.operations + self._chance.randint(1, operations)
+
+    def give_up_handles(self) -> None:
+        """Other files need the handles: these are opened again, by path, when they are next used."""
+        for file in self.handles:
+            file.give_up()
+
+    def operation(self, what: str) -> bool:
+        """Counts; dies if it is time to, before the operation or (see operation_done) after. True: in the middle."""
+        assert not self.died, f"{what} by a process that is dead"
+        self.operations += 1
+        self.last_operation = what
+        if self.die_at is None or self.operations < self.die_at:
+            return False
+        moment = self._chance.randrange(3)
+        if moment == 0:
+            self._die()
+        return moment == 1 and what.startswith("append")
+
+    def operation_done(self) -> None:
+        if self.die_at is not None and self.operations >= self.die_at:
+            self._die()
+
+    def append_in_part(self, file: File, data: Buffer) -> None:
+        file.append(bytes(data[: self._chance.randrange(len(data) + 1)]))
+        self._die()
+
+    def _die(self) -> None:
+        self.died = True
+        raise ProcessDied(self.last_operation)
+
+    def check_readable(self, path: str) -> None:
+        if self.unreadable:
+            raise StorageFailure(f"cannot read {path}: Input/output error")
+
+    def check_syncs(self, path: str) -> None:
+        if self.syncs_fail:
+            raise SyncFailure(f"fdatasync of {path} failed: Input/output error")
+
+    # Filesystem
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        created = create and not self.platter.exists(path)
+        if created:
+            self.operation(f"create {path}")
+        file = SimulatedFile(self, self.platter.open(path, create=create), keep_open=create)
+        if created:
+            self.operation_done()
+        return file
+
+    def exists(self, path: str) -> bool:
+        return self.platter.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        return self.platter.list(directory)
+
+    def make_directory(self, path: str) -> None:
+        self.operation(f"make directory {path}")
+        self.platter.make_directory(path)
+        self.operation_done()
+
+    def rename(self, old: str, new: str) -> None:
+        self.operation(f"rename {old} to {new}")
+        self.platter.rename(old, new)
+        self.operation_done()
+
+    def remove(self, path: str) -> None:
+        self.operation(f"remove {path}")
+        self.platter.remove(path)
+        self.operation_done()
+
+    def remove_tree(self, path: str) -> None:
+        self.operation(f"remove tree {path}")
+        self.platter.remove_tree(path)
+        self.operation_done()
+
+    def sync_directory(self, path: str) -> None:
+        if not self.platter.exists(path):
+            raise StorageFailure(f"cannot open directory {path}: no such directory")
+        self.operation(f"sync directory {path}")
+        self.check_syncs(path)
+        self.platter.sync_directory(path)
+        self.operation_done()
+
+    def sync_everything(self) -> None:
+        self.operation("sync everything")
+        self.check_syncs("/")
+        self.platter.sync_everything()
+        for file in self.handles:
+            file.synced_with_the_rest()
+        self.operation_done()
+
+    def read_bytes(self, path: str) -> bytes:
+        self.check_readable(path)
+        return self.platter.read_bytes(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        if file.size:
+            file.truncate(0)
+        file.append(data)
+        file.sync()
+        file.close()
+        self.rename(temporary, path)
+        self.sync_directory(path.rpartition("/")[0])
+
+    def free_bytes(self) -> tuple[int, int]:
+        return self.platter.free_bytes()

@@ -1,0 +1,313 @@
+"""Clients on the made-up network: connections, the requests on them, and what became of each.
+
+A request is a frame that travels to the node, and its answer a frame that travels back, both when the simulator says
+so. Requests of one connection arrive in order. Answers are matched by their exchange, not by order, which is the
+broker's business. Records of an answer are read when it is sent and again when it arrives: they must not have changed.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from cordwood.log.lookup import LogSlice
+from cordwood.model.errors import EnvironmentFailure
+from cordwood.node.ports import Frame
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.codec import Read, Write, reader, writer
+from cordwood.wire.requests import parse_header
+from cordwood.wire.schema import Message, load
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+CLIENT_ID = "simulated"
+_HEADER = struct.Struct(">hhih")
+_GARBAGE = 0xA5
+
+
+@cache
+def _messages(key: int) -> dict[str, Message]:
+    return load(APIS[key].name)
+
+
+@cache
+def _request_writer(key: int, version: int) -> Write:
+    return writer(_messages(key)["request"], version)
+
+
+@cache
+def _response_reader(key: int, version: int) -> Read:
+    return reader(_messages(key)["response"], version)
+
+
+def encode_request(key: int, version: int, correlation_id: int, values: Mapping[str, Any]) -> bytearray:
+    """A frame without its size, as the broker's reader hands it to the node."""
+    client = CLIENT_ID.encode()
+    parts = [_HEADER.pack(key, version, correlation_id, len(client)), client]
+    if flexible(key, version):
+        parts.append(b"\x00")
+    _request_writer(key, version)(values, parts.append)
+    return bytearray(b"".join(parts))
+
+
+def decode_response(key: int, version: int, frame: bytes) -> tuple[int, Any]:
+    """(correlation id, entity) of a whole frame with its size. InvariantBroken if it is not exactly one response."""
+    size, correlation_id = struct.unpack_from(">ii", frame)
+    if size != len(frame) - 4:
+        raise InvariantBroken(f"{ApiKey(key).name} v{version}: the frame says {size} bytes and has {len(frame) - 4}")
+    position = 8
+    if flexible(key, version) and key != ApiKey.API_VERSIONS:
+        position += 1
+    entity, end = _response_reader(key, version)(memoryview(frame), position)
+    if end != len(frame):
+        raise InvariantBroken(f"{ApiKey(key).name} v{version}: {len(frame) - end} bytes follow the response")
+    return correlation_id, entity
+
+
+class State(Enum):
+    """Where an exchange is."""
+
+    TRAVELLING = "the request is on its way"
+    WAITING = "the node has it"
+    SENT = "the answer is on its way"
+    ANSWERED = "the client has the answer"
+    NOTHING = "there is no answer to such a request"
+    HUNG_UP = "the broker closed the connection instead of an answer"
+    LOST = "the connection is gone, or the broker"
+
+
+ENDED = frozenset({State.ANSWERED, State.NOTHING, State.HUNG_UP, State.LOST})
+
+
+class Exchange:
+    """One request and its answer; to the node it is the `Reply`."""
+
+    client_host = "simulated"
+
+    def __init__(
+        self, connection: "Connection", key: ApiKey, version: int, values: Mapping[str, Any], correlation_id: int
+    ) -> None:
+        self.connection = connection
+        self.connection_id = connection.connection_id
+        self.key = key
+        self.version = version
+        self.values = values
+        self.correlation_id = correlation_id
+        self.state = State.TRAVELLING
+        self.replies = 0
+        self.answer: Any = None
+        """The response as an entity, once the node has sent it."""
+        self.handled_ms = self.replied_ms = 0
+        """When the node got the request and when it answered, by the monotonic clock."""
+        self.hang_up_reason = ""
+        self._frame: Frame = b""
+        self._bytes = b""
+        self.on_end: Callable[[Exchange], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.key.name} v{self.version} #{self.correlation_id} on {self.connection_id}"
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def answered(self) -> bool:
+        return self.state is State.ANSWERED
+
+    # Reply
+
+    def send(self, frame: Frame) -> None:
+        self._replied()
+        if self.state is State.LOST:
+            return
+        self._frame = frame
+        self._bytes = _content(frame)
+        correlation_id, self.answer = decode_response(self.key, self.version, self._bytes)
+        if correlation_id != self.correlation_id:
+            raise InvariantBroken(f"{self} was answered with correlation id {correlation_id}")
+        self.state = State.SENT
+        self.connection.network.sent(self)
+
+    def nothing(self) -> None:
+        self._replied()
+        if self.state is not State.LOST:
+            self._end(State.NOTHING)
+
+    def hang_up(self, reason: str) -> None:
+        self._replied()
+        self.hang_up_reason = reason
+        if self.state is not State.LOST:
+            self._end(State.HUNG_UP)
+            self.connection.hung_up()
+
+    def _replied(self) -> None:
+        self.replies += 1
+        self.replied_ms = self.connection.network.monotonic_ms()
+        if self.replies > 1:
+            raise InvariantBroken(f"{self} was answered {self.replies} times")
+        if self.state not in (State.WAITING, State.LOST):
+            raise InvariantBroken(f"{self} was answered before it arrived")
+
+    # The network
+
+    def deliver_answer(self) -> None:
+        """The answer arrives. Its records are read from their files now."""
+        assert self.state is State.SENT
+        try:
+            content = _content(self._frame)
+        except EnvironmentFailure:
+            # The broker cannot send what it has announced: the connection is of no use any more.
+            self.connection.hung_up()
+            return
+        if content != self._bytes:
+            raise InvariantBroken(f"the records in the answer to {self} changed while it was on its way")
+        self._frame = self._bytes = b""
+        self._end(State.ANSWERED)
+
+    def lose(self) -> None:
+        if not self.ended:
+            self._frame = self._bytes = b""
+            self._end(State.LOST)
+
+    def _end(self, state: State) -> None:
+        self.state = state
+        self.connection.ended(self)
+        if self.on_end is not None:
+            self.on_end(self)
+
+
+def _content(frame: Frame) -> bytes:
+    if isinstance(frame, bytes):
+        return frame
+    return b"".join(_read(part) if isinstance(part, LogSlice) else part for part in frame)
+
+
+def _read(part: LogSlice) -> bytes:
+    data = part.file.read(part.position, part.length)
+    if len(data) != part.length:
+        raise InvariantBroken(f"{part.file.path} has {len(data)} of the {part.length} bytes that an answer announced")
+    return data
+
+
+class Connection:
+    """Many requests may be under way on one connection; it can be closed at any time, by either side."""
+
+    def __init__(self, network: "Network", connection_id: int) -> None:
+        self.network = network
+        self.connection_id = connection_id
+        self.open = True
+        self.travelling: deque[Exchange] = deque()
+        self.under_way: dict[int, Exchange] = {}
+
+    def request(
+        self,
+        key: ApiKey,
+        version: int,
+        values: Mapping[str, Any],
+        on_end: Callable[[Exchange], None] | None = None,
+    ) -> Exchange:
+        """Sends a request; it arrives when the simulator says so."""
+        assert self.open
+        exchange = Exchange(self, key, version, values, self.network.next_correlation_id())
+        exchange.on_end = on_end
+        self.under_way[exchange.correlation_id] = exchange
+        self.travelling.append(exchange)
+        return exchange
+
+    def ended(self, exchange: Exchange) -> None:
+        self.under_way.pop(exchange.correlation_id, None)
+
+    def close(self) -> None:
+        """Nobody hears of its exchanges any more. Requests that the client has sent may still arrive."""
+        if self.open:
+            self.open = False
+            for exchange in list(self.under_way.values()):
+                exchange.lose()
+
+    def hung_up(self) -> None:
+        """The broker closes it: what the client has sent and the node has not seen is never looked at."""
+        self.travelling.clear()
+        self.close()
+
+
+class Network:
+    """All connections to the broker that lives now."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self.monotonic_ms = monotonic_ms
+        self.connections: list[Connection] = []
+        self.answers: list[Exchange] = []
+        """Answers on their way."""
+        self.on_sent: Callable[[Exchange], None] | None = None
+        """Told of each answer at the moment when the node gives it."""
+        self.on_request: Callable[[Exchange], None] | None = None
+        """Told of each request before the node gets it."""
+        self.requests_handled = 0
+        self.handling: Exchange | None = None
+        """The request that the node is looking at."""
+        self._node: Node | None = None
+        self._connection_ids = 0
+        self._correlation_ids = 0
+
+    def attach(self, node: "Node | None") -> None:
+        self._node = node
+
+    @property
+    def attached(self) -> bool:
+        return self._node is not None
+
+    def connect(self) -> Connection:
+        self._connection_ids += 1
+        connection = Connection(self, self._connection_ids)
+        self.connections.append(connection)
+        return connection
+
+    def next_correlation_id(self) -> int:
+        self._correlation_ids += 1
+        return self._correlation_ids
+
+    def sent(self, exchange: Exchange) -> None:
+        self.answers.append(exchange)
+        if self.on_sent is not None:
+            self.on_sent(exchange)
+
+    def drop(self, connection: Connection) -> None:
+        """The broker notices that the connection is closed: nothing more comes from it."""
+        self.connections.remove(connection)
+        connection.travelling.clear()
+        if self._node is not None:
+            self._node.connection_closed(connection.connection_id)
+
+    def deliver_request(self, connection: Connection, now_ms: int) -> None:
+        """The node gets the connection's next request. The buffer that it lies in is used for something else then."""
+        exchange = connection.travelling.popleft()
+        assert self._node is not None
+        frame = encode_request(exchange.key, exchange.version, exchange.correlation_id, exchange.values)
+        if exchange.state is State.TRAVELLING:
+            exchange.state = State.WAITING
+        exchange.handled_ms = self.monotonic_ms()
+        self.requests_handled += 1
+        if self.on_request is not None:
+            self.on_request(exchange)
+        self.handling = exchange
+        self._node.handle(parse_header(memoryview(frame)), memoryview(frame), exchange, now_ms)
+        self.handling = None
+        frame[:] = bytes([_GARBAGE]) * len(frame)
+
+    def deliver_answer(self, exchange: Exchange) -> None:
+        self.answers.remove(exchange)
+        if exchange.state is State.SENT:
+            exchange.deliver_answer()
+
+    def lose_everything(self) -> None:
+        """The broker is gone."""
+        self._node = None
+        self.answers.clear()
+        connections, self.connections = self.connections, []
+        for connection in connections:
+            connection.hung_up()

@@ -1,0 +1,291 @@
+"""The made-up machine with a broker on it, whose life can end at any moment and begin again on what is left.
+
+A `World` offers steps: everything that could happen next, in the network, in the threads, in the event loop, at the
+store. Whoever drives it picks one. `settle` picks the first until none is left, which is how tests of single behaviours
+use it; the game (`run`) lets the seed pick.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from cordwood.broker.driver import Driver
+from cordwood.broker.outbox import Outbox
+from cordwood.cluster.controller import Controller
+from cordwood.cluster.rows import Endpoint
+from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.log.compaction import CompactionJob, CompactionResult, compact
+from cordwood.log.data_directory import DataDirectory, Identity
+from cordwood.log.loaded_indexes import LoadedIndexes
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import EnvironmentFailure, SyncFailure
+from cordwood.node.node import Node
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.clock import Clock
+from cordwood.simulation.disk import ProcessDied, SimulatedDisk
+from cordwood.simulation.exchange import Connection, Exchange, Network
+from cordwood.simulation.slow_store import SlowStore
+from cordwood.simulation.threads import SimulatedFlusher, SimulatedWorkers, Step
+from cordwood.simulation.turn_loop import TurnLoop
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.broker.threads import Workers
+
+DATA_DIRECTORY = "/data"
+STEPS_TO_SETTLE = 100_000
+
+SETTINGS: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.segment.bytes": "2000",
+    "max.incremental.fetch.session.cache.slots": "4",
+}
+"""Small, so that what is rare on a real machine happens often here."""
+
+
+class BrokerFailed(Exception):
+    """The broker cannot go on, and says so: a failed sync. Its process ends."""
+
+
+class Life:
+    """One process: from its start to its end."""
+
+    def __init__(self, world: "World", number: int) -> None:
+        self.number = number
+        self.failure: Exception | None = None
+        self.loop = TurnLoop(world.clock)
+        self.store = SlowStore(world.store)
+        self.workers = SimulatedWorkers()
+        self.logs = DataDirectory(
+            world.disk,
+            DATA_DIRECTORY,
+            producer_expiration_ms=world.settings.producer_id_expiration_ms,
+            loaded_indexes=LoadedIndexes(limit_bytes=world.loaded_indexes_bytes),
+        )
+        self.driver = Driver(
+            self.loop.for_asyncio,
+            Outbox(self.loop.for_asyncio),
+            cast("Workers", self.workers),
+            self._failed,
+            now_ms=world.clock.now_ms,
+            monotonic_s=world.clock.monotonic_s,
+        )
+        self.flusher = SimulatedFlusher(world.disk, self.driver.flushed, self._failed)
+        self.controller: Controller
+        self.node: Node
+        self._world = world
+
+    def start(self) -> None:
+        """All that comes before the first request."""
+        world = self._world
+        starting = self.loop.create_task(self._start_controller())
+        while not starting.done():
+            self.loop.run_until_idle()
+            if self.store.calls:
+                self.store.end_next_call()
+        starting.result()
+        self.logs.open(Identity(self.controller.image.cluster_id, world.settings.node_id))
+        self.node = Node(
+            self.controller.image,
+            self.logs,
+            self.driver,
+            world.clock.now_ms(),
+            compact=self._compact,
+            seed=world.chance.getrandbits(64),
+        )
+        for _ in self.node.recover_all():
+            pass
+        self.driver.drive(self.node, self.flusher, self.controller)
+
+    async def _start_controller(self) -> None:
+        world = self._world
+        self.controller = Controller(
+            self.store,
+            world.settings,
+            on_change=self._image_changed,
+            new_id=lambda: uuid.UUID(int=world.chance.getrandbits(128), version=4),
+        )
+        await self.controller.start([Endpoint("PLAINTEXT", "simulated", 9092)])
+
+    def _image_changed(self, delta: Any) -> None:
+        if self._world.on_image_change is not None:
+            self._world.on_image_change(delta)
+        self.driver.apply(delta)
+
+    def _compact(self, job: CompactionJob) -> CompactionResult:
+        return compact(self._world.disk, job)
+
+    def _failed(self, failure: Exception) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self.driver.stop()
+
+    def steps(self) -> list[Step]:
+        steps = self.workers.steps() + self.flusher.steps()
+        if self.store.calls:
+            steps.append(("the store answers", self.store.end_next_call))
+        if self.loop.has_ready:
+            steps.append(("turn", self.loop.step))
+        return steps
+
+    def finish(self) -> None:
+        """Stops in order: everything is flushed and checkpointed, and the directory is marked as cleanly closed."""
+        finishing = self.loop.create_task(self.driver.flush_everything())
+        while not finishing.done():
+            for _, do in self.steps():
+                do()
+                break
+            else:
+                raise InvariantBroken("a broker that stops waits for something that does not come")
+        self.driver.stop()
+        self.logs.close()
+        self.flusher.close()
+        self.workers.close()
+
+
+class World:
+    def __init__(
+        self, seed: int = 0, settings: Mapping[str, str] | None = None, *, loaded_indexes_bytes: int = 1 << 20
+    ) -> None:
+        self.chance = random.Random(seed)
+        self.clock = Clock()
+        self.disk = SimulatedDisk(seed)
+        self.store = MemoryStore()
+        self.network = Network(lambda: self.clock.monotonic_ms)
+        self.settings = BrokerSettings.from_texts({**SETTINGS, **(settings or {})})
+        self.loaded_indexes_bytes = loaded_indexes_bytes
+        self.life: Life | None = None
+        self.lives = 0
+        self.on_image_change: Callable[[Any], None] | None = None
+
+    # Life and death
+
+    @property
+    def node(self) -> Node:
+        assert self.life is not None, "the broker is not running"
+        return self.life.node
+
+    def start(self) -> "World":
+        """A new process on what the disk and the store have. ProcessDied if it does not even get up."""
+        assert self.life is None
+        self.disk.begin_life()
+        self.lives += 1
+        life = Life(self, self.lives)
+        self.life = life
+        life.start()
+        self._check_alive()
+        self.network.attach(life.node)
+        return self
+
+    def stop(self) -> None:
+        """A clean stop. Clients that still wait find their connections closed."""
+        assert self.life is not None
+        life = self.life
+        life.finish()
+        self._check_alive()
+        self._forget_life()
+
+    def kill(self) -> None:
+        """kill -9: what was written stays, synced or not."""
+        self._forget_life()
+
+    def lose_power(self) -> None:
+        """What was not synced is gone, torn or there, as the disk likes."""
+        self._forget_life()
+        self.disk.lose_power()
+
+    def _forget_life(self) -> None:
+        life, self.life = self.life, None
+        if life is not None:
+            life.driver.stop()
+            life.store.abandon(reaches_store=self.chance.random() < 0.5)
+            life.loop.forget()
+        # Handles of this process are dead from here on.
+        self.disk.begin_life()
+        self.network.lose_everything()
+
+    # Steps
+
+    def steps(self) -> list[Step]:
+        """Everything that could happen now without time passing or a client doing something."""
+        network, clock = self.network, self.clock
+        steps = [] if self.life is None else self.life.steps()
+        for exchange in network.answers:
+            steps.append(("answer", partial(network.deliver_answer, exchange)))
+        for connection in network.connections:
+            if connection.travelling:
+                steps.append(("request", partial(network.deliver_request, connection, clock.wall_ms)))
+            if not connection.open:
+                steps.append(("close", partial(network.drop, connection)))
+        return steps
+
+    def do(self, step: Callable[[], None]) -> None:
+        """Takes one step. ProcessDied if the process ends in it, BrokerFailed if the broker gives up by itself."""
+        try:
+            step()
+        except EnvironmentFailure as failure:
+            # Out of a request's handler: the broker closes that connection, and goes on unless a sync failed.
+            if isinstance(failure, SyncFailure):
+                raise BrokerFailed(str(failure)) from failure
+            self._request_failed(failure)
+        self._check_alive()
+
+    def _request_failed(self, failure: EnvironmentFailure) -> None:
+        exchange, self.network.handling = self.network.handling, None
+        if exchange is None:
+            raise failure
+        exchange.connection.hung_up()
+
+    def _check_alive(self) -> None:
+        if self.disk.died:
+            # The loop's tasks keep even what is not an Exception to themselves.
+            raise ProcessDied(self.disk.last_operation)
+        failure = None if self.life is None else self.life.failure
+        if failure is not None:
+            if isinstance(failure, SyncFailure):
+                raise BrokerFailed(str(failure)) from failure
+            raise failure
+
+    # For tests of single behaviours
+
+    def connect(self) -> Connection:
+        return self.network.connect()
+
+    def settle(self) -> None:
+        """Lets everything happen that can happen now, in the order in which it was begun."""
+        for _ in range(STEPS_TO_SETTLE):
+            steps = self.steps()
+            if not steps:
+                return
+            self.do(steps[0][1])
+        raise InvariantBroken("the broker does not come to rest")
+
+    def advance(self, by_ms: int) -> None:
+        """Time passes, from deadline to deadline, and everything happens that can."""
+        end_ms = self.clock.monotonic_ms + by_ms
+        self.settle()
+        while self.life is not None and (deadline_ms := self.life.loop.next_deadline_ms) is not None:
+            if deadline_ms > end_ms:
+                break
+            self.clock.advance(max(0, deadline_ms - self.clock.monotonic_ms))
+            self.settle()
+        self.clock.advance(end_ms - self.clock.monotonic_ms)
+        self.settle()
+
+    def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
+        """The answer to one request on a connection of its own. AssertionError if there is none without waiting."""
+        connection = self.connect()
+        exchange = connection.request(key, version, values)
+        self.settle()
+        assert exchange.answered, f"{exchange}: {exchange.state.value} {exchange.hang_up_reason}"
+        connection.close()
+        self.settle()
+        return exchange.answer
+
+    def begin(self, key: ApiKey, version: int, /, **values: Any) -> Exchange:
+        """A request that has arrived, and whatever followed from that. It may be waiting."""
+        exchange = self.connect().request(key, version, values)
+        self.settle()
+        return exchange
