@@ -43,7 +43,12 @@ ACK_EXPIRY_INTERVAL_MS = 500
 
 
 class Parked(Protocol):
+    """A request that waits for something to happen."""
+
     def abandon(self) -> None: ...
+
+    def hurry(self, now_ms: int) -> None:
+        """Answer with what there is."""
 
 
 class Node:
@@ -123,6 +128,12 @@ class Node:
             waiting_there.pop(waiting, None)
             if not waiting_there:
                 del self._parked[connection_id]
+
+    def stop_waiting(self, now_ms: int) -> None:
+        """The broker stops: who waits for more to read is answered with what there is."""
+        self.now_ms = now_ms
+        for parked in [parked for waiting in self._parked.values() for parked in waiting]:
+            parked.hurry(now_ms)
 
     # Topics and partitions
 

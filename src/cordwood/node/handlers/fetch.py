@@ -120,6 +120,9 @@ class Fetching:
         self._found[place] = self._look(place, self._plan.targets[place])
         self._answer_if_enough()
 
+    def hurry(self, now_ms: int) -> None:
+        self._timed_out(now_ms)
+
     def _timed_out(self, now_ms: int) -> None:
         self._urgent = True
         self._answer_if_enough()

@@ -1,0 +1,143 @@
+"""A whole broker on a loop: how it stops, and what ends it."""
+
+import asyncio
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.broker.server import DRAIN_S, Server
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.node.node import Node
+
+
+def settings(**texts: str) -> BrokerSettings:
+    return BrokerSettings.from_texts(
+        {"listeners": "127.0.0.1:0"} | {name.replace("_", "."): text for name, text in texts.items()}
+    )
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def fetch_that_waits(wait_ms: int) -> bytes:
+    """Fetch v4 of partition 0 of topic `t`, for one byte more than there is."""
+    header = struct.pack(">hhih", 1, 4, 5, -1)
+    body = struct.pack(">iiiibi", -1, wait_ms, 1, 1 << 20, 0, 1) + text("t") + struct.pack(">iiqi", 1, 0, 0, 1 << 20)
+    return framed(header + body)
+
+
+def metadata_that_creates() -> bytes:
+    return framed(struct.pack(">hhih", 3, 4, 4, -1) + struct.pack(">i", 1) + text("t") + b"\x01")
+
+
+class Peer:
+    def __init__(self, server: Server) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.socket = socket.create_connection(server.address)
+        self.socket.setblocking(False)
+
+    async def send(self, data: bytes) -> None:
+        await self.loop.sock_sendall(self.socket, data)
+
+    async def receive(self) -> bytes:
+        """The next response, without its size; empty if the connection is closed."""
+        data = b""
+        size = 4
+        while len(data) < size:
+            try:
+                part = await self.loop.sock_recv(self.socket, size - len(data))
+            except ConnectionError:
+                return b""
+            if not part:
+                return b""
+            data += part
+            if len(data) == 4:
+                size = 4 + struct.unpack(">i", data)[0]
+        return data[4:]
+
+
+async def test_a_stopping_broker_answers_who_waits_for_more_to_read() -> None:
+    server = await Server.start(settings(), in_memory=True)
+    peer = Peer(server)
+    await peer.send(metadata_that_creates())
+    assert struct.unpack_from(">i", await peer.receive())[0] == 4
+    await peer.send(fetch_that_waits(60_000))
+    while not server.node._parked:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    started_s = time.monotonic()
+    stopping = asyncio.create_task(server.stop())
+    assert struct.unpack_from(">i", await peer.receive())[0] == 5
+    assert await peer.receive() == b""
+    await stopping
+    assert time.monotonic() - started_s < DRAIN_S
+    peer.socket.close()
+
+
+async def test_a_stopped_broker_listens_no_more(tmp_path: Path) -> None:
+    server = await Server.start(settings(log_dirs=str(tmp_path)))
+    address = server.address
+    await server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    again = await Server.start(settings(log_dirs=str(tmp_path)))
+    await again.stop()
+
+
+async def test_a_broken_invariant_ends_the_broker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await Server.start(settings(), in_memory=True)
+    bystander, peer = Peer(server), Peer(server)
+    await bystander.send(metadata_that_creates())
+    await bystander.receive()
+
+    def broken(*_: Any) -> None:
+        raise AssertionError("the log end went back")
+
+    monkeypatch.setattr(Node, "handle", broken)
+    await peer.send(metadata_that_creates())
+    assert isinstance(await server.failed, AssertionError)
+    assert await peer.receive() == b""
+    assert await bystander.receive() == b""
+    await server.stop()
+    for each in (bystander, peer):
+        each.socket.close()
+
+
+async def test_any_other_failure_of_a_request_ends_its_connection_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await Server.start(settings(), in_memory=True)
+    peer, other = Peer(server), Peer(server)
+    handle = Node.handle
+
+    def sometimes(node: Node, header: Any, frame: memoryview, reply: Any, now_ms: int) -> None:
+        if header.correlation_id == 5:
+            raise LookupError("a bug in one handler")
+        handle(node, header, frame, reply, now_ms)
+
+    monkeypatch.setattr(Node, "handle", sometimes)
+    await peer.send(fetch_that_waits(0))
+    assert await peer.receive() == b""
+    await other.send(metadata_that_creates())
+    assert struct.unpack_from(">i", await other.receive())[0] == 4
+    assert any("a bug in one handler" in line for line in caplog.messages)
+    await server.stop()
+    for each in (peer, other):
+        each.socket.close()
+
+
+async def test_nothing_is_left_of_a_broker_that_could_not_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="cannot listen"):
+            await Server.start(BrokerSettings.from_texts({"listeners": f"127.0.0.1:{port}", "log.dirs": str(tmp_path)}))
+    server = await Server.start(settings(log_dirs=str(tmp_path)))
+    await server.stop()
