@@ -73,12 +73,14 @@ def report(failure: Failure, *, as_json: bool) -> int:
         print(failure.as_text(), file=sys.stderr)
     else:
         from rich.console import Console
+        from rich.table import Table
         from rich.text import Text
 
-        console = Console(stderr=True)
-        console.print(Text.assemble(("error: ", "bold red"), failure.message))
+        lines = Table.grid(padding=(0, 1))
+        lines.add_row(Text("error:", "bold red"), Text(failure.message))
         if failure.hint:
-            console.print(Text.assemble(("  hint: ", "bold"), failure.hint))
+            lines.add_row(Text("hint:", "bold"), Text(failure.hint))
+        Console(stderr=True, highlight=False).print(lines)
     return int(failure.exit_code)
 
 

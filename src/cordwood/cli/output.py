@@ -46,6 +46,20 @@ def say(text: str) -> None:
     console().print(Text(text))
 
 
+def facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Labelled sentences below a heading. On a terminal they are folded beside their labels."""
+    if not sys.stdout.isatty():
+        for label, text in rows:
+            say(f"  {label}: {text}")
+        return
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for label, text in rows:
+        grid.add_row(Text(f"  {label}:"), Text(text))
+    console().print(grid)
+
+
 def remark(text: str) -> None:
     """Something worth knowing that is no result."""
     console(stderr=True).print(Text(text, style="dim" if sys.stderr.isatty() else ""))

@@ -16,7 +16,7 @@ from cordwood.cli.options import (
     TopicName,
     parse_assignments,
 )
-from cordwood.cli.output import count_in_words, print_json, say
+from cordwood.cli.output import count_in_words, facts, print_json, say
 
 
 class OrderingScope(StrEnum):
@@ -80,5 +80,4 @@ def create(
         print_json({"topic": topic, "created": created, "partitions": len(view.partitions), "topic_id": view.topic_id})
         return
     say(f"{topic}: {'created' if created else 'exists'} with {count_in_words(len(view.partitions), 'partition')}")
-    say(f"  order ({view.order.name}): {view.order.meaning}")
-    say(f"  ack ({view.ack.name}): {view.ack.meaning}")
+    facts([(f"order ({view.order.name})", view.order.meaning), (f"ack ({view.ack.name})", view.ack.meaning)])

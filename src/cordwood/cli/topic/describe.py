@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import console, count_in_words, print_json, print_table, size_in_words
+from cordwood.cli.output import console, count_in_words, facts, print_json, print_table, size_in_words
 
 if TYPE_CHECKING:
     from cordwood.cli.topic.view import TopicView
@@ -63,8 +63,7 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
     out.print(
         Text.assemble((view.name, "bold"), f"  {count_in_words(len(view.partitions), 'partition')}, id {view.topic_id}")
     )
-    out.print(Text.assemble(("  order  ", "bold"), f"{view.order.name}: {view.order.meaning}"))
-    out.print(Text.assemble(("  ack    ", "bold"), f"{view.ack.name}: {view.ack.meaning}"))
+    facts([(f"order ({view.order.name})", view.order.meaning), (f"ack ({view.ack.name})", view.ack.meaning)])
     policy = view.settings.get("cleanup.policy")
     gaps = policy is not None and "compact" in (policy.value or "")
     print_table(
