@@ -7,7 +7,7 @@ import typer
 
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import count_in_words, print_json, say
+from cordwood.cli.output import count_in_words, print_json, remark, say
 
 
 def delete(
@@ -38,7 +38,9 @@ def delete(
         for view in found:
             records = sum(part.span or 0 for part in view.partitions)
             say(f"{view.name}: {count_in_words(records, 'record')} will be gone for every reader")
-        typer.confirm("Delete?", abort=True)
+        if not typer.confirm("Delete?"):
+            remark("Nothing was deleted.")
+            raise typer.Exit(ExitCode.FAILED)
     names = [view.name for view in found]
     if names:
         connection.ask_all(lambda admin: admin.delete_topics(names, operation_timeout=timeout_s))
