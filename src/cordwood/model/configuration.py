@@ -56,10 +56,6 @@ def from_toml(text: str, file_name: str = "file") -> dict[str, str]:
     # Most brokers start without a file, and every import delays the start.
     import tomllib
 
-    if not text:
-        return {}
-    import tomllib  # a broker without a file starts without it: it compiles patterns when it is imported
-
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
