@@ -226,7 +226,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def pump(self) -> None:
         self._pump_noted = False
-        self._sender.pump()
+        if not self._transport.is_closing():
+            self._sender.pump()
 
     def all_sent(self) -> None:
         self.serve_on()

@@ -27,6 +27,9 @@ logger = logging.getLogger("cordwood.broker")
 
 REQUEST_ARRIVAL_S: Final = 30.0
 _SWEEP_S: Final = 1.0
+_SELDOM_S: Final = 15.0
+"""Every connection is looked at: with ten thousand of them that takes milliseconds."""
+_REFUSALS_SAID_EVERY_S: Final = 10.0
 
 
 class Node(Protocol):
@@ -80,6 +83,10 @@ class Connections:
         self._let_through: Connection | None = None
         self._let_through_since_s = 0.0
         self._quiet: asyncio.Event | None = None
+        self._refused = 0
+        self._say_refusals_from_s = 0.0
+        self._idle_check_s = min(max(limits.max_idle_s / 4, 0.01), _SELDOM_S)
+        self._next_idle_check_s = 0.0
         self._sweep_timer = loop.call_later(self._sweep_interval_s, self._sweep)
 
     def __len__(self) -> int:
@@ -98,7 +105,13 @@ class Connections:
             connection.connection_id = self._last_id
             self._open[self._last_id] = connection
             return True
-        logger.warning("refusing a connection from %s: %s", connection.client_host, reason)
+        self._refused += 1
+        now_s = self.loop.time()
+        if now_s >= self._say_refusals_from_s:
+            logger.warning(
+                "refusing a connection from %s: %s (%d so far)", connection.client_host, reason, self._refused
+            )
+            self._say_refusals_from_s = now_s + _REFUSALS_SAID_EVERY_S
         return False
 
     def forget(self, connection: Connection) -> None:
@@ -161,19 +174,23 @@ class Connections:
 
     @property
     def _sweep_interval_s(self) -> float:
-        return min(_SWEEP_S, max(self.limits.max_idle_s / 4, 0.01))
+        return min(_SWEEP_S, self._idle_check_s)
 
     def _sweep(self) -> None:
         self._sweep_timer = self.loop.call_later(self._sweep_interval_s, self._sweep)
         now_s = self.loop.time()
         self.sending.buffers.relieve(now_s)
-        idle_since_s = now_s - self.limits.max_idle_s
-        for connection in [each for each in self._open.values() if each.last_active_s < idle_since_s]:
-            if not connection.waits_for_node and (connection.receiving or not connection.quiet):
-                connection.close(f"idle for more than connections.max.idle.ms ({self.limits.max_idle_s * 1000:.0f})")
+        if now_s >= self._next_idle_check_s:
+            self._next_idle_check_s = now_s + self._idle_check_s
+            self._close_idle(now_s - self.limits.max_idle_s)
         slow = self._let_through
         if slow is not None and self._waiting_to_grow and now_s - self._let_through_since_s > REQUEST_ARRIVAL_S:
             slow.close(f"its request did not arrive within {REQUEST_ARRIVAL_S:.0f} s while others wait for memory")
+
+    def _close_idle(self, since_s: float) -> None:
+        for connection in [each for each in self._open.values() if each.last_active_s < since_s]:
+            if not connection.waits_for_node and (connection.receiving or not connection.quiet):
+                connection.close(f"idle for more than connections.max.idle.ms ({self.limits.max_idle_s * 1000:.0f})")
 
     # The end
 

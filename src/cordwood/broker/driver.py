@@ -76,7 +76,7 @@ class Driver:
     # Effects
 
     def wake(self) -> None:
-        if not self._awake:
+        if not self._awake and self._node is not None:
             self._awake = True
             self._loop.call_soon(self._turn)
 

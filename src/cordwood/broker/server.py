@@ -48,7 +48,7 @@ class Server:
         self._outbox = Outbox(loop)
         self.driver = Driver(loop, self._outbox, self._file_workers, self._fail)
         self.node: Node
-        self._controller: Controller
+        self._controller: Controller | None = None
         self._connections: Connections | None = None
         self._flusher: RoundFlusher | None = None
         self._listener: asyncio.Server | None = None
@@ -76,22 +76,22 @@ class Server:
     async def _start(self) -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
         self._socket = bind(settings.listener)
-        self._controller = Controller(storage.metadata, settings, on_change=self.driver.apply)
-        await self._controller.start([advertised(settings, self._socket)])
-        self._controller.stopped.add_done_callback(self._metadata_lost)
-        storage.claim(self._controller.image.cluster_id)
+        self._controller = controller = Controller(storage.metadata, settings, on_change=self.driver.apply)
+        await controller.start([advertised(settings, self._socket)])
+        controller.stopped.add_done_callback(self._metadata_lost)
+        storage.claim(controller.image.cluster_id)
         now_ms = int(time.time() * 1000)
         self.node = Node(
-            self._controller.image,
+            controller.image,
             storage.logs,
             self.driver,
             now_ms,
             compact=storage.compact,
             seed=random.SystemRandom().getrandbits(64),
         )
-        await self._recover()
         self._flusher = self._make_flusher()
-        self.driver.drive(self.node, self._flusher, self._controller)
+        self.driver.drive(self.node, self._flusher, controller)
+        await self._recover()
         self._connections = connections = Connections(
             loop,
             self.node,
@@ -200,6 +200,6 @@ class Server:
             self._flusher.close()
         self._file_workers.close()
         self._cold_readers.close()
-        if hasattr(self, "_controller"):
+        if self._controller is not None:
             await self._controller.stop()
         await self._storage.release()

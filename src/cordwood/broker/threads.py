@@ -6,6 +6,7 @@ nothing is started before the first piece of work. One wake-up of the loop deliv
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -70,12 +71,13 @@ class Workers:
             done(result)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Lets the threads finish what was submitted and ends them. Results that come now are delivered here."""
+        """Ends the threads after what was submitted, and delivers its results here. Leaves those that take longer."""
         if self._closed:
             return
         self._closed = True
         for _ in self._threads:
             self._queue.put(None)
+        deadline_s = time.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(timeout_s)
+            thread.join(max(0.0, deadline_s - time.monotonic()))
         self._deliver()
