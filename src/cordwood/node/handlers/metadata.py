@@ -11,6 +11,7 @@ from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.metadata import (
+    NULL_NAMES_FROM,
     OPERATIONS_NOT_ASKED_FOR,
     MetadataRequest,
     PartitionMetadata,
@@ -103,7 +104,9 @@ def _creatable(node: "Node", body: MetadataRequest) -> list[str]:
     names: list[str] = []
     for asked in body.topics:
         name = asked.name
-        if name is None or name in node.image.topics or name in names or name in INTERNAL_TOPICS:
+        if asked.topic_id is not None or name is None or name in names:
+            continue
+        if name in node.image.topics or name in INTERNAL_TOPICS:
             continue
         try:
             check_topic_name(name)
@@ -143,14 +146,15 @@ def _answer_metadata(node: "Node", request: Request, body: MetadataRequest, erro
 
 
 def _find(node: "Node", asked: RequestedTopic) -> TopicImage | None:
-    if asked.name is not None:
-        return node.image.topics.get(asked.name)
-    return node.image.topics_by_id.get(asked.topic_id or ZERO_TOPIC_ID)
+    """By id if there is one: the Java client then sends an empty name along."""
+    if asked.topic_id is not None:
+        return node.image.topics_by_id.get(asked.topic_id)
+    return None if asked.name is None else node.image.topics.get(asked.name)
 
 
 def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolError]) -> TopicMetadata | None:
-    if asked.name is None:
-        if version < 12:
+    if asked.topic_id is not None or asked.name is None:
+        if version < NULL_NAMES_FROM:
             return None
         return TopicMetadata(None, asked.topic_id, (), error_code=ErrorCode.UNKNOWN_TOPIC_ID)
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
