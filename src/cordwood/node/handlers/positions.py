@@ -159,7 +159,8 @@ def _group_answer(
     topics: dict[str | TopicId, dict[str, Any]] = {}
     if error == ErrorCode.NONE or version < 2:
         for name, topic_id, index in _wanted(node, version, group, positions):
-            entry = topics.setdefault(name or topic_id, {"name": name or "", "topic_id": topic_id, "partitions": []})
+            known_as = {"name": name or "", "topic_id": topic_id} if version >= 8 else {"name": name}
+            entry = topics.setdefault(name or topic_id, {**known_as, "partitions": []})
             position = positions.get(TopicPartition(name, index)) if name is not None else None
             entry["partitions"].append(
                 {
