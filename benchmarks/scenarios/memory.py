@@ -61,7 +61,7 @@ def _against_smallest_heap(bench: Bench) -> None:
     heaps = QUICK_HEAPS if bench.plan.quick else HEAPS
     low, high = 0, len(heaps)
     while low < high:
-        bench.check_time()
+        bench.check_time(needed_s=15)
         middle = (low + high) // 2
         sample = _try_heap(bench, heaps[middle])
         if sample is not None and sample.values[2] >= HOLDS * needed:
