@@ -262,6 +262,9 @@ class Node:
 
     def _appended(self, partition: Partition, appended: Appended, now_ms: int) -> None:
         settings = partition.settings
+        if partition.replica.log.closing:
+            # A segment was rolled: its indexes go to disk soon, and a crash need not look at it again.
+            self.maintenance.checkpoint_soon()
         if settings.ack_durability == "disk":
             self._dirty[partition] = None
             self.effects.wake()
