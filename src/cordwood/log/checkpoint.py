@@ -183,7 +183,9 @@ def begin_checkpoint(log: "Log") -> CheckpointTicket | None:
 
 
 def _due(log: "Log") -> bool:
-    return log.recovery_point < log.log_end_offset or log.epochs_changed or bool(log.closing)
+    if not log.ready:
+        return False
+    return log.recovery_point < log.log_end_offset or log.epochs_changed or bool(log.closing) or log.checkpoint_due
 
 
 def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
@@ -263,6 +265,7 @@ def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
     if ticket.epochs is not None and ticket.epochs == log.leader_epochs.to_bytes():
         log.epochs_changed = False
     _let_go_of_closed(log)
+    log.checkpoint_due = False
     log.recovery_point = max(log.recovery_point, ticket.end_offset)
 
 

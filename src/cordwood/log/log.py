@@ -76,6 +76,7 @@ class Log:
         "_recovery",
         "_settings",
         "active",
+        "checkpoint_due",
         "clean_ms",
         "closing",
         "damage",
@@ -151,6 +152,8 @@ class Log:
         self.unsaved_snapshots: tuple[tuple[int, bytes], ...] = ()
         self.newest_snapshot_is_empty = False
         self.epochs_changed = False
+        self.checkpoint_due = False
+        """Files beside the log have more in them than is true, or less: they must be written even without new data."""
         self.on_recovery_point_lowered: Callable[[Log], None] | None = None
         """Must make the lower recovery point durable before it returns: what is above it is about to be cut."""
         self._recovery: RecoveryReport | None = None

@@ -63,7 +63,8 @@ def make_ready(log: "Log") -> None:
             indexes.times = TimeIndex.from_bytes(read_bytes(segment.path(Suffix.TIME_INDEX)))
             segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
             scan = indexes.resume(segment.file)
-            if scan.invalid is not None or scan.next_offset != log.log_end_offset:
+            last_indexed = segment.base_offset + max(indexes.offsets.last_offset, indexes.times.last.relative_offset)
+            if scan.invalid is not None or scan.next_offset != log.log_end_offset or last_indexed >= scan.next_offset:
                 raise DamagedLog(f"{log.partition} does not end at {log.log_end_offset} as the clean stop said")
             first_timestamp_ms = recovery.first_timestamp_ms(segment, log.opened_ms)
     except (FileNotFoundError, DamagedIndex, DamagedLog):

@@ -24,6 +24,9 @@ from cordwood.segments.filesystem import File
 
 DEFAULT_MAX_OPEN_FILES = 512
 DEFAULT_TAIL_BYTES = 64 << 20
+HOT_TAIL_BYTES = 8 << 20
+"""So much of a file's end is read without asking whether it is cached: it was just written."""
+
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FLAGS = os.O_RDWR | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -141,6 +144,10 @@ class OsFile:
             if descriptor < 0:
                 descriptor = self._open()
             self._used = True
+            if position < self._size - HOT_TAIL_BYTES and not would_not_wait(descriptor, position, len(into)):
+                # Asked first, because a read that does not wait still makes the kernel read ahead: a reader that is
+                # far behind would fill the cache with pages that nobody takes out again.
+                return 0
             try:
                 return os.preadv(descriptor, (into,), position, os.RWF_NOWAIT)
             except BlockingIOError:

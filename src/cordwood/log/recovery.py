@@ -122,6 +122,7 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
         indexes.close()
         log.closing.append(segment)
     segment.size, segment.indexes, segment.holes = file.size, indexes, tuple(holes)
+    log.checkpoint_due |= not _index_files_match(segment, indexes)
     report.damage.extend(
         Damage(log.partition, file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
         for hole in holes
@@ -163,6 +164,15 @@ def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int)
             return indexes
         indexes.offsets.truncate(indexes.offsets.last_offset)
     return SegmentIndexes(segment.base_offset, interval_bytes)
+
+
+def _index_files_match(segment: Segment, indexes: SegmentIndexes) -> bool:
+    try:
+        offsets = segment.filesystem.open(segment.path(Suffix.INDEX)).size
+        times = segment.filesystem.open(segment.path(Suffix.TIME_INDEX)).size
+    except FileNotFoundError:
+        return False
+    return (offsets, times) == (indexes.offsets.size_bytes, indexes.times.size_bytes)
 
 
 def _whole(data: bytes, entry_size: int) -> bytes:

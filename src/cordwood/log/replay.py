@@ -28,6 +28,9 @@ def restore_history(log: "Log") -> None:
     epochs, epochs_known_to = _load_epochs(log)
     states, states_known_to = _load_producers(log)
     changed = epochs.truncate_to_end(log.log_end_offset) | epochs.truncate_to_start(log.log_start_offset)
+    if not epochs.entries or epochs.entries[0].start_offset > log.log_start_offset:
+        # They were saved when the log began later: a crash took back a log start that was not durable yet.
+        epochs, epochs_known_to = LeaderEpochs(), log.log_start_offset
     start = min(epochs_known_to, states_known_to)
     if start < log.log_end_offset:
         for segment, header, batch in batches_from(log, start):
@@ -61,6 +64,8 @@ def batches_from(log: "Log", offset: int) -> Iterator[tuple[Segment, BatchHeader
             verify_crc=False,
         )
         for _, header in scan:
+            if header.base_offset >= log.log_end_offset:
+                return
             if header.last_offset >= offset:
                 yield segment, header, scan.batch
 

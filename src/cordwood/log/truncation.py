@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from cordwood.log import replay, retention, rolling
 from cordwood.log.checkpoint import remove_if_there
 from cordwood.log.lookup import HeaderReader, find_batch_with
+from cordwood.log.producers import ProducerStates
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.segments.names import Suffix, segment_file
+from cordwood.segments.producer_snapshot import encode_snapshot
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
@@ -26,8 +28,15 @@ def truncate_to(log: "Log", offset: int) -> None:
     place = log.place_of(offset)
     segment = log.segments[place]
     position, end_offset = _find_cut(log, segment, offset)
+    if offset < log.log_start_offset:
+        restart_at(log, offset)
+        return
     if end_offset <= log.log_start_offset:
-        _restart(log, min(offset, log.log_start_offset), forget_producers=offset < log.log_start_offset)
+        # Nothing that can be read is left, but what came before says where its producers are.
+        _lower_recovery_point(log, end_offset)
+        log.log_end_offset = end_offset
+        replay.restore_history(log)
+        _restart(log, log.log_start_offset, log.producers)
         return
     _lower_recovery_point(log, end_offset)
     log.truncations += 1
@@ -41,24 +50,26 @@ def truncate_to(log: "Log", offset: int) -> None:
 
 
 def restart_at(log: "Log", offset: int) -> None:
-    """Drops everything; the log is empty and goes on at this offset."""
+    """Drops everything, also what is known of producers; the log is empty and goes on at this offset."""
     _ = log.producers
-    _restart(log, offset, forget_producers=True)
-
-
-def _restart(log: "Log", offset: int, *, forget_producers: bool) -> None:
     _lower_recovery_point(log, offset)
+    _restart(log, offset, ProducerStates())
+
+
+def _restart(log: "Log", offset: int, producers: ProducerStates) -> None:
     log.truncations += 1
     _remove_segments(log, log.segments)
     log.segments, log.active, log.closing = (), None, []
-    if forget_producers:
-        for snapshot in log.snapshots:
-            remove_if_there(log.filesystem, segment_file(log.directory, snapshot, Suffix.SNAPSHOT))
-        log.snapshots = []
-    log.log_start_offset = offset
+    for snapshot in log.snapshots:
+        remove_if_there(log.filesystem, segment_file(log.directory, snapshot, Suffix.SNAPSHOT))
+    log.snapshots = []
+    log.log_start_offset = log.recovery_point = offset
     _end_at(log, offset)
-    log.recovery_point = offset
+    log.durable_end_offset = offset
     if log.filesystem.exists(log.directory):
+        data = encode_snapshot(producers.snapshot_entries())
+        log.filesystem.replace(segment_file(log.directory, offset, Suffix.SNAPSHOT), data)
+        log.snapshots = [offset]
         # An empty file keeps the place: without it a crash would leave nothing that says where offsets go on.
         rolling.begin_segment(log, offset, log.opened_ms)
         log.filesystem.sync_directory(log.directory)
@@ -76,7 +87,7 @@ def delete_records_before(log: "Log", offset: int) -> None:
         return
     log.log_start_offset = offset
     if log.leader_epochs.truncate_to_start(offset):
-        log.epochs_changed = True
+        log.epochs_changed = log.checkpoint_due = True
     retention.delete_before_start(log)
 
 
@@ -131,4 +142,4 @@ def _end_at(log: "Log", end_offset: int) -> None:
     log.log_end_offset = end_offset
     log.durable_end_offset = min(log.durable_end_offset, end_offset)
     log.unsaved_snapshots = tuple(snapshot for snapshot in log.unsaved_snapshots if snapshot[0] <= end_offset)
-    log.epochs_changed = True
+    log.epochs_changed = log.checkpoint_due = True
