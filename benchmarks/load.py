@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ def binary() -> Path:
     if compiler is None:
         raise LoadUnavailable("no C compiler found: install one (Debian: gcc)")
     PEERS.mkdir(parents=True, exist_ok=True)
-    fresh = PEERS / "load.new"
+    fresh = PEERS / f"load.{os.getpid()}"  # tests and a benchmark may compile at the same time
     command = [compiler, "-O2", "-std=c11", "-Wno-deprecated-declarations", str(SOURCE), "-o", str(fresh)]
     done = subprocess.run([*command, *_librdkafka_flags(), "-lpthread"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
