@@ -140,4 +140,9 @@ class TurnLoop:
         for task in self.tasks:
             # Python would report a pending task that is thrown away; this one was killed.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if not task.done():
+                coroutine = task.get_coro()
+                assert coroutine is not None
+                coroutine.close()
         self.tasks.clear()
+        self._ready.clear()

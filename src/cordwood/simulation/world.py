@@ -132,6 +132,7 @@ class Life:
 
     def finish(self) -> None:
         """Stops in order: everything is flushed and checkpointed, and the directory is marked as cleanly closed."""
+        self.driver.run(lambda: self.node.stop_waiting(self.driver.now_ms()))
         finishing = self.loop.create_task(self.driver.flush_everything())
         while not finishing.done():
             for _, do in self.steps():
@@ -140,9 +141,9 @@ class Life:
             else:
                 raise InvariantBroken("a broker that stops waits for something that does not come")
         self.driver.stop()
-        self.logs.close()
         self.flusher.close()
         self.workers.close()
+        self.logs.close()
 
 
 class World:

@@ -1,0 +1,97 @@
+"""After every step: each partition's ends are in order, and none moves where it must not.
+
+Log start <= last stable offset <= high watermark <= log end; recovery point <= durable end <= log end; the high
+watermark never falls within an epoch, and under ack.durability=disk never passes the durable end.
+"""
+
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.node.node import Node
+from cordwood.node.partition import Partition
+from cordwood.replication.leader import LeaderReplica
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.ledger import Ledger
+
+RETENTION_OF_A_RUN_MS = 86_400_000
+"""A retention beyond this drops nothing during a run."""
+
+
+class Watched:
+    """What is remembered of a partition from step to step, within one life of the broker."""
+
+    __slots__ = ("high_watermark", "log_start", "partition", "undurable")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.high_watermark = 0
+        self.log_start = 0
+        self.undurable = 0
+        """Up to where the high watermark got under ack.durability=os: it stays there when that is changed to disk."""
+
+
+class Bounds:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._watched: dict[tuple[TopicId, int], Watched] = {}
+        self._epochs: dict[tuple[TopicId, int], tuple[int, int]] = {}
+        """The life in which a partition was last seen, and its leader epoch then."""
+
+    def new_life(self) -> None:
+        self._watched.clear()
+
+    def check(self, node: Node, life: int) -> None:
+        for partitions in node.topics.values():
+            for partition in partitions:
+                key = (partition.topic_id, partition.name.partition)
+                self._check_epoch(key, partition, life)
+                replica = partition.opened
+                if replica is not None:
+                    watched = self._watched.get(key)
+                    if watched is None or watched.partition is not partition:
+                        watched = self._watched[key] = Watched(partition)
+                    self._check(watched, partition, replica)
+
+    def _check_epoch(self, key: tuple[TopicId, int], partition: Partition, life: int) -> None:
+        seen_in, epoch = self._epochs.get(key, (life, partition.leader_epoch))
+        if seen_in == life and epoch != partition.leader_epoch:
+            raise InvariantBroken(f"{partition.name} went from leader epoch {epoch} to {partition.leader_epoch}")
+        if seen_in < life and epoch >= partition.leader_epoch:
+            raise InvariantBroken(f"{partition.name} was restarted in leader epoch {partition.leader_epoch} <= {epoch}")
+        self._epochs[key] = (life, partition.leader_epoch)
+
+    def _check(self, watched: Watched, partition: Partition, replica: LeaderReplica) -> None:
+        log = replica.log
+        name, start, end = partition.name, log.log_start_offset, log.log_end_offset
+        high_watermark, durable_end = replica.high_watermark, log.durable_end_offset
+        if not start <= replica.last_stable_offset <= high_watermark <= end:
+            raise InvariantBroken(
+                f"{name}: log start {start} <= stable {replica.last_stable_offset} <= high watermark {high_watermark} "
+                f"<= log end {end} does not hold"
+            )
+        if not log.recovery_point <= durable_end <= end:
+            raise InvariantBroken(
+                f"{name}: recovery point {log.recovery_point} <= durable {durable_end} <= log end {end} does not hold"
+            )
+        if high_watermark < watched.high_watermark:
+            raise InvariantBroken(f"{name}: the high watermark fell from {watched.high_watermark} to {high_watermark}")
+        if not log.settings.acks_mean_disk:
+            watched.undurable = high_watermark
+        elif high_watermark > max(durable_end, watched.undurable):
+            raise InvariantBroken(f"{name}: high watermark {high_watermark} is beyond what is durable, {durable_end}")
+        watched.high_watermark = high_watermark
+        self._check_start(watched, partition, name, start)
+        self._ledger.partition(partition.topic_id, name.topic, name.partition).durable_end = durable_end
+
+    def _check_start(self, watched: Watched, partition: Partition, name: TopicPartition, start: int) -> None:
+        """Nothing is dropped that nobody asked to drop."""
+        settings = partition.settings
+        ledger = self._ledger.partition(partition.topic_id, name.topic, name.partition)
+        if settings.compacted:
+            ledger.may_be_compacted = True
+        if settings.deletes and (settings.retention_bytes >= 0 or 0 <= settings.retention_ms < RETENTION_OF_A_RUN_MS):
+            ledger.may_expire = True
+        if start < watched.log_start:
+            raise InvariantBroken(f"{name}: the log's start went back from {watched.log_start} to {start}")
+        if start > ledger.deletable_before and not ledger.may_expire:
+            raise InvariantBroken(f"{name} begins at {start}, and nobody asked to delete anything before that")
+        watched.log_start = start
+        ledger.log_start = start

@@ -1,0 +1,37 @@
+"""After a quiet time nobody waits and nothing is kept for anybody: no leaks of waiters, timers or work."""
+
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.world import World
+
+MOST_TIMERS = 12
+"""Of the node itself: acks, sweeps, checkpoints, positions, compaction, each a few at most."""
+
+
+def check_at_rest(world: World) -> None:
+    node, life = world.node, world.life
+    assert life is not None
+    waiting = {
+        "parked fetches": node._parked,
+        "partitions with acks": node._partitions_with_acks,
+        "dirty partitions": node._dirty,
+        "acks that wait for the disk": [each.name for each in node.partitions() if each.waiting_durable],
+        "acks that wait for the high watermark": [each.name for each in node.partitions() if each.waiting_committed],
+        "readers that wait": [each.name for each in node.partitions() if each.waiting_readers],
+        "requests that wait for __consumer_offsets": node.positions._waiting_for_topic,
+        "requests that wait for positions to load": [
+            shard.partition.name for shard in node.positions._shards.values() if shard.waiting
+        ],
+        "requests that wait for producer ids": node.producer_ids._waiting,
+        "work in threads": life.workers.jobs,
+        "calls to the store": life.store.calls,
+        "flush rounds": life.flusher.steps(),
+        "connections": world.network.connections,
+    }
+    for what, found in waiting.items():
+        if found:
+            raise InvariantBroken(f"after a quiet time there are still {what}: {found}")
+    if len(node.timers._heap) > MOST_TIMERS:
+        raise InvariantBroken(f"after a quiet time there are {len(node.timers._heap)} timers")
+    slots = node.settings.max_incremental_fetch_session_cache_slots
+    if len(node.fetch_sessions) > slots:
+        raise InvariantBroken(f"there are {len(node.fetch_sessions)} fetch sessions, {slots} are allowed")

@@ -1,0 +1,282 @@
+"""The game: a seed picks the machine, the clients, the faults and every step; checkers watch.
+
+First the safety phase: anything can happen at any time, and nothing may ever be wrong. Then the liveness phase: faults
+stop, and whatever is pending has to come to its end: everybody is answered, every producer that insists gets its
+acknowledgement, every reader reads to the end, and nothing is left waiting. Last, the broker is stopped, the power
+goes, and everything has to be there when it is back.
+"""
+
+import random
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from cordwood.model.errors import StorageFailure
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.answers import Answers
+from cordwood.simulation.checkers.bounds import Bounds
+from cordwood.simulation.checkers.content import check_content
+from cordwood.simulation.checkers.positions import PositionsChecker
+from cordwood.simulation.checkers.rest import check_at_rest
+from cordwood.simulation.disk import ProcessDied
+from cordwood.simulation.ledger import Ledger
+from cordwood.simulation.profile import Fault, Profile
+from cordwood.simulation.slow_store import Fate
+from cordwood.simulation.stage import Client, Stage
+from cordwood.simulation.workloads.administrators import NAMES, Administrator
+from cordwood.simulation.workloads.position_keepers import PositionKeeper
+from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
+from cordwood.simulation.workloads.readers import Reader
+from cordwood.simulation.workloads.visitors import Vandal, Visitor
+from cordwood.simulation.world import BrokerFailed, World
+
+TRANSCRIPT_LINES = 60
+QUIET_MS = 40_000
+"""Longer than any request waits: acks at most 30 s, polls 3 s."""
+ROUNDS_TO_FINISH = 400
+
+
+@dataclass
+class Outcome:
+    """What a run had in it: proof that it was about something."""
+
+    seed: int
+    steps: int = 0
+    requests: int = 0
+    promises: int = 0
+    records_read: int = 0
+    lives: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+    digest: int = 0
+    """Of the transcript: the same for the same seed."""
+
+
+class SimulationFailed(AssertionError):
+    """A run broke an invariant. The message has all that is needed to see it again."""
+
+
+def run(seed: int, steps: int = 400) -> Outcome:
+    """Plays one game. SimulationFailed with the seed and the last steps if something is wrong."""
+    game = Game(seed)
+    try:
+        game.play(steps)
+    except Exception as reason:
+        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}: {game.profile}") from reason
+    return game.outcome
+
+
+class Game:
+    def __init__(self, seed: int, profile: Profile | None = None) -> None:
+        self.chance = random.Random(seed)
+        self.profile = Profile.chosen_by(self.chance) if profile is None else profile
+        self.outcome = Outcome(seed)
+        self.world = World(seed, self.profile.settings, loaded_indexes_bytes=self.profile.loaded_indexes_bytes)
+        self.ledger = Ledger()
+        self.stage = Stage(self.world, self.chance, self.ledger)
+        self.clients = self._cast()
+        self._positions = PositionsChecker()
+        self._answers = Answers(self.ledger, self._positions)
+        self._bounds = Bounds(self.ledger)
+        self.world.network.on_sent = self._answers.sent
+        self.world.network.on_request = self._answers.requested
+        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
+        self._death = Fault.KILL
+
+    def _cast(self) -> list[Client]:
+        stage, profile, chance = self.stage, self.profile, self.chance
+        self._administrator = Administrator(
+            stage,
+            "administrator",
+            deletes=profile.deletes_topics,
+            retention=profile.retention,
+            compaction=profile.compaction,
+            durability=profile.durability,
+        )
+        clients: list[Client] = [self._administrator, Visitor(stage, "visitor")]
+        clients += [IdempotentProducer(stage, f"idempotent-{number}") for number in range(profile.idempotent_producers)]
+        clients += [
+            PlainProducer(stage, f"plain-{number}", chance.choice((0, 1, -1)), retries=chance.random() < 0.5)
+            for number in range(profile.plain_producers)
+        ]
+        clients += [
+            Reader(stage, f"reader-{number}", isolation_level=number % 2, sessions=chance.random() < 0.7)
+            for number in range(2)
+        ]
+        clients += [PositionKeeper(stage, f"group-{number}") for number in range(2)]
+        if profile.vandals:
+            clients.append(Vandal(stage, "vandal"))
+        return clients
+
+    # The phases
+
+    def play(self, steps: int) -> None:
+        self._start()
+        for name in NAMES[:2]:
+            self._note(self._administrator.create_topic(name))
+        for _ in range(steps):
+            self.outcome.steps += 1
+            self._step()
+        self._note("--- faults stop ---")
+        self._finish()
+        self._check_the_end()
+        self.outcome.requests = self.world.network.requests_handled
+        self.outcome.promises = self.ledger.promise_count
+        self.outcome.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
+        self.outcome.lives = self.world.lives
+
+    def _step(self) -> None:
+        try:
+            if self.world.life is None:
+                self._start()
+            else:
+                self._something_happens()
+        except ProcessDied as death:
+            self._note(f"the process dies at: {death}")
+            self._end_life(self._death)
+        except BrokerFailed as failure:
+            self._note(f"the broker gives up: {failure}")
+            self._end_life(self.chance.choice((Fault.KILL, Fault.POWER_CUT)))
+        if self.world.life is not None and self.world.network.attached:
+            self._bounds.check(self.world.node, self.world.lives)
+
+    def _something_happens(self) -> None:
+        profile, chance, world = self.profile, self.chance, self.world
+        dice = chance.random()
+        if dice < profile.fault_rate:
+            self._fault(chance.choice(profile.faults))
+            return
+        if dice < 0.25:
+            world.clock.advance(chance.choice((0, 1, 1, 5, 20, 200, 1500)))
+            return
+        steps = world.steps()
+        if steps and dice < 0.25 + 0.75 * profile.eagerness:
+            name, do = chance.choice(steps)
+            self._note(name)
+            if name == "the store answers" and Fault.STORE in profile.faults and chance.random() < 0.1:
+                fate = chance.choice((Fate.REFUSED, Fate.LOST))
+                self._note(f"  not: {fate.value}")
+                assert world.life is not None
+                world.life.store.end_next_call(fate)
+                return
+            world.do(do)
+            return
+        client = chance.choice(self.clients)
+        if client.unanswered >= 8 or chance.random() < 0.02:
+            client.hang_up()
+            self._note(f"{client.name} hangs up")
+        elif (what := client.act()) is not None:
+            self._note(f"{client.name} {what}")
+
+    def _fault(self, fault: Fault) -> None:
+        world, chance = self.world, self.chance
+        self._note(f"fault: {fault.value}")
+        match fault:
+            case Fault.KILL | Fault.POWER_CUT:
+                self._death = fault
+                if chance.random() < 0.7:
+                    world.disk.die_within(chance.choice((5, 30, 100)))
+                else:
+                    self._end_life(fault)
+            case Fault.CLEAN_STOP:
+                self._stop()
+            case Fault.DISK_FULL:
+                world.disk.platter.free_for_appends = chance.choice((0, 100, 1000))
+            case Fault.DISK_FREE:
+                world.disk.platter.free_for_appends = None
+            case Fault.SYNC_FAILS:
+                world.disk.syncs_fail = True
+            case Fault.UNREADABLE:
+                world.disk.unreadable = not world.disk.unreadable
+            case Fault.COLD:
+                world.disk.platter.nothing_cached = not world.disk.platter.nothing_cached
+            case Fault.HANDLES:
+                world.disk.give_up_handles()
+            case Fault.CLOCK:
+                world.clock.jump(chance.choice((-60_000, -2_000, -900, 900, 2_000, 60_000, 600_000)))
+            case Fault.STORE:
+                pass
+
+    # Life and death
+
+    def _start(self) -> None:
+        self.world.start()
+        node = self.world.node
+        self._note(f"--- life {self.world.lives} ---")
+        self._bounds.new_life()
+        self._answers.attach(node)
+        self._bounds.check(node, self.world.lives)
+        check_content(node, self.ledger)
+
+    def _stop(self) -> None:
+        """In order, if the disk lets it: a broker that cannot write its checkpoint leaves recovery to the next."""
+        try:
+            self.world.stop()
+        except StorageFailure as failure:
+            self._note(f"the stop fails: {failure}")
+            self._end_life(Fault.KILL)
+        self._answers.attach(None)
+
+    def _end_life(self, how: Fault) -> None:
+        self.outcome.events[f"died: {how.value}"] += 1
+        self._answers.attach(None)
+        if how is Fault.POWER_CUT:
+            self.world.lose_power()
+            self.ledger.power_lost()
+        else:
+            self.world.kill()
+
+    # The end
+
+    def _finish(self) -> None:
+        world = self.world
+        disk = world.disk
+        disk.die_at = None
+        disk.unreadable = disk.syncs_fail = False
+        disk.platter.free_for_appends = None
+        try:
+            if world.life is None:
+                self._start()
+            for _ in range(ROUNDS_TO_FINISH):
+                world.settle()
+                self._bounds.check(world.node, world.lives)
+                busy = [client.name for client in self.clients if client.finish()]
+                if not busy:
+                    break
+                world.advance(self.chance.choice((0, 10, 600)))
+            else:
+                raise InvariantBroken(f"these never come to an end: {busy}")
+        except BrokerFailed:
+            # A sync that failed before the faults stopped is found out only now.
+            self._end_life(Fault.POWER_CUT)
+            self._finish()
+
+    def _check_the_end(self) -> None:
+        world = self.world
+        world.advance(QUIET_MS)
+        waiting = [repr(each) for connection in world.network.connections for each in connection.under_way.values()]
+        if waiting:
+            raise InvariantBroken(f"these were never answered: {waiting}")
+        for client in self.clients:
+            client.hang_up()
+        world.advance(1000)
+        check_at_rest(world)
+        check_content(world.node, self.ledger)
+        self._note("--- a clean stop, and the power goes ---")
+        world.stop()
+        world.lose_power()
+        self.ledger.power_lost()
+        self._start()
+
+    def _note(self, line: str) -> None:
+        self.outcome.events[line.split(" ")[0] if line.startswith("fault") else line.split(" ", 1)[0]] += 1
+        self.outcome.digest = hash_line(self.outcome.digest, line)
+        self._transcript.append(f"{self.outcome.steps:5} {self.world.clock.monotonic_ms:7} ms  {line}")
+
+    def last_steps(self) -> str:
+        return "\n".join(self._transcript)
+
+
+def hash_line(digest: int, line: str) -> int:
+    """The same in every process, unlike `hash`."""
+    for byte in line.encode():
+        digest = (digest * 1_000_003 ^ byte) & 0xFFFFFFFFFFFFFFFF
+    return digest

@@ -1,0 +1,233 @@
+"""Readers that assign partitions to themselves: long polls, sessions or none, both isolation levels.
+
+A reader goes on where it is, from poll to poll, and notices if records come twice or out of order.
+"""
+
+from typing import Any
+
+from cordwood.cluster.image import TopicImage
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicId
+from cordwood.records.batch import batches_in
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.stage import Client, Stage
+from cordwood.wire.apis import ApiKey
+
+SESSIONS_FROM = 7
+EPOCHS_FROM = 9
+LAST_FETCHED_EPOCH_FROM = 12
+TOPIC_IDS_FROM = 13
+EARLIEST = -2
+
+Place = tuple[TopicId, int]
+
+
+class Position:
+    """Where a reader is in one partition."""
+
+    def __init__(self, topic: TopicImage, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.offset: int | None = None
+        """None: it has to ask where the log begins."""
+        self.asking = False
+        self.last_epoch = -1
+        self.high_watermark = -1
+
+
+class Session:
+    """An incremental fetch session as the client keeps it."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.session_id = 0
+        self.epoch = 0
+        self.told: dict[Place, int] = {}
+        """The fetch offset that the broker knows of each partition."""
+
+
+class Reader(Client):
+    def __init__(self, stage: Stage, name: str, *, isolation_level: int, sessions: bool) -> None:
+        super().__init__(stage, name)
+        self._isolation_level = isolation_level
+        self._sessions = sessions
+        self._session: Session | None = None
+        self._positions: dict[Place, Position] = {}
+        self._polling = False
+        self.records_read = 0
+
+    def act(self) -> str | None:
+        self._assign()
+        unknown = [position for position in self._positions.values() if position.offset is None]
+        if unknown and self.chance.random() < 0.5:
+            return self._ask_for_start(self.chance.choice(unknown))
+        return self._poll(max_wait_ms=self.chance.choice((0, 0, 20, 500, 3000)))
+
+    def finish(self) -> bool:
+        """Reads on until every partition is read to its end."""
+        self._assign()
+        behind = False
+        for position in self._positions.values():
+            if position.offset is None:
+                self._ask_for_start(position)
+                behind = True
+            else:
+                partition = self.stage.world.node.topics[position.topic.name][position.index]
+                behind = behind or position.offset < partition.replica.high_watermark
+        if behind:
+            self._poll(max_wait_ms=0)
+        return behind
+
+    def _assign(self) -> None:
+        """All partitions of all topics, as they come and go."""
+        wanted = {
+            (topic.topic_id, index): topic for topic in self.stage.topics() for index in range(len(topic.partitions))
+        }
+        for place in [place for place in self._positions if place not in wanted]:
+            del self._positions[place]
+        for place, topic in wanted.items():
+            if place not in self._positions:
+                self._positions[place] = Position(topic, place[1])
+
+    # Where a log begins
+
+    def _ask_for_start(self, position: Position) -> str | None:
+        if position.asking:
+            return None
+        position.asking = True
+        asked = {"partition_index": position.index, "current_leader_epoch": -1, "timestamp": EARLIEST}
+        values = {
+            "replica_id": -1,
+            "isolation_level": self._isolation_level,
+            "topics": [{"name": position.topic.name, "partitions": [asked]}],
+        }
+        self.connection.request(
+            ApiKey.LIST_OFFSETS,
+            self.stage.version(ApiKey.LIST_OFFSETS),
+            values,
+            lambda exchange: self._got_start(exchange, position),
+        )
+        return f"asks where {position.topic.name}-{position.index} begins"
+
+    @staticmethod
+    def _got_start(exchange: Exchange, position: Position) -> None:
+        position.asking = False
+        if exchange.answered:
+            found = exchange.answer.topics[0].partitions[0]
+            if found.error_code == 0:
+                position.offset, position.last_epoch = found.offset, -1
+
+    # Polls
+
+    def _poll(self, max_wait_ms: int) -> str | None:
+        positions = {place: each for place, each in self._positions.items() if each.offset is not None}
+        if self._polling or not positions:
+            return None
+        version = self.stage.version(ApiKey.FETCH)
+        session: Session | None = None
+        if self._sessions and version >= SESSIONS_FROM:
+            if self._session is None or (self._session.version >= TOPIC_IDS_FROM) != (version >= TOPIC_IDS_FROM):
+                self._session = Session(version)
+            session = self._session
+        values: dict[str, Any] = {
+            "max_wait_ms": max_wait_ms,
+            "min_bytes": self.chance.choice((0, 1, 1, 300, 2000)),
+            "max_bytes": self.chance.choice((1, 500, 5000, 1 << 20)),
+            "isolation_level": self._isolation_level,
+            "session_id": 0 if session is None else session.session_id,
+            "session_epoch": -1 if session is None else session.epoch,
+        }
+        asked = {place: each.offset for place, each in positions.items() if each.offset is not None}
+        changed, forgotten = dict(asked), list[Place]()
+        if session is not None:
+            changed = {place: offset for place, offset in asked.items() if session.told.get(place) != offset}
+            forgotten = [place for place in session.told if place not in asked]
+            session.told = dict(asked)
+        by_id = version >= TOPIC_IDS_FROM
+        if not by_id and any(place not in self._positions for place in forgotten):
+            # Of a topic that is gone only the id is still known.
+            self._session = None
+            return None
+        values["topics"] = self._topics(changed, version)
+        values["forgotten_topics_data"] = [self._forgotten(place, by_id) for place in forgotten]
+        self._polling = True
+        self.connection.request(
+            ApiKey.FETCH, version, values, lambda exchange: self._polled(exchange, session, asked, by_id)
+        )
+        return f"polls {len(asked)} partitions" + ("" if session is None else " in its session")
+
+    def _forgotten(self, place: Place, by_id: bool) -> dict[str, Any]:
+        topic_id, index = place
+        fields: dict[str, Any] = {"topic_id": topic_id} if by_id else {"topic": self._positions[place].topic.name}
+        return fields | {"partitions": [index]}
+
+    def _topics(self, places: dict[Place, int], version: int) -> list[dict[str, Any]]:
+        topics: dict[TopicId, dict[str, Any]] = {}
+        for (topic_id, index), offset in places.items():
+            position = self._positions[topic_id, index]
+            entry = topics.get(topic_id)
+            if entry is None:
+                fields = self.stage.topic_fields(position.topic, version >= TOPIC_IDS_FROM, "topic")
+                entry = topics[topic_id] = fields | {"partitions": []}
+            asked: dict[str, Any] = {
+                "partition": index,
+                "fetch_offset": offset,
+                "partition_max_bytes": self.chance.choice((1, 400, 1 << 20)),
+            }
+            if version >= LAST_FETCHED_EPOCH_FROM and self.chance.random() < 0.3:
+                asked["last_fetched_epoch"] = position.last_epoch
+            if version >= EPOCHS_FROM and self.chance.random() < 0.3:
+                epoch = self.stage.world.node.image.topics_by_id[topic_id].partitions[index].leader_epoch
+                asked["current_leader_epoch"] = epoch
+            entry["partitions"].append(asked)
+        return list(topics.values())
+
+    def _polled(self, exchange: Exchange, session: Session | None, asked: dict[Place, int], by_id: bool) -> None:
+        self._polling = False
+        if not exchange.answered:
+            self._session = None
+            return
+        answer = exchange.answer
+        if answer.error_code:
+            self._session = None
+            return
+        if session is not None:
+            session.session_id = answer.session_id
+            session.epoch += 1
+            if not answer.session_id:
+                self._session = None
+        ids = {each.topic.name: place[0] for place, each in self._positions.items()}
+        for topic in answer.responses:
+            topic_id = topic.topic_id if by_id else ids.get(topic.topic)
+            if topic_id is None:
+                continue
+            for part in topic.partitions:
+                place = (topic_id, part.partition_index)
+                position = self._positions.get(place)
+                if position is not None and place in asked and position.offset == asked[place]:
+                    self._take(position, part, session)
+
+    def _take(self, position: Position, part: Any, session: Session | None) -> None:
+        error = ErrorCode(part.error_code)
+        if error is not ErrorCode.NONE:
+            if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                position.offset = None
+            if session is not None:
+                # What it asked for last time may have been refused because of the epoch: name it again next time.
+                session.told.pop((position.topic.topic_id, position.index), None)
+            return
+        if part.diverging_epoch.epoch >= 0:
+            raise InvariantBroken(
+                f"{self.name} was told that {position.topic.name}-{position.index} diverged from what it read there: "
+                f"at {position.offset}, epoch {position.last_epoch}; {part.diverging_epoch}"
+            )
+        assert position.offset is not None
+        for _, header in batches_in(part.records or b""):
+            if header.last_offset < position.offset:
+                raise InvariantBroken(
+                    f"{self.name} asked for offset {position.offset} and got a batch that ends at {header.last_offset}"
+                )
+            self.records_read += header.record_count
+            position.offset = header.next_offset
+            position.last_epoch = header.partition_leader_epoch
