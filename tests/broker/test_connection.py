@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cordwood.broker.connection import REQUESTS_PER_TURN
+from cordwood.wire.framing import BUFFER_BYTES
 
 
 async def test_a_request_is_answered(serving: Any, request_frame: Any) -> None:
@@ -281,3 +282,16 @@ async def test_draining_gives_up_after_its_time(serving: Any, request_frame: Any
         await client.send(request_frame(1))
         await broker.until(lambda: len(broker.node.requests) == 1)
         assert await broker.connections.drain(0.05) == 1
+
+
+async def test_peers_that_hang_up_all_at_once_need_one_buffer_between_them(serving: Any, request_frame: Any) -> None:
+    async with serving() as broker:
+        clients = [await broker.connect() for _ in range(100)]
+        for client in clients:
+            await client.send(request_frame(1))
+            await client.receive_response()
+        for client in clients:
+            client.close()
+        await broker.until(lambda: len(broker.connections) == 0)
+        assert broker.connections.receive_buffers.lent_bytes == 0
+        assert broker.connections.receive_buffers.free_bytes <= 2 * BUFFER_BYTES

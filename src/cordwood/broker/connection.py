@@ -97,6 +97,9 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.resume_writing()
 
     def eof_received(self) -> bool:
+        """Nobody half-closes a Kafka connection: the peer has gone. `connection_lost` follows, later in this turn."""
+        self._serving = False
+        self._reader.close()
         return False
 
     def connection_lost(self, reason: Exception | None) -> None:

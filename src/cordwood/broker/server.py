@@ -8,7 +8,7 @@ repair (a failed sync, a broken invariant) ends all connections at once, so that
 
 import asyncio
 import logging
-import random
+import os
 import socket
 import time
 from typing import Final
@@ -87,7 +87,7 @@ class Server:
             self.driver,
             now_ms,
             compact=storage.compact,
-            seed=random.SystemRandom().getrandbits(64),
+            seed=int.from_bytes(os.urandom(8), "big"),
         )
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, controller)

@@ -7,6 +7,7 @@ when the peer goes on.
 """
 
 from collections import deque
+from mmap import mmap
 from typing import Final, Protocol
 
 SLICE_BYTES: Final = 512 * 1024
@@ -50,7 +51,7 @@ class SliceBuffers:
             buffer = self._free.pop()
         else:
             self._unmade -= 1
-            buffer = memoryview(bytearray(SLICE_BYTES))
+            buffer = memoryview(mmap(-1, SLICE_BYTES))
         self._holders[holder] = buffer
         return buffer
 
