@@ -1,6 +1,7 @@
 """Kafka's own command line tools, as an administrator would use them."""
 
 import json
+import random
 import subprocess
 from pathlib import Path
 
@@ -147,8 +148,9 @@ class TestDumpLogSegments:
         client = Producer(
             {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "compression.type": "lz4"}
         )
-        for batch in range(30):
-            produce_all(client, [{"topic": topic, "key": f"k{n}", "value": f"{batch}-{n}-" * 60} for n in range(10)])
+        noise = random.Random(1)  # what compresses well would not fill a segment
+        for _ in range(30):
+            produce_all(client, [{"topic": topic, "key": f"k{n}", "value": noise.randbytes(400)} for n in range(10)])
         return broker.process.data_dir / f"{topic}-0"
 
     def test_the_log_and_its_indexes(self, kafka_jars: KafkaJars, directory: Path) -> None:
