@@ -153,11 +153,6 @@ class Node:
         partitions = self.topics.get(topic, ())
         return index < len(partitions) and partitions[index] is partition
 
-    def has_data(self, partition: Partition) -> bool:
-        """Whether a partition holds records; opens its log if that has not been done."""
-        log = partition.replica.log
-        return log.log_end_offset > log.log_start_offset
-
     def partitions(self) -> Iterator[Partition]:
         for partitions in self.topics.values():
             yield from partitions

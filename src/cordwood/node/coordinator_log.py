@@ -1,0 +1,216 @@
+"""An internal topic as the log of state machines: one machine per partition, brought back by replaying its records.
+
+The contract of every coordinator: a request yields records and an answer; state changes only when those records are
+replayed, at append; the answer, and whatever reads that state, waits until they are committed. A shard is loaded from
+its log when it is first asked for, and requests wait for that.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from cordwood.log.lookup import LogSlice
+from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
+from cordwood.node.partition import Partition
+from cordwood.records.batch import batches_in
+from cordwood.records.build import build_batch
+from cordwood.records.corruption import CorruptRecords
+from cordwood.records.records import records_in
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+LOAD_CHUNK_BYTES = 1 << 20
+COMMIT_TIMEOUT_MS = 5_000
+
+Record = tuple[bytes, bytes | None]
+"""Key and value to append; a null value removes."""
+
+Done = Callable[[ErrorCode], None]
+
+
+class Machine(Protocol):
+    """State that comes only from records."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class Shard(Generic[M]):
+    """The machine of one partition of the internal topic."""
+
+    __slots__ = ("last_written_offset", "loaded", "machine", "partition", "waiting")
+
+    def __init__(self, partition: Partition, machine: M) -> None:
+        self.partition = partition
+        self.machine = machine
+        self.loaded = False
+        self.waiting: list[Done] = []
+        self.last_written_offset = -1
+
+
+class CoordinatorLog(Generic[M]):
+    """All shards of one internal topic on this node."""
+
+    def __init__(self, node: "Node", topic: str, new_machine: Callable[[], M]) -> None:
+        self._node = node
+        self.topic = topic
+        self._new_machine = new_machine
+        self._shards: dict[int, Shard[M]] = {}
+        self._waiting_for_topic: list[Callable[[ProtocolError | None], None]] = []
+
+    def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
+        """The internal topic is made when somebody first looks for a coordinator."""
+        if self.topic in self._node.topics:
+            done(None)
+            return
+        self._waiting_for_topic.append(done)
+        if len(self._waiting_for_topic) > 1:
+            return
+
+        def created(error: ProtocolError | None) -> None:
+            waiting, self._waiting_for_topic = self._waiting_for_topic, []
+            for callback in waiting:
+                callback(error)
+
+        self._node.create_internal_topic(self.topic, created)
+
+    def with_shard(self, index_of: Callable[[int], int], done: Callable[[Shard[M]], None], failed: Done) -> None:
+        """Calls `done` with the loaded shard of the partition that `index_of` picks among so many."""
+
+        def topic_exists(error: ProtocolError | None) -> None:
+            if error is not None:
+                failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return
+            partitions = self._node.topics[self.topic]
+            shard = self._shard(index_of(len(partitions)))
+            self._load_then(shard, lambda code: done(shard) if code is ErrorCode.NONE else failed(code))
+
+        self.when_topic_exists(topic_exists)
+
+    def each_shard_with_records(self, done: Callable[[Shard[M]], None]) -> None:
+        """Calls back for every partition that holds something, once it is loaded."""
+        for index, partition in enumerate(self._node.topics.get(self.topic, ())):
+            if partition.opened is None and not self._node.logs.has_log(partition.name):
+                continue
+            shard = self._shard(index)
+
+            def loaded(code: ErrorCode, shard: Shard[M] = shard) -> None:
+                if code is ErrorCode.NONE:
+                    done(shard)
+
+            self._load_then(shard, loaded)
+
+    def write(self, shard: Shard[M], records: list[Record], now_ms: int, done: Done) -> None:
+        """Appends, replays what was appended, and calls back when it is committed."""
+        if not records:
+            done(ErrorCode.NONE)
+            return
+        batch = build_batch((now_ms, key, value, ()) for key, value in records)
+        try:
+            appended = self._node.append_internal(shard.partition, batch, now_ms)
+        except StorageFailure as failure:
+            self._node.report_storage_failure(failure)
+            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        for key, value in records:
+            shard.machine.replay(key, value)
+        shard.last_written_offset = appended.last_offset
+        self.when_committed(shard, now_ms, done)
+
+    def when_committed(self, shard: Shard[M], now_ms: int, done: Done) -> None:
+        """Calls back when all that this shard's state comes from is committed."""
+        if shard.partition.replica.high_watermark > shard.last_written_offset:
+            done(ErrorCode.NONE)
+            return
+        deadline_ms = now_ms + COMMIT_TIMEOUT_MS
+        self._node.when_committed(
+            shard.partition, shard.last_written_offset, deadline_ms, lambda error: done(_told(error))
+        )
+
+    # Loading
+
+    def _shard(self, index: int) -> Shard[M]:
+        shard = self._shards.get(index)
+        if shard is None:
+            shard = self._shards[index] = Shard(self._node.topics[self.topic][index], self._new_machine())
+        return shard
+
+    def _load_then(self, shard: Shard[M], done: Done) -> None:
+        if shard.loaded:
+            done(ErrorCode.NONE)
+            return
+        shard.waiting.append(done)
+        if len(shard.waiting) == 1:
+            try:
+                log = shard.partition.replica.log
+            except StorageFailure as failure:
+                self._loaded(shard, failure)
+                return
+            shard.last_written_offset = log.log_end_offset - 1
+            self._load_from(shard, log.log_start_offset)
+
+    def _load_from(self, shard: Shard[M], offset: int) -> None:
+        """Reads on from an offset, a chunk at a time, in a thread; replays in the loop."""
+        log = shard.partition.replica.log
+        end_offset = shard.last_written_offset + 1
+        try:
+            chunk = log.read(offset, LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True)
+        except (StorageFailure, ProtocolError) as failure:
+            self._loaded(shard, failure)
+            return
+        if chunk is None:
+            self._loaded(shard, None)
+            return
+
+        def replay(read: tuple[list[Record], int] | Exception) -> None:
+            if isinstance(read, Exception):
+                self._loaded(shard, read)
+                return
+            records, next_offset = read
+            try:
+                for key, value in records:
+                    shard.machine.replay(key, value)
+            except ValueError as unreadable:
+                self._loaded(shard, StorageFailure(f"{shard.partition.name}: {unreadable}"))
+                return
+            self._load_from(shard, next_offset)
+
+        self._node.effects.blocking(lambda: _read_records(chunk), replay)
+
+    def _loaded(self, shard: Shard[M], failure: Exception | None) -> None:
+        waiting, shard.waiting = shard.waiting, []
+        error = ErrorCode.NONE
+        if failure is None:
+            shard.loaded = True
+        else:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            shard.machine = self._new_machine()
+            self._node.report_storage_failure(failure)
+        for done in waiting:
+            done(error)
+
+
+def _read_records(chunk: LogSlice) -> tuple[list[Record], int]:
+    """Keys and values of the whole batches in a slice, and the offset after them."""
+    data = chunk.file.read(chunk.position, chunk.length)
+    records: list[Record] = []
+    next_offset = chunk.base_offset
+    try:
+        for position, header in batches_in(data):
+            if not header.control:
+                for record in records_in(memoryview(data)[position : position + header.size]):
+                    if record.key is not None:
+                        records.append((record.key, record.value))
+            next_offset = header.next_offset
+    except CorruptRecords as corrupt:
+        raise StorageFailure(f"{chunk.file.path}: the batch after offset {next_offset}: {corrupt}") from corrupt
+    return records, next_offset
+
+
+def _told(error: ErrorCode) -> ErrorCode:
+    """What a client of a coordinator is told when the append to its log did not become safe."""
+    if error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
