@@ -62,7 +62,8 @@ class CoordinatorLog(Generic[M]):
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         """The internal topic is made when somebody first looks for a coordinator."""
-        if self.topic in self._node.topics:
+        # Who comes while others still wait must not overtake them: the later of two commits has to win.
+        if self.topic in self._node.topics and not self._waiting_for_topic:
             done(None)
             return
         self._waiting_for_topic.append(done)
