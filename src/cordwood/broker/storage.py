@@ -1,10 +1,11 @@
 """What a broker keeps: its logs and its metadata, on disk or in memory."""
 
 import logging
+import os
 import resource
 from typing import TYPE_CHECKING
 
-from cordwood.log.data_directory import DataDirectory, Identity
+from cordwood.log.data_directory import PROPERTIES_FILE, DataDirectory, Identity
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem
 
@@ -60,6 +61,19 @@ class Storage:
         self._open = True
         for problem in self.logs.problems:
             logger.warning("%s", problem)
+        self._learn_how_to_read()
+
+    def _learn_how_to_read(self) -> None:
+        """Finds out now whether reads can be told not to wait: a broker that is only read from would never learn it."""
+        from cordwood.log.os_filesystem import OsFilesystem
+
+        if not isinstance(self.filesystem, OsFilesystem):
+            return
+        descriptor = os.open(f"{self.logs.path}/{PROPERTIES_FILE}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.filesystem.learn_reads_without_waiting(descriptor, 0)
+        finally:
+            os.close(descriptor)
 
     def compact(self, job: "CompactionJob") -> "CompactionResult":
         """Runs in a thread; what is on disk is compacted in another process."""

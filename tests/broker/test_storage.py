@@ -1,0 +1,45 @@
+"""What a broker keeps, and how it is taken and given back."""
+
+from pathlib import Path
+
+from cordwood.broker.storage import Storage
+from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.model.broker_settings import BrokerSettings
+
+
+def settings(directory: Path) -> BrokerSettings:
+    return BrokerSettings.from_texts({"log.dirs": str(directory)})
+
+
+async def test_a_broker_that_is_only_read_from_knows_whether_reads_can_be_told_not_to_wait(tmp_path: Path) -> None:
+    storage = await Storage.open(settings(tmp_path), in_memory=False)
+    assert isinstance(storage.filesystem, OsFilesystem)
+    assert storage.filesystem.reads_without_waiting is None
+    storage.claim("cluster")
+    assert storage.filesystem.reads_without_waiting is not None
+    await storage.release()
+
+
+async def test_only_logs_that_were_closed_in_order_are_marked_so(tmp_path: Path) -> None:
+    marks = []
+    for in_order in (True, False, True):
+        storage = await Storage.open(settings(tmp_path), in_memory=False)
+        storage.claim("cluster")
+        marks.append(storage.logs.clean)
+        if in_order:
+            storage.close_logs()
+        await storage.release()
+    storage = await Storage.open(settings(tmp_path), in_memory=False)
+    storage.claim("cluster")
+    marks.append(storage.logs.clean)
+    await storage.release()
+    assert marks == [False, True, False, True]
+
+
+async def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
+    storage = await Storage.open(settings(tmp_path / "data"), in_memory=True)
+    storage.claim("cluster")
+    assert storage.in_memory
+    storage.close_logs()
+    await storage.release()
+    assert not (tmp_path / "data").exists()
