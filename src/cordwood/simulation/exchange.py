@@ -16,6 +16,7 @@ from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.node.ports import Frame
 from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.disk import SimulatedFile
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.codec import Read, Write, reader, writer
 from cordwood.wire.requests import parse_header
@@ -126,7 +127,7 @@ class Exchange:
         if self.state is State.LOST:
             return
         self._frame = frame
-        self._bytes = _content(frame)
+        self._bytes = _content(frame, _peek)
         correlation_id, self.answer = decode_response(self.key, self.version, self._bytes)
         if correlation_id != self.correlation_id:
             raise InvariantBroken(f"{self} was answered with correlation id {correlation_id}")
@@ -159,7 +160,7 @@ class Exchange:
         """The answer arrives. Its records are read from their files now."""
         assert self.state is State.SENT
         try:
-            content = _content(self._frame)
+            content = _content(self._frame, _read)
         except EnvironmentFailure:
             # The broker cannot send what it has announced: the connection is of no use any more.
             self.connection.hung_up()
@@ -181,17 +182,28 @@ class Exchange:
             self.on_end(self)
 
 
-def _content(frame: Frame) -> bytes:
+def _content(frame: Frame, read: Callable[[LogSlice], bytes]) -> bytes:
     if isinstance(frame, bytes):
         return frame
-    return b"".join(_read(part) if isinstance(part, LogSlice) else part for part in frame)
+    parts = []
+    for part in frame:
+        if isinstance(part, LogSlice):
+            data = read(part)
+            if len(data) != part.length:
+                raise InvariantBroken(f"{part.file.path} has {len(data)} of {part.length} bytes that were announced")
+            parts.append(data)
+        else:
+            parts.append(part)
+    return b"".join(parts)
 
 
 def _read(part: LogSlice) -> bytes:
-    data = part.file.read(part.position, part.length)
-    if len(data) != part.length:
-        raise InvariantBroken(f"{part.file.path} has {len(data)} of the {part.length} bytes that an answer announced")
-    return data
+    return part.file.read(part.position, part.length)
+
+
+def _peek(part: LogSlice) -> bytes:
+    file = part.file
+    return file.peek(part.position, part.length) if isinstance(file, SimulatedFile) else _read(part)
 
 
 class Connection:

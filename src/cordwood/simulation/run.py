@@ -61,6 +61,8 @@ def run(seed: int, steps: int = 400) -> Outcome:
         game.play(steps)
     except Exception as reason:
         raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}: {game.profile}") from reason
+    finally:
+        game.world.kill()
     return game.outcome
 
 
@@ -191,14 +193,20 @@ class Game:
             case Fault.HANDLES:
                 world.disk.give_up_handles()
             case Fault.CLOCK:
-                world.clock.jump(chance.choice((-60_000, -2_000, -900, 900, 2_000, 60_000, 600_000)))
+                world.set_clock(chance.choice((-60_000, -2_000, -900, 2_000, 60_000, 600_000)))
             case Fault.STORE:
                 pass
 
     # Life and death
 
     def _start(self) -> None:
-        self.world.start()
+        try:
+            self.world.start()
+        except StorageFailure as failure:
+            self._note(f"the broker cannot start: {failure}")
+            self._end_life(Fault.KILL)
+            self.world.disk.platter.free_for_appends = None
+            self.world.start()
         node = self.world.node
         self._note(f"--- life {self.world.lives} ---")
         self._bounds.new_life()
@@ -208,6 +216,7 @@ class Game:
 
     def _stop(self) -> None:
         """In order, if the disk lets it: a broker that cannot write its checkpoint leaves recovery to the next."""
+        self._answers.stopping = True
         try:
             self.world.stop()
         except StorageFailure as failure:
@@ -261,7 +270,7 @@ class Game:
         check_at_rest(world)
         check_content(world.node, self.ledger)
         self._note("--- a clean stop, and the power goes ---")
-        world.stop()
+        self._stop()
         world.lose_power()
         self.ledger.power_lost()
         self._start()

@@ -130,8 +130,8 @@ class TurnLoop:
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Tasks of a broker that died end in the middle, which is what asyncio would complain about here."""
-        if "exception" in context:
-            raise context["exception"]
+        if isinstance(failure := context.get("exception"), Exception):
+            raise failure
 
     def forget(self) -> None:
         """The process is gone, and with it whatever was to run. Nobody hears of the tasks any more."""
@@ -140,9 +140,7 @@ class TurnLoop:
         for task in self.tasks:
             # Python would report a pending task that is thrown away; this one was killed.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            if not task.done():
-                coroutine = task.get_coro()
-                assert coroutine is not None
+            if not task.done() and isinstance(coroutine := task.get_coro(), Coroutine):
                 coroutine.close()
         self.tasks.clear()
         self._ready.clear()

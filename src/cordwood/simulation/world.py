@@ -249,6 +249,14 @@ class World:
                 raise BrokerFailed(str(failure)) from failure
             raise failure
 
+    def set_clock(self, by_ms: int) -> None:
+        """The wall clock is set, and the broker notices before the next request comes."""
+        self.clock.jump(by_ms)
+        if self.life is not None:
+            self.life.driver.wake()
+            self.life.loop.run_until_idle()
+            self._check_alive()
+
     # For tests of single behaviours
 
     def connect(self) -> Connection:

@@ -72,6 +72,7 @@ class Fetching:
         "_found",
         "_max_bytes",
         "_min_bytes",
+        "_moved",
         "_node",
         "_places",
         "_plan",
@@ -95,6 +96,8 @@ class Fetching:
         self._places: dict[Partition, int] = {}
         self._cold: set[int] = set()
         """Places in `_found` that a thread is looking up."""
+        self._moved: set[int] = set()
+        """Those of them whose partition moved meanwhile."""
         self._timer: Timer | None = None
         self._abandoned = False
 
@@ -115,10 +118,14 @@ class Fetching:
         """A partition that this fetch waits for has moved, or is gone."""
         place = self._places[partition]
         if place in self._cold:
+            self._moved.add(place)
             return
+        self._look_again(place)
+        self._answer_if_enough()
+
+    def _look_again(self, place: int) -> None:
         self._bytes -= _length(self._found[place])
         self._found[place] = self._look(place, self._plan.targets[place])
-        self._answer_if_enough()
 
     def hurry(self, now_ms: int) -> None:
         self._timed_out(now_ms)
@@ -175,10 +182,14 @@ class Fetching:
                 self._node.report_storage_failure(result)
                 self._urgent = True
                 self._found[place] = self._found[place]._replace(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-            elif result is not None:
+            elif result is not None and (not self._bytes or self._bytes + result.length <= self._max_bytes):
+                # Else the answer is full: cold places are looked up side by side, each as if it were the only one.
                 self._bytes += result.length
                 self._found[place] = self._found[place]._replace(records=result)
-            self._answer_if_enough()
+            if not self._answer_if_enough() and place in self._moved and place not in self._cold:
+                self._moved.discard(place)
+                self._look_again(place)
+                self._answer_if_enough()
 
         self._node.effects.blocking(cold.finish, found)
         replica = self._find(target).replica
