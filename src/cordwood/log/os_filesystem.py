@@ -28,6 +28,7 @@ HOT_TAIL_BYTES = 8 << 20
 """So much of a file's end is read without asking whether it is cached: it was just written."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _FLAGS = os.O_RDWR | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -166,7 +167,12 @@ class OsFile:
             self._used = True
             if not would_not_wait(descriptor, position, length):
                 return 0
-            return os.sendfile(socket, descriptor, position, length)
+            try:
+                return os.sendfile(socket, descriptor, position, length)
+            except OSError as error:
+                if error.errno in _NOT_SUPPORTED:
+                    return 0
+                raise
 
     def read_cold(self, position: int, into: memoryview) -> int:
         available = self._size - position
