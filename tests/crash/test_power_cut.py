@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.crash.conftest import ROUNDS, MakeLoad, StartBroker
 from tests.crash.mounts import LoopDisk, MountUnavailable
+from tests.interop.confluent_clients import produce_all
 
 CUTS = max(ROUNDS // 2, 3)
 
@@ -48,16 +50,30 @@ def test_acknowledged_means_on_disk(
     assert load.fatal_errors() == []
 
 
-def test_a_broker_whose_disk_is_gone_stops_instead_of_promising(
+def test_a_broker_whose_disk_is_gone_promises_nothing(
     disk: LoopDisk, start_broker: StartBroker, make_load: MakeLoad
 ) -> None:
+    """It stops, if it finds out by an fsync, or refuses what it cannot write: but it acknowledges nothing."""
     broker = start_broker(disk.path / "data")
     load = make_load(broker, partitions=1)
     load.create_topic()
     load.add_sender("p1")
     load.await_acks(200)
     disk.cut_power()
-    assert broker.wait_exit(within_s=20) != 0
+    late = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "retries": 0,
+            "enable.idempotence": False,
+            "message.timeout.ms": 5000,
+        }
+    )
+    with pytest.raises(KafkaException) as refused:
+        produce_all(late, [{"topic": "orders", "value": b"too late"}])
+    code = refused.value.args[0].code()
+    assert code in (KafkaError.KAFKA_STORAGE_ERROR, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT)
+    assert "Input/output error" in broker.output()
+    broker.kill()
     disk.unmount()
     disk.mount()
     broker.start()

@@ -4,6 +4,7 @@ A torn tail is cut and said; damage below the recovery point is kept, said, and 
 """
 
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tests.interop.confluent_clients import produce_all, read_some, read_to_end,
 
 TOPIC = "orders"
 RECORDS = 20
-STAMP_MS = 1_700_000_000_000
+STAMP_MS = int(time.time() * 1000) - 3_600_000
+"""An hour ago: retention must not find it old."""
 
 
 def create(broker: BrokerProcess, partitions: int = 1, config: dict[str, str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """aiokafka, unmodified: it speaks the oldest versions of the protocol that a client still uses."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -13,7 +14,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 from tests.conftest import MakeTopic, RunningBroker
 
-STAMP_MS = 1_700_000_000_000
+STAMP_MS = int(time.time() * 1000) - 3_600_000
+"""An hour ago: retention must not find it old."""
 TIMEOUT_S = 60
 
 

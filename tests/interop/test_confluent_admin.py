@@ -1,5 +1,6 @@
 """Administration with confluent-kafka's AdminClient."""
 
+import time
 import uuid
 from typing import Any
 
@@ -271,7 +272,7 @@ class TestConfigs:
 
 
 class TestRecordsAndOffsets:
-    STAMP_MS = 1_700_000_000_000
+    STAMP_MS = int(time.time() * 1000) - 3_600_000  # an hour ago: retention must not find it old
 
     @pytest.fixture
     def filled(self, broker: RunningBroker, topic: str) -> str:

@@ -1,5 +1,6 @@
 """Consuming with confluent-kafka by assignment: from anywhere, with positions kept for a group without members."""
 
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -19,7 +20,8 @@ from confluent_kafka import (
 from tests.conftest import MakeTopic, RunningBroker
 from tests.interop.confluent_clients import produce_all, read_some, read_to_end, reader
 
-FIRST_STAMP_MS = 1_700_000_000_000
+FIRST_STAMP_MS = int(time.time() * 1000) - 3_600_000
+"""An hour ago: retention must not find it old."""
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ from kafka.structs import OffsetAndMetadata
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 
-STAMP_MS = 1_700_000_000_000
+STAMP_MS = int(time.time() * 1000) - 3_600_000
+"""An hour ago: retention must not find it old."""
 
 
 @pytest.fixture(scope="module")

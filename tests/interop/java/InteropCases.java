@@ -44,7 +44,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** The Java client against the broker: each case prints one line, "ok NAME" or "failed NAME: reason". */
 public final class InteropCases {
-    private static final long STAMP_MS = 1_700_000_000_000L;
+    /** An hour ago: retention must not find it old. */
+    private static final long STAMP_MS = System.currentTimeMillis() - 3_600_000;
     private static String bootstrap;
 
     interface Case {
