@@ -7,7 +7,7 @@ be. A directory keeps its synced names plus a prefix of the changes since. Every
 
 import random
 
-from cordwood.model.errors import DiskFull, SyncFailure
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.records.batch import Buffer
 from cordwood.segments.filesystem import File
 
@@ -264,7 +264,8 @@ class CrashingFilesystem:
 
     def sync_directory(self, path: str) -> None:
         node = self._find(path)
-        assert isinstance(node, _Directory), f"no such directory: {path}"
+        if not isinstance(node, _Directory):
+            raise StorageFailure(f"no such directory: {path}")
         self.count_sync(path)
         node.sync()
 

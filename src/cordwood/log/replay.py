@@ -15,7 +15,7 @@ from cordwood.segments.damaged import DamagedCheckpoint, DamagedIndex, DamagedSn
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Suffix, segment_file
-from cordwood.segments.producer_snapshot import decode_snapshot
+from cordwood.segments.producer_snapshot import decode_snapshot, encode_snapshot
 from cordwood.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
@@ -33,7 +33,12 @@ def restore_history(log: "Log") -> None:
         epochs, epochs_known_to = LeaderEpochs(), log.log_start_offset
     start = min(epochs_known_to, states_known_to)
     if start < log.log_end_offset:
+        base_offset = states_known_to
         for segment, header, batch in batches_from(log, start):
+            if segment.base_offset > base_offset:
+                # A segment that was begun after the last snapshot: the one at its base was never saved.
+                base_offset = segment.base_offset
+                note_snapshot(log, base_offset, states)
             if header.partition_leader_epoch > epochs.latest:
                 changed |= epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0 and header.base_offset >= states_known_to:
@@ -43,6 +48,12 @@ def restore_history(log: "Log") -> None:
     if changed:
         log.epochs_changed = True
     log.set_history(states, epochs)
+
+
+def note_snapshot(log: "Log", offset: int, states: ProducerStates) -> None:
+    """The producers as they are where a segment begins: to be saved, so that the log can be cut back to there."""
+    if offset not in log.snapshots and all(offset != known for known, _ in log.unsaved_snapshots):
+        log.unsaved_snapshots = (*log.unsaved_snapshots, (offset, encode_snapshot(states.snapshot_entries())))
 
 
 def batches_from(log: "Log", offset: int) -> Iterator[tuple[Segment, BatchHeader, memoryview]]:

@@ -27,7 +27,7 @@ _LONGEST_PART = 235
 def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
     """Drops what the settings no longer want, and removes what was dropped long enough ago."""
     _expire_producers(log, now_ms)
-    limit_offset = min(limit_offset, log.recovery_point)
+    limit_offset = min(limit_offset, _saved_to(log))
     deleted = []
     while log.segments:
         end_offset = log.end_of_segment(0)
@@ -43,6 +43,11 @@ def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
         _delete_oldest(log, end_offset)
     remove_deleted(log, now_ms)
     return deleted
+
+
+def _saved_to(log: "Log") -> int:
+    """Up to where batches may go: they are durable, and a snapshot on disk has what they said of their producers."""
+    return min(log.recovery_point, log.snapshots[-1]) if log.snapshots else 0
 
 
 def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:
@@ -82,7 +87,7 @@ def _expire_producers(log: "Log", now_ms: int) -> None:
 
 def delete_before_start(log: "Log") -> None:
     """Drops the segments that lie wholly before the log's start; those above the recovery point go later."""
-    limit_offset = min(log.log_start_offset, log.recovery_point)
+    limit_offset = min(log.log_start_offset, _saved_to(log))
     while len(log.segments) > 1 and log.segments[1].base_offset <= limit_offset:
         _delete_oldest(log, log.segments[1].base_offset)
 

@@ -3,13 +3,13 @@
 import zlib
 from typing import TYPE_CHECKING
 
+from cordwood.log.replay import note_snapshot
 from cordwood.log.segment import Segment
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.partition_metadata import encode_partition_metadata
-from cordwood.segments.producer_snapshot import encode_snapshot
 from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ def close_active(log: "Log") -> None:
     segment.forget_recent()
     log.active = None
     log.closing.append(segment)
-    if not any(offset == log.log_end_offset for offset, _ in log.unsaved_snapshots):
-        snapshot = encode_snapshot(log.producers.snapshot_entries())
-        log.unsaved_snapshots = (*log.unsaved_snapshots, (log.log_end_offset, snapshot))
+    note_snapshot(log, log.log_end_offset, log.producers)
 
 
 def roll_if_due(log: "Log", now_ms: int) -> bool:

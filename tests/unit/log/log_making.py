@@ -137,3 +137,8 @@ def log_path(base_offset: int = 0) -> str:
 
 def beside(suffix: Suffix, base_offset: int = 0) -> str:
     return segment_file(DIRECTORY, base_offset, suffix)
+
+
+def bases(log: Log) -> list[int]:
+    """The base offsets of its segments."""
+    return [segment.base_offset for segment in log.segments]

@@ -1,0 +1,233 @@
+"""Three ends: appended, durable, checkpointed. What moves them, and what a power cut leaves."""
+
+import pytest
+from tests.unit.log.log_making import (
+    DATA,
+    DIRECTORY,
+    NOW_MS,
+    ONE_SEGMENT,
+    append,
+    beside,
+    disk,
+    fill,
+    flush,
+    open_log,
+    reopen,
+    values,
+)
+
+from cordwood.log.checkpoint import write_checkpoints
+from cordwood.log.log import Log
+from cordwood.model.errors import SyncFailure
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.names import Suffix
+
+
+def ends(log: Log) -> tuple[int, int, int]:
+    return log.recovery_point, log.durable_end_offset, log.log_end_offset
+
+
+def test_the_three_ends_move_one_after_the_other() -> None:
+    log = open_log(disk())
+    append(log, b"a", b"b")
+    assert ends(log) == (0, 0, 2)
+    flush(log)
+    assert ends(log) == (0, 2, 2)
+    assert log.begin_flush() is None
+    append(log)
+    log.checkpoint()
+    assert ends(log) == (3, 3, 3)
+    assert log.begin_checkpoint() is None
+
+
+def test_what_is_appended_during_a_flush_waits_for_the_next() -> None:
+    log = open_log(disk())
+    append(log)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    append(log)
+    ticket.sync()
+    log.finish_flush(ticket)
+    assert log.durable_end_offset == 1
+    flush(log)
+    assert log.durable_end_offset == 2
+
+
+def test_a_flush_that_ends_late_never_takes_durability_back() -> None:
+    log = open_log(disk())
+    append(log)
+    first = log.begin_flush()
+    append(log)
+    second = log.begin_flush()
+    assert first is not None
+    assert second is not None
+    second.sync()
+    log.finish_flush(second)
+    first.sync()
+    log.finish_flush(first)
+    assert log.durable_end_offset == 2
+
+
+def test_a_flush_covers_every_segment_that_has_unsynced_batches_and_the_new_names() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    append(log)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    assert ticket.directories == [DATA, DIRECTORY]
+    fill(log, 30)
+    ticket.sync()
+    log.finish_flush(ticket)
+    later = log.begin_flush()
+    assert later is not None
+    assert len(later.files) == len(log.segments)
+    assert later.directories, "the new segments' names are not durable yet"
+    later.sync()
+    log.finish_flush(later)
+    append(log)
+    last = log.begin_flush()
+    assert last is not None
+    assert (len(last.files), last.directories) == (1, [])
+
+
+def test_flushed_batches_survive_every_power_cut() -> None:
+    for seed in range(30):
+        filesystem = disk(seed)
+        log = open_log(filesystem)
+        written = fill(log, 15)
+        flush(log)
+        fill(log, 5)
+        filesystem.crash()
+        log = open_log(filesystem, clean=False)
+        assert log.log_end_offset >= 15
+        assert values(log)[:15] == written
+
+
+def test_a_failed_sync_is_an_error_and_moves_nothing() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    append(log)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    filesystem.fail_sync_at = filesystem.syncs + 1
+    with pytest.raises(SyncFailure):
+        ticket.sync()
+    assert log.durable_end_offset == 0
+
+
+def test_a_flush_of_a_log_that_was_cut_meanwhile_promises_nothing() -> None:
+    log = open_log(disk(), ONE_SEGMENT)
+    fill(log, 10)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    log.truncate_to(3)
+    fill(log, 7)
+    ticket.sync()
+    log.finish_flush(ticket)
+    assert log.durable_end_offset <= 3
+
+
+def test_a_flush_of_a_log_that_was_deleted_meanwhile_fails_nobody() -> None:
+    log = open_log(disk())
+    fill(log, 3)
+    ticket = log.begin_flush()
+    assert ticket is not None
+    log.delete()
+    ticket.sync()
+
+
+def test_flush_messages_and_flush_ms_say_when_a_flush_is_due() -> None:
+    log = open_log(disk(), TopicSettings(flush_messages=3, flush_ms=100))
+    assert not log.flush_due(NOW_MS)
+    append(log, b"a", b"b")
+    assert not log.flush_due(NOW_MS + 99)
+    assert log.flush_due(NOW_MS + 100)
+    append(log)
+    assert log.flush_due(NOW_MS + 1)
+    flush(log)
+    assert not log.flush_due(NOW_MS + 200)
+    append(log)
+    assert not log.flush_due(NOW_MS + 250)
+
+
+def test_a_checkpoint_writes_only_what_is_new_to_an_index() -> None:
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    fill(log, 20)
+    log.checkpoint()
+    first = filesystem.read_bytes(beside(Suffix.INDEX))
+    fill(log, 20)
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    index = next(write for write in ticket.indexes if write.path == beside(Suffix.INDEX))
+    assert index.keep_bytes == len(first)
+    assert len(index.data) < 2 * len(first) + 16
+    write_checkpoints(filesystem, [ticket])
+    log.finish_checkpoint(ticket)
+    assert filesystem.read_bytes(beside(Suffix.INDEX)).startswith(first)
+
+
+def test_a_checkpoint_during_which_the_log_rolls_and_grows_is_still_right() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    written = fill(log, 5)
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    written += fill(log, 30)
+    write_checkpoints(filesystem, [ticket])
+    log.finish_checkpoint(ticket)
+    assert log.recovery_point == 5
+    assert log.closing, "segments that were rolled meanwhile still have unsaved entries"
+    log.checkpoint()
+    assert not log.closing
+    log = reopen(log, clean=True)
+    assert values(log) == written
+    assert log.recovery.clean
+
+
+def test_checkpoints_of_many_logs_share_their_syncs() -> None:
+    filesystem = disk()
+    logs = []
+    for number in range(20):
+        log = Log.open(
+            filesystem,
+            f"{DATA}/many-{number}",
+            open_log(filesystem).partition,
+            ONE_SEGMENT,
+            recovery_point=0,
+            clean=True,
+            now_ms=NOW_MS,
+        )
+        fill(log, 3)
+        logs.append(log)
+    tickets = [ticket for log in logs if (ticket := log.begin_checkpoint()) is not None]
+    before = filesystem.syncs
+    write_checkpoints(filesystem, tickets)
+    assert filesystem.syncs - before == 2
+    for ticket in tickets:
+        ticket.log.finish_checkpoint(ticket)
+    assert {log.recovery_point for log in logs} == {3}
+
+
+def test_old_snapshots_go_and_those_at_segment_bases_stay() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    for _ in range(6):
+        fill(log, 5)
+        log.checkpoint()
+    snapshots = [int(name[:20]) for name in filesystem.list(DIRECTORY) if name.endswith(".snapshot")]
+    bases = [segment.base_offset for segment in log.segments]
+    assert snapshots == sorted({*bases[1:], 30})
+
+
+def test_an_index_file_that_somebody_removed_is_made_again_after_the_next_start() -> None:
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    written = fill(log, 20)
+    log.checkpoint()
+    filesystem.remove(beside(Suffix.INDEX))
+    written += fill(log, 20)
+    log.checkpoint()
+    log = reopen(log, clean=True)
+    assert values(log, 17) == written[17:]
+    assert log.log_end_offset == 40

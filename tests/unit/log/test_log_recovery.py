@@ -1,0 +1,376 @@
+"""After a stop that was not clean: what is cut, what is only reported, what is made again, how much is read for it."""
+
+import struct
+
+import pytest
+from tests.unit.log.log_making import (
+    DIRECTORY,
+    ONE_SEGMENT,
+    SMALL,
+    append,
+    bases,
+    batch_bytes,
+    beside,
+    disk,
+    fill,
+    flush,
+    log_path,
+    open_log,
+    reopen,
+    values,
+)
+
+from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.log import Log
+from cordwood.model.errors import DamagedLog
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import HEADER_SIZE
+from cordwood.segments.names import Suffix
+
+COMPACTED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, cleanup_policy=("compact",))
+
+
+def written(batches: int, settings: TopicSettings = ONE_SEGMENT, *, checkpoint_at: int = 0) -> tuple[Log, list[bytes]]:
+    """A log with so many batches on a disk that holds all of them, its recovery point somewhere."""
+    log = open_log(disk(), settings)
+    expected: list[bytes] = []
+    if checkpoint_at:
+        expected += fill(log, checkpoint_at)
+        log.checkpoint()
+    expected += fill(log, batches - checkpoint_at)
+    if batches > checkpoint_at:
+        flush(log)
+    return log, expected
+
+
+def size_of(log: Log, offset: int) -> int:
+    return len(batch_bytes(log, offset, 1))
+
+
+def crashing(log: Log) -> CrashingFilesystem:
+    assert isinstance(log.filesystem, CrashingFilesystem)
+    return log.filesystem
+
+
+def damaged(log: Log) -> list[tuple[int, int]]:
+    return [(damage.first_offset, damage.end_offset) for damage in log.damage]
+
+
+@pytest.mark.parametrize("missing", [1, 40, 120])
+def test_a_torn_tail_is_cut_and_said_with_its_offsets(missing: int) -> None:
+    log, expected = written(10)
+    crashing(log).cut(log_path(), log.size_bytes - missing)
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == log.durable_end_offset == 9
+    assert values(log) == expected[:9]
+    [cut] = log.recovery.cuts
+    assert (cut.partition, cut.first_offset, cut.position) == (log.partition, 9, log.size_bytes)
+    assert cut.claimed_end_offset in (10, None)
+    assert "offset 9" in str(cut)
+    assert not log.damage
+    assert append(log, b"again").base_offset == 9
+    assert values(log) == [*expected[:9], b"again"]
+
+
+@pytest.mark.parametrize("place", [0, 8, 12, 16, 17, 21, 30, HEADER_SIZE + 5])
+def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there(place: int) -> None:
+    log, expected = written(10, checkpoint_at=3)
+    size = size_of(log, 0)
+    position = 6 * size + place
+    [byte] = log.segments[0].file.read(position, 1)
+    crashing(log).corrupt(log_path(), position, bytes([byte ^ 0x40]))
+    log = reopen(log, clean=False)
+    if place == 12:
+        # The leader epoch is outside of the CRC: nobody can tell that it is not what was written.
+        assert log.log_end_offset == 10
+        return
+    assert log.log_end_offset == 6
+    assert values(log) == expected[:6]
+    assert log.recovery.cuts[0].first_offset == 6
+    assert log.recovery.cuts[0].size_bytes == 4 * size
+
+
+def test_zeros_where_a_batch_should_be_end_the_log() -> None:
+    log, expected = written(4)
+    file = log.segments[0].file
+    file.append(bytes(5000))
+    file.sync()
+    log = reopen(log, clean=False)
+    assert values(log) == expected
+    assert log.recovery.cuts[0].size_bytes == 5000
+
+
+def test_a_cut_removes_the_segments_behind_it() -> None:
+    log, expected = written(40, SMALL)
+    second = log.segments[1].base_offset
+    crashing(log).cut(log_path(second), 150)
+    later = bases(log)[2:]
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == second
+    assert values(log) == expected[:second]
+    assert bases(log) == [0, second]
+    cut = {each.file for each in log.recovery.cuts}
+    assert cut == {log_path(second), *(log_path(base) for base in later)}
+    assert not [name for name in log.filesystem.list(DIRECTORY) if name.startswith(f"{later[0]:020d}.log")]
+    written_again = fill(log, 40)
+    assert values(log) == expected[:second] + written_again
+
+
+def test_a_missing_segment_above_the_recovery_point_ends_the_log() -> None:
+    log, expected = written(40, SMALL)
+    second, third = bases(log)[1:3]
+    log.filesystem.remove(log_path(second))
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == second
+    assert values(log) == expected[:second]
+    assert str(third) in log.recovery.cuts[-1].reason
+
+
+def test_below_the_recovery_point_nothing_is_cut_and_the_rest_is_served() -> None:
+    log, expected = written(20, checkpoint_at=12)
+    size = size_of(log, 0)
+    # Behind the last index entry below the recovery point, so that recovery meets it.
+    crashing(log).corrupt(log_path(), 11 * size + HEADER_SIZE + 4, b"\xff")
+    before, readable = log.size_bytes, batch_bytes(log, 0, 11 * size)
+    log = reopen(log, clean=False)
+    assert (log.size_bytes, log.log_end_offset) == (before, 20)
+    assert damaged(log) == [(11, 12)]
+    assert not log.recovery.cuts
+    assert values(log, 12) == expected[12:]
+    assert batch_bytes(log, 0) == readable
+    with pytest.raises(DamagedLog, match=r"orders-0.*offsets 11 to 11.*CRC"):
+        batch_bytes(log, 11)
+    assert "offsets 11 to 11" in str(log.damage[0])
+    assert append(log, b"more").base_offset == 20
+
+
+@pytest.mark.parametrize("place", [0, 8, 16])
+def test_behind_a_destroyed_header_the_next_batch_is_found_again(place: int) -> None:
+    log, expected = written(20, checkpoint_at=12)
+    size = size_of(log, 0)
+    crashing(log).corrupt(log_path(), 11 * size + place, b"\xee\xee\xee\xee")
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == 20
+    assert damaged(log) == [(11, 12)]
+    assert values(log, 12) == expected[12:]
+
+
+def test_a_log_cut_short_below_the_recovery_point_goes_on_behind_it() -> None:
+    log, _ = written(12, checkpoint_at=12)
+    size = size_of(log, 0)
+    readable = batch_bytes(log, 0, 9 * size)
+    crashing(log).cut(log_path(), 9 * size + 30)
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == log.recovery_point == 12, "acknowledged offsets are never given out again"
+    assert damaged(log) == [(9, 12)]
+    assert append(log, b"new").base_offset == 12
+    assert bases(log) == [0, 12], "the damaged file is left as it is"
+    assert values(log, 12) == [b"new"]
+    assert batch_bytes(log, 0) == readable
+    with pytest.raises(DamagedLog):
+        batch_bytes(log, 9)
+    log.checkpoint()
+    log = reopen(log, clean=True)
+    assert values(log, 12) == [b"new"]
+
+
+def test_what_follows_damage_that_reaches_the_recovery_point_is_cut() -> None:
+    log, _ = written(20, checkpoint_at=12)
+    size = size_of(log, 0)
+    readable = batch_bytes(log, 0, 11 * size)
+    crashing(log).corrupt(log_path(), 11 * size, b"\xee" * (size + 50))
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == 12
+    assert damaged(log) == [(11, 12)]
+    assert [cut.first_offset for cut in log.recovery.cuts] == [12]
+    assert log.recovery.cuts[0].claimed_end_offset == 20
+    assert batch_bytes(log, 0) == readable
+    assert append(log).base_offset == 12
+
+
+def test_a_lost_directory_is_reported_and_its_offsets_are_not_used_again() -> None:
+    log, _ = written(12, checkpoint_at=12)
+    log.filesystem.remove_tree(DIRECTORY)
+    for clean in (True, False):
+        found = open_log(log.filesystem, recovery_point=12, clean=clean)
+        assert damaged(found) == [(0, 12)]
+        assert found.log_end_offset == 12
+    assert append(found).base_offset == 12
+
+
+def test_a_closed_segment_with_a_bad_end_is_reported_at_the_next_start() -> None:
+    log, expected = written(40, SMALL, checkpoint_at=40)
+    first_end = bases(log)[1]
+    crashing(log).cut(log_path(), log.segments[0].size - 10)
+    log = reopen(log, clean=False)
+    assert damaged(log) == [(first_end - 1, first_end)]
+    assert log.log_end_offset == 40
+    assert values(log, first_end) == expected[first_end:]
+    with pytest.raises(DamagedLog):
+        batch_bytes(log, first_end - 1)
+
+
+def test_a_missing_closed_segment_is_reported_while_the_rest_is_served() -> None:
+    log, expected = written(40, SMALL, checkpoint_at=40)
+    first, second = bases(log)[1:3]
+    log.filesystem.remove(log_path(first))
+    log = reopen(log, clean=False)
+    assert damaged(log) == [(first, second)]
+    assert values(log, second) == expected[second:]
+    with pytest.raises(DamagedLog):
+        batch_bytes(log, first)
+
+
+def test_gaps_that_compaction_left_are_no_damage() -> None:
+    log = open_log(disk(), COMPACTED)
+    fill(log, 40)
+    log.checkpoint()
+    log.filesystem.remove(log_path(bases(log)[1]))
+    log = reopen(log, clean=False)
+    assert not log.damage
+    assert log.log_end_offset == 40
+
+
+def test_recovery_reads_only_what_is_behind_the_last_index_entry_below_the_recovery_point() -> None:
+    log, expected = written(1000, checkpoint_at=990)
+    size = size_of(log, 0)
+    log = reopen(log, clean=False)
+    assert values(log, 985) == expected[985:]
+    assert 10 * size <= log.recovery.scanned_bytes <= 10 * size + ONE_SEGMENT.index_interval_bytes + 2 * size
+
+
+@pytest.mark.parametrize("harm", ["half an entry", "zeros", "garbage", "missing", "wrong last entry", "empty"])
+@pytest.mark.parametrize("suffix", [Suffix.INDEX, Suffix.TIME_INDEX])
+def test_a_half_written_index_is_put_right(harm: str, suffix: Suffix) -> None:
+    log, expected = written(60, checkpoint_at=40)
+    filesystem = crashing(log)
+    path = beside(suffix)
+    if harm == "missing":
+        filesystem.remove(path)
+    elif harm == "empty":
+        filesystem.cut(path, 0)
+    elif harm == "wrong last entry":
+        size = len(filesystem.read_bytes(path))
+        filesystem.corrupt(path, size - 4, struct.pack(">i", 39 if suffix is Suffix.TIME_INDEX else 5001))
+    else:
+        tail = {"half an entry": b"\0\0\0", "zeros": bytes(48), "garbage": b"\xa5" * 31}[harm]
+        file = filesystem.open(path)
+        file.append(tail)
+        file.sync()
+    log = reopen(log, clean=False)
+    for offset in (0, 17, 39, 40, 59):
+        assert values(log, offset) == expected[offset:]
+    assert not log.damage
+    written_again = fill(log, 20)
+    log.checkpoint()
+    log = reopen(log, clean=True)
+    assert values(log) == expected + written_again
+    assert log.recovery.clean
+
+
+def test_indexes_after_recovery_are_those_that_appending_made() -> None:
+    log, _ = written(60, checkpoint_at=31)
+    made = log.segments[0].indexes
+    assert made is not None
+    log = reopen(log, clean=False)
+    again = log.segments[0].indexes
+    assert again is not None
+    assert again.offsets == made.offsets
+    assert (again.max_timestamp_ms, again.max_timestamp_offset) == (made.max_timestamp_ms, made.max_timestamp_offset)
+
+
+def test_a_clean_stop_that_lied_is_found_out_at_the_first_use() -> None:
+    log, _ = written(20, checkpoint_at=20)
+    file = log.filesystem.open(log_path())
+    crashing(log).cut(log_path(), file.size - 5)
+    log = reopen(log, clean=True)
+    assert not log.ready
+    assert log.log_end_offset == 20
+    assert append(log).base_offset == 20
+    assert damaged(log) == [(19, 20)]
+    assert not log.recovery.clean
+
+
+def test_a_clean_stop_with_more_on_disk_than_it_said_loses_nothing() -> None:
+    log, expected = written(20, checkpoint_at=12)
+    log = open_log(log.filesystem, log.settings, recovery_point=12, clean=True)
+    assert append(log, b"next").base_offset == 20
+    assert values(log) == [*expected, b"next"]
+
+
+def test_the_log_start_is_never_beyond_the_end() -> None:
+    log, _ = written(5)
+    log = open_log(log.filesystem, log.settings, recovery_point=0, clean=False, log_start_offset=9)
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+    assert append(log).base_offset == 9
+
+
+def test_recovery_can_be_interrupted_by_power_cuts_any_number_of_times() -> None:
+    for seed in range(20):
+        filesystem = disk(seed)
+        log = open_log(filesystem)
+        expected = fill(log, 12)
+        log.checkpoint()
+        expected += fill(log, 8)
+        flush(log)
+        fill(log, 10)
+        for _ in range(4):
+            filesystem.crash()
+            log = open_log(filesystem, recovery_point=12, clean=False)
+            assert values(log)[:20] == expected
+            assert not log.damage
+        expected = values(log)
+        expected += fill(log, 3)
+        flush(log)
+        filesystem.crash()
+        assert values(open_log(filesystem, recovery_point=12, clean=False)) == expected
+
+
+def test_epochs_and_transactions_come_back_from_the_batches_alone() -> None:
+    log = open_log(disk())
+    append(log, leader_epoch=2)
+    append(log, leader_epoch=2)
+    append(log, leader_epoch=5, producer=4, transactional=True)
+    flush(log)
+    log = reopen(log, clean=False)
+    assert log.leader_epochs.entries == ((2, 0), (5, 2))
+    assert log.first_unstable_offset == 2
+    assert log.last_stable_offset(3) == 2
+
+
+def test_snapshots_of_batches_that_were_lost_are_not_believed() -> None:
+    log, _ = written(10, checkpoint_at=5)
+    append(log, producer=77, sequence=0)
+    log.checkpoint()
+    assert log.filesystem.exists(beside(Suffix.SNAPSHOT, 11))
+    crashing(log).cut(log_path(), 10 * size_of(log, 0))
+    log = open_log(log.filesystem, log.settings, recovery_point=5, clean=False)
+    assert log.log_end_offset == 10
+    assert not log.producers.describe()
+    assert not log.filesystem.exists(beside(Suffix.SNAPSHOT, 11))
+
+
+@pytest.mark.parametrize("harm", ["missing", "torn"])
+def test_without_a_usable_snapshot_the_log_itself_tells(harm: str) -> None:
+    log = open_log(disk())
+    for number in range(8):
+        append(log, producer=3, sequence=number)
+    log.checkpoint()
+    path = beside(Suffix.SNAPSHOT, 8)
+    if harm == "missing":
+        log.filesystem.remove(path)
+    else:
+        crashing(log).cut(path, 20)
+    log = reopen(log, clean=True)
+    assert append(log, producer=3, sequence=4).duplicate
+
+
+def test_left_over_files_are_removed_at_the_next_start() -> None:
+    log, expected = written(5, checkpoint_at=5)
+    before = log.filesystem.list(DIRECTORY)
+    first = f"{0:020d}.log"
+    for name in (f"{99:020d}.index", f"{first}.deleted", f"{first}.cleaned", "leader-epoch-checkpoint.tmp"):
+        log.filesystem.open(f"{DIRECTORY}/{name}", create=True)
+    log = reopen(log, clean=True)
+    assert log.filesystem.list(DIRECTORY) == before
+    assert values(log) == expected

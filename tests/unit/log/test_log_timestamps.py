@@ -1,0 +1,94 @@
+"""Finding records by time: the first one as late as asked, and the latest of all."""
+
+import pytest
+from tests.unit.log.log_making import NOW_MS, append, disk, log_path, open_log, reopen
+
+from cordwood.log.log import Log
+from cordwood.model.errors import DamagedLog
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.build import build_batch
+
+
+def spread(log: Log, timestamps: list[int]) -> None:
+    for number, timestamp in enumerate(timestamps):
+        append(log, b"%d" % number, b"x" * 80, timestamp_ms=timestamp, leader_epoch=number // 10)
+
+
+TIMES = [NOW_MS + delta for delta in (0, 10, 20, 15, 30, 30, 5, 40, 50, 45, 60, 70, 80, 80, 90, 100, 95, 110)]
+
+
+@pytest.fixture(params=["live", "clean", "unclean"])
+def log(request: pytest.FixtureRequest) -> Log:
+    made = open_log(disk())
+    spread(made, TIMES)
+    if request.param == "live":
+        return made
+    made.checkpoint()
+    return reopen(made, clean=request.param == "clean")
+
+
+def test_the_first_record_as_late_as_asked_is_found(log: Log) -> None:
+    assert len(log.segments) > 2
+    for wanted in range(NOW_MS - 1, NOW_MS + 112):
+        expected = next((number for number, timestamp in enumerate(TIMES) if timestamp >= wanted), None)
+        found = log.offset_for_timestamp(wanted, end_offset=log.log_end_offset)
+        if expected is None:
+            assert found is None
+        else:
+            assert found == (expected * 2, TIMES[expected], expected // 10)
+
+
+def test_nothing_at_or_beyond_the_end_offset_is_found(log: Log) -> None:
+    assert log.offset_for_timestamp(NOW_MS + 40, end_offset=14) is None
+    found = log.offset_for_timestamp(NOW_MS + 40, end_offset=15)
+    assert found is not None
+    assert found.offset == 14
+
+
+def test_nothing_before_the_log_start_is_found(log: Log) -> None:
+    log.delete_records_before(9)
+    found = log.offset_for_timestamp(0, end_offset=log.log_end_offset)
+    assert found is not None
+    assert found.offset == 9
+
+
+def test_the_latest_record_below_an_offset_is_found(log: Log) -> None:
+    for end in range(2, 2 * len(TIMES) + 1, 2):
+        latest = max(TIMES[: end // 2])
+        found = log.max_timestamp_offset(end_offset=end)
+        assert found is not None
+        assert (found.offset, found.timestamp_ms) == (TIMES.index(latest) * 2, latest)
+    assert log.max_timestamp_offset(end_offset=0) is None
+
+
+def test_a_record_inside_a_batch_is_found_by_its_own_timestamp() -> None:
+    log = open_log(disk())
+    rows = [(NOW_MS + number * 10, b"k", b"v", ()) for number in range(5)]
+    log.append(build_batch(rows), leader_epoch=3, now_ms=NOW_MS)
+    assert log.offset_for_timestamp(NOW_MS + 21, end_offset=5) == (3, NOW_MS + 30, 3)
+    assert log.offset_for_timestamp(NOW_MS + 21, end_offset=3) is None
+
+
+def test_with_log_append_time_all_records_of_a_batch_have_its_time() -> None:
+    log = open_log(disk(), TopicSettings(message_timestamp_type="LogAppendTime"))
+    append(log, b"a", b"b", timestamp_ms=1, now_ms=NOW_MS + 5)
+    append(log, b"c", b"d", timestamp_ms=1, now_ms=NOW_MS + 9)
+    assert log.offset_for_timestamp(NOW_MS + 6, end_offset=4) == (2, NOW_MS + 9, 0)
+
+
+def test_an_empty_log_and_one_without_timestamps_have_nothing_to_find() -> None:
+    log = open_log(disk())
+    assert log.offset_for_timestamp(0, end_offset=0) is None
+    assert log.max_timestamp_offset(end_offset=0) is None
+    append(log, timestamp_ms=-1)
+    assert log.offset_for_timestamp(0, end_offset=1) is None
+
+
+def test_damage_on_the_way_is_said() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    append(log, b"x" * 50, timestamp_ms=NOW_MS)
+    log.checkpoint()
+    filesystem.corrupt(log_path(), 61, b"\x7f\x7f\x7f")
+    with pytest.raises(DamagedLog, match="orders-0"):
+        log.offset_for_timestamp(NOW_MS, end_offset=1)
