@@ -127,10 +127,11 @@ def _run(bench: Bench, scenario: Scenario, options: argparse.Namespace) -> bool:
     finished = True
     try:
         bench.check_time()
+        if scenario.own_brokers:
+            bench.close()
         scenario.run(bench)
     except OutOfTime as error:
         bench.note(f"cut short: {error}; `python -m benchmarks --quick {scenario.name}` runs it alone")
-        finished = False
     except Exception as error:
         bench.note(f"failed: {type(error).__name__}: {error}")
         finished = False

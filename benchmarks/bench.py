@@ -84,7 +84,7 @@ QUICK = Plan(
     java_messages={100: 300_000, 1024: 100_000},
     partitions=1_000,
     cold_bytes=600_000_000,
-    steady_s=4,
+    steady_s=3,
     warm_up_s=15,
     timeout_s=20,
     total_s=270,
@@ -152,7 +152,7 @@ class Bench:
         directory = self.directory / f"{name}-{self._counter}"
         if name == KAFKA:
             assert self.jars is not None
-            system: System = KafkaSystem(directory, self.jars, heap) if heap else KafkaSystem(directory, self.jars)
+            system: System = KafkaSystem(directory, self.jars, heap)
         else:
             system = CordwoodSystem(directory)
         self.labels[name] = system.label
@@ -189,6 +189,7 @@ class Bench:
         return sorted(self._kept, key=lambda system: self.names.index(system.name))
 
     def close(self) -> None:
+        """Stop the kept pair: at the end, and before brokers that must have the machine to themselves."""
         while self._kept:
             dispose(self._kept.pop())
 

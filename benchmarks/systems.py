@@ -57,12 +57,13 @@ class KafkaSystem:
 
     name = KAFKA
 
-    def __init__(self, directory: Path, jars: KafkaJars, heap: str = DEFAULT_HEAP) -> None:
+    def __init__(self, directory: Path, jars: KafkaJars, heap: str | None = None) -> None:
         self.directory = directory
-        self.heap = heap
         # Deleted topics give their space back at once, so that a long run does not fill the disk.
         settings = {"log.segment.delete.delay.ms": "100", "auto.create.topics.enable": "false"}
-        self._broker = KafkaBroker(jars, directory, heap, settings)
+        if heap is not None:  # its cleaner takes 128 MiB of the heap at the start, if it is left to its default
+            settings["log.cleaner.dedupe.buffer.size"] = str(4 * 2**20)
+        self._broker = KafkaBroker(jars, directory, heap or DEFAULT_HEAP, settings)
 
     @property
     def label(self) -> str:

@@ -11,12 +11,17 @@ from benchmarks.scenarios import backfill, fanout, latency, memory, partitions, 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One question to both systems. `quick_s` is its share of a quick run; beyond it only one round is made."""
+    """One question to both systems.
+
+    `quick_s` is its share of a quick run; beyond it only one round is made. `own_brokers`: it starts brokers itself,
+    and no other may run beside them.
+    """
 
     name: str
     title: str
     run: Callable[[Bench], None]
     quick_s: float
+    own_brokers: bool = False
 
 
 SCENARIOS = (
@@ -27,7 +32,7 @@ SCENARIOS = (
     Scenario("fanout", "Fan-out: many readers of one topic", fanout.fanout, 18),
     Scenario("backfill", "Producer latency while another reader back-fills cold data", backfill.backfill, 35),
     Scenario("java", "Kafka's own performance tools as the client", throughput.java, 28),
-    Scenario("start", "From process start to the first acknowledgement", start.start, 20),
-    Scenario("memory", "Resident memory", memory.memory, 35),
-    Scenario("partitions", "Thousands of partitions", partitions.partitions, 40),
+    Scenario("start", "From process start to the first acknowledgement", start.start, 20, own_brokers=True),
+    Scenario("memory", "Resident memory", memory.memory, 35, own_brokers=True),
+    Scenario("partitions", "Thousands of partitions", partitions.partitions, 40, own_brokers=True),
 )

@@ -95,7 +95,7 @@ def java(bench: Bench) -> None:
         bench.note("left out: Kafka's tools come with its jars, which are not here")
         return
     systems = bench.pair()
-    for size in SIZES:
+    for size in (1024,) if bench.plan.quick else SIZES:
         for acks in ("1",) if bench.plan.quick else ("1", "all"):
             case = f"ProducerPerformance, {size_in_words(size)}, acks={acks}"
 
