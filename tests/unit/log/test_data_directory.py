@@ -1,0 +1,266 @@
+"""A broker's data directory: whose it is, where its logs stand, and what a stop leaves for the next start."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.unit.log.log_making import NOW_MS, append, fill, values
+
+from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory, Identity
+from cordwood.log.log import Log
+from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.offset_checkpoint import RECOVERY_POINT_FILE, decode_offsets
+
+PATH = "/broker/data"
+SETTINGS = TopicSettings(segment_bytes=1000, index_interval_bytes=200)
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=42)
+
+
+def opened(filesystem: Filesystem, path: str = PATH, identity: Identity | None = None) -> DataDirectory:
+    directory = DataDirectory(filesystem, path)
+    directory.open(identity)
+    return directory
+
+
+def log_of(directory: DataDirectory, partition: TopicPartition = ORDERS, topic_id: TopicId | None = TOPIC_ID) -> Log:
+    return directory.open_log(partition, topic_id, SETTINGS, NOW_MS)
+
+
+@pytest.fixture(params=["memory", "crashing", "os"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Filesystem, str]:
+    if request.param == "os":
+        return OsFilesystem(str(tmp_path), max_open_files=8), f"{tmp_path}/data"
+    return (MemoryFilesystem() if request.param == "memory" else CrashingFilesystem()), PATH
+
+
+def test_logs_come_back_after_a_clean_stop_without_a_look_at_them(place: tuple[Filesystem, str]) -> None:
+    filesystem, path = place
+    directory = opened(filesystem, path)
+    assert not directory.clean
+    written = {}
+    for number in range(12):
+        partition = TopicPartition("many-words", number)
+        written[partition] = fill(log_of(directory, partition), number * 3)
+    directory.close()
+    directory = opened(filesystem, path)
+    assert directory.clean
+    assert not filesystem.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}"), "from now on a stop is unclean"
+    for partition, expected in written.items():
+        log = log_of(directory, partition)
+        assert log.ready == (not expected)
+        assert log.log_end_offset == len(expected)
+        assert values(log) == expected
+        assert log.recovery.clean
+    directory.close()
+
+
+def test_logs_are_recovered_after_any_other_stop(place: tuple[Filesystem, str]) -> None:
+    filesystem, path = place
+    directory = opened(filesystem, path)
+    log = log_of(directory)
+    written = fill(log, 10)
+    directory.checkpoint()
+    written += fill(log, 10)
+    directory.close(clean=False)
+    directory = opened(filesystem, path)
+    assert not directory.clean
+    log = log_of(directory)
+    assert log.recovery_point == 10
+    assert not log.recovery.clean
+    assert values(log) == written
+    directory.close()
+
+
+def test_a_log_is_opened_once() -> None:
+    directory = opened(MemoryFilesystem())
+    assert log_of(directory) is log_of(directory)
+    assert directory.log(ORDERS) is log_of(directory)
+    assert directory.logs == [log_of(directory)]
+
+
+def test_recovery_points_and_log_starts_are_kept_for_all_logs() -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    log = log_of(directory)
+    fill(log, 40)
+    directory.checkpoint()
+    log.delete_records_before(25)
+    directory.set_clean_offset(ORDERS, 7)
+    directory.save_offsets()()
+    filesystem.crash()
+    directory = opened(filesystem)
+    assert directory.clean_offset(ORDERS) == 7
+    log = log_of(directory)
+    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (25, 40, 40)
+
+
+def test_a_checkpoint_can_be_done_in_steps_while_the_log_goes_on() -> None:
+    directory = opened(MemoryFilesystem())
+    log = log_of(directory)
+    fill(log, 5)
+    checkpoint = directory.begin_checkpoint()
+    fill(log, 5)
+    checkpoint.write()
+    save = directory.finish_checkpoint(checkpoint)
+    assert log.recovery_point == 5
+    save()
+    assert decode_offsets(directory.filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {ORDERS: 5}
+    assert not directory.begin_checkpoint([]).tickets
+
+
+def test_an_old_save_never_overwrites_a_newer_one() -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    log = log_of(directory)
+    fill(log, 20)
+    directory.checkpoint()
+    late = directory.save_offsets()
+    log.truncate_to(5)
+    late()
+    saved = decode_offsets(filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}"))
+    assert saved[ORDERS] <= 5
+    filesystem.crash()
+    log = log_of(opened(filesystem))
+    assert log.log_end_offset == 5
+    assert not log.damage
+
+
+def test_a_truncation_is_durable_before_it_returns() -> None:
+    for seed in range(10):
+        filesystem = CrashingFilesystem(seed)
+        directory = opened(filesystem)
+        log = log_of(directory)
+        written = fill(log, 40)
+        directory.checkpoint()
+        log.truncate_to(11)
+        filesystem.crash()
+        log = log_of(opened(filesystem))
+        assert values(log) == written[:11]
+        assert not log.damage
+
+
+def test_a_damaged_checkpoint_costs_a_scan_and_no_data() -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    written = fill(log_of(directory), 20)
+    directory.close()
+    filesystem.corrupt(f"{PATH}/{RECOVERY_POINT_FILE}", 2, b"x")
+    directory = opened(filesystem)
+    assert not directory.clean
+    assert "recovery-point-offset-checkpoint is damaged" in directory.problems[0]
+    log = log_of(directory)
+    assert values(log) == written
+    assert log.recovery.scanned_bytes == log.size_bytes
+
+
+def test_one_process_owns_a_directory(tmp_path: Path) -> None:
+    filesystem = OsFilesystem(str(tmp_path))
+    directory = opened(filesystem, str(tmp_path))
+    with pytest.raises(StorageFailure, match="another process"):
+        opened(filesystem, str(tmp_path))
+    directory.close()
+    opened(filesystem, str(tmp_path)).close()
+
+
+def test_a_directory_belongs_to_one_node_of_one_cluster() -> None:
+    filesystem = MemoryFilesystem()
+    directory = DataDirectory(filesystem, PATH)
+    assert directory.identity() is None
+    ours = Identity("cluster-a", 3)
+    opened(filesystem, identity=ours).close()
+    assert directory.identity() == ours
+    opened(filesystem, identity=ours).close()
+    for other in (Identity("cluster-b", 3), Identity("cluster-a", 4)):
+        with pytest.raises(StorageFailure, match="node 3 in cluster cluster-a"):
+            opened(filesystem, identity=other)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"version=9\ncluster.id=a\nnode.id=1\n", b"version=1\ncluster.id=a\nnode.id=x\n"]
+)
+def test_properties_that_cannot_be_understood_are_not_overwritten(content: bytes) -> None:
+    filesystem = MemoryFilesystem()
+    filesystem.make_directory(PATH)
+    filesystem.replace(f"{PATH}/meta.properties", content)
+    with pytest.raises(StorageFailure, match=r"meta\.properties"):
+        opened(filesystem, identity=Identity("a", 1))
+    assert filesystem.read_bytes(f"{PATH}/meta.properties") == content
+
+
+def test_directories_of_unknown_and_missing_partitions_are_named() -> None:
+    filesystem = MemoryFilesystem()
+    directory = opened(filesystem)
+    gone, other, kept = (TopicPartition(name, 0) for name in ("gone", "other", "kept"))
+    for partition in (gone, other, kept):
+        append(log_of(directory, partition))
+    directory.close()
+    directory = opened(filesystem)
+    assert directory.partitions_on_disk() == {gone: TOPIC_ID, kept: TOPIC_ID, other: TOPIC_ID}
+    wanted = {kept: TOPIC_ID, other: uuid.UUID(int=7)}
+    assert directory.strays(wanted.get) == [gone, other]
+    filesystem.remove_tree(f"{PATH}/kept-0")
+    directory = DataDirectory(filesystem, PATH)
+    directory.open()
+    assert directory.missing([kept, other, TopicPartition("never", 0)]) == [kept]
+    assert not directory.has_log(kept)
+    assert directory.has_log(other)
+
+
+def test_a_deleted_log_frees_its_disk_and_its_name(place: tuple[Filesystem, str]) -> None:
+    filesystem, path = place
+    directory = opened(filesystem, path)
+    fill(log_of(directory), 20)
+    directory.checkpoint()
+    free = directory.condemn_logs([ORDERS, TopicPartition("never", 1)])
+    assert not directory.has_log(ORDERS)
+    again = log_of(directory, topic_id=uuid.UUID(int=43))
+    assert append(again, b"new").base_offset == 0
+    free()
+    assert (
+        sorted(name for name in filesystem.list(path) if "-" in name and "." not in name)
+        == [
+            "cleaner-offset-checkpoint",
+            "log-start-offset-checkpoint",
+            "orders-0",
+            "recovery-point-offset-checkpoint",
+        ]
+        or filesystem.list(path).count("orders-0") == 1
+    )
+    assert not [name for name in filesystem.list(path) if name.endswith("-delete")]
+    directory.close()
+    directory = opened(filesystem, path)
+    assert values(log_of(directory)) == [b"new"]
+    directory.close()
+
+
+def test_a_topic_of_the_same_name_begins_at_zero_even_if_the_power_went_during_the_deletion() -> None:
+    for seed in range(20):
+        filesystem = CrashingFilesystem(seed)
+        directory = opened(filesystem)
+        fill(log_of(directory), 20)
+        directory.checkpoint()
+        directory.condemn_logs([ORDERS])
+        filesystem.crash()
+        directory = opened(filesystem)
+        if directory.has_log(ORDERS):
+            directory.delete_log(ORDERS)
+        log = log_of(directory, topic_id=uuid.UUID(int=43))
+        assert (log.log_end_offset, log.damage) == (0, [])
+        assert append(log).base_offset == 0
+
+
+def test_ten_thousand_empty_partitions_cost_no_file() -> None:
+    filesystem = MemoryFilesystem()
+    directory = opened(filesystem)
+    for number in range(10_000):
+        log_of(directory, TopicPartition("wide", number))
+    directory.checkpoint()
+    directory.close()
+    assert not [name for name in filesystem.list(PATH) if name.startswith("wide")]
