@@ -104,7 +104,8 @@ def test_replacing_twice_within_the_delay_is_safe() -> None:
     before, end = values(log), log.end_of_segment(2)
     reading = log.read(1, 200, end_offset=24, minimum_one_batch=True)
     assert reading is not None
-    log.replace_segments(*(lambda old, new: (old, [new]))(*write_cleaned(log)))
+    old, new = write_cleaned(log)
+    log.replace_segments(old, [new])
     path = segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED)
     file = log.filesystem.open(path, create=True)
     file.append(batch_bytes(log, 0, 1))
