@@ -75,7 +75,7 @@ def create(
         if failure.code != "TOPIC_ALREADY_EXISTS" or not if_not_exists:
             raise
         created = False
-    view = describe(connection, topic)
+    view = describe(connection, topic, measured=False)
     if as_json:
         print_json({"topic": topic, "created": created, "partitions": len(view.partitions), "topic_id": view.topic_id})
         return

@@ -10,6 +10,9 @@ from cordwood.cli.output import console, count_in_words, facts, print_json, prin
 if TYPE_CHECKING:
     from cordwood.cli.topic.view import TopicView
 
+PARTITIONS_SHOWN = 100
+"""As many as a person reads; scripts get all of them."""
+
 
 def describe_topics(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)],
@@ -79,9 +82,11 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
                 part.span,
                 None if part.size_bytes is None else size_in_words(part.size_bytes),
             )
-            for part in view.partitions
+            for part in view.partitions[:PARTITIONS_SHOWN]
         ],
     )
+    if (hidden := len(view.partitions) - PARTITIONS_SHOWN) > 0:
+        out.print(Text(f"{count_in_words(hidden, 'partition')} more: --json has them all.\n", style="dim"))
     shown = dict(sorted(view.settings.items())) if all_settings else view.changed_settings
     if shown:
         print_table(

@@ -74,13 +74,20 @@ class TopicView:
         return None if setting is None else setting.value
 
 
-def describe(connection: Connection, name: str) -> TopicView:
-    """Everything that a topic's description shows. Raises Failure; NOT_FOUND with near names if there is none."""
+def describe(connection: Connection, name: str, *, measured: bool = True) -> TopicView:
+    """Everything that a topic's description shows. Raises Failure; NOT_FOUND with near names if there is none.
+
+    Not `measured`: without offsets and sizes, which have to be asked of every partition.
+    """
     description = _description(connection, name)
-    indexes = [partition.id for partition in description.partitions]
-    starts = connection.offsets(name, indexes, OffsetSpec.earliest())
-    ends = connection.offsets(name, indexes, OffsetSpec.latest())
-    sizes = _sizes(connection, name, description)
+    starts: Mapping[int, int] = {}
+    ends: Mapping[int, int] = {}
+    sizes: Mapping[int, int] = {}
+    if measured:
+        indexes = [partition.id for partition in description.partitions]
+        starts = connection.offsets(name, indexes, OffsetSpec.earliest())
+        ends = connection.offsets(name, indexes, OffsetSpec.latest())
+        sizes = _sizes(connection, name, description)
     return TopicView(
         name=name,
         topic_id=str(description.topic_id),

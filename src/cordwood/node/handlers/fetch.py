@@ -109,9 +109,10 @@ class Fetching:
             self._urgent = True
         if not self._answer_if_enough():
             self._node.park(self._request.reply.connection_id, self)
+            # Also while it only waits for the disk: what was found in a topic that is deleted meanwhile is gone.
+            for partition in self._places:
+                partition.waiting_readers[self] = None
             if not self._urgent:
-                for partition in self._places:
-                    partition.waiting_readers[self] = None
                 self._timer = self._node.timers.at(self._request.now_ms + self._wait_ms, self._timed_out)
 
     def woken_by(self, partition: Partition, now_ms: int) -> None:
@@ -173,12 +174,15 @@ class Fetching:
     def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
         """The disk has to be asked where the records are: the answer waits for it, the loop does not."""
         self._cold.add(place)
+        partition = self._find(target)
 
         def found(result: LogSlice | Exception | None) -> None:
             self._cold.discard(place)
             if self._abandoned:
                 return
-            if isinstance(result, Exception):
+            if not self._node.owns(partition):
+                self._look_again(place)
+            elif isinstance(result, Exception):
                 self._node.report_storage_failure(result)
                 self._urgent = True
                 self._found[place] = self._found[place]._replace(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
@@ -192,7 +196,7 @@ class Fetching:
                 self._answer_if_enough()
 
         self._node.effects.blocking(cold.finish, found)
-        replica = self._find(target).replica
+        replica = partition.replica
         return FetchedPartition(
             target.partition,
             0,

@@ -31,10 +31,12 @@ def list_offsets(node: "Node", request: Request) -> None:
     """Offsets by timestamp, or the ends of what a reader of this isolation level sees."""
     body = request.decode()
     asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
-    results: list[tuple[str, dict[str, Any]] | None] = [None] * len(asked)
+    results: list[tuple[str, dict[str, Any]]] = [("", {})] * len(asked)
+    missing = len(asked)
 
     def answer_for(place: int) -> Callable[[Found], None]:
         def done(found: Found) -> None:
+            nonlocal missing
             topic, partition = asked[place]
             offset, timestamp, leader_epoch = NOTHING_FOUND if isinstance(found, Exception) else found
             results[place] = (
@@ -47,8 +49,9 @@ def list_offsets(node: "Node", request: Request) -> None:
                     "leader_epoch": leader_epoch,
                 },
             )
-            if None not in results:
-                request.answer(topics=by_topic(result for result in results if result is not None))
+            missing -= 1
+            if not missing:
+                request.answer(topics=by_topic(results))
 
         return done
 

@@ -129,16 +129,19 @@ def offset_fetch(node: "Node", request: Request) -> None:
     body = request.decode()
     version = request.version
     groups = list(body.groups) if version >= 8 else [body]
-    answers: list[dict[str, Any] | None] = [None] * len(groups)
+    answers: list[dict[str, Any]] = [{}] * len(groups)
+    missing = len(groups)
 
     def one_done(place: int) -> Callable[[dict[TopicPartition, Position] | ErrorCode], None]:
         def done(found: dict[TopicPartition, Position] | ErrorCode) -> None:
+            nonlocal missing
             answers[place] = _group_answer(node, version, groups[place], found)
-            if all(answer is not None for answer in answers):
+            missing -= 1
+            if not missing:
                 if version >= 8:
                     request.answer(groups=answers)
                 else:
-                    request.answer(**{name: value for name, value in (answers[0] or {}).items() if name != "group_id"})
+                    request.answer(**{name: value for name, value in answers[0].items() if name != "group_id"})
 
         return done
 
