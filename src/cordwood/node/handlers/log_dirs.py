@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.model.errors import ErrorCode
+from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.node.partition import Partition
 from cordwood.node.request import Request, by_topic, serves
 from cordwood.wire.apis import ApiKey
@@ -24,12 +24,14 @@ def describe_log_dirs(node: "Node", request: Request) -> None:
             if node.has_partition(topic.topic, index)
         ]
 
+    sized = [(partition.name.topic, _sized(node, partition)) for partition in partitions]
+
     def measured(free: tuple[int, int] | Exception) -> None:
         total_bytes, usable_bytes = (-1, -1) if isinstance(free, Exception) else free
         result = {
             "error_code": ErrorCode.NONE,
             "log_dir": node.logs.path,
-            "topics": by_topic([(partition.name.topic, _sized(partition)) for partition in partitions]),
+            "topics": by_topic(sized),
             "total_bytes": total_bytes,
             "usable_bytes": usable_bytes,
             "is_cordoned": False,
@@ -39,10 +41,16 @@ def describe_log_dirs(node: "Node", request: Request) -> None:
     node.effects.blocking(node.logs.free_bytes, measured)
 
 
-def _sized(partition: Partition) -> dict[str, Any]:
+def _sized(node: "Node", partition: Partition) -> dict[str, Any]:
+    size_bytes = 0
+    if partition.opened is not None or node.logs.has_log(partition.name):
+        try:
+            size_bytes = partition.replica.log.size_bytes
+        except StorageFailure as failure:
+            node.report_storage_failure(failure)
     return {
         "partition_index": partition.name.partition,
-        "partition_size": partition.replica.log.size_bytes,
+        "partition_size": size_bytes,
         "offset_lag": 0,
         "is_future_key": False,
     }
