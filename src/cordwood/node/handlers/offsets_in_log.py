@@ -118,6 +118,9 @@ def offset_for_leader_epoch(node: "Node", request: Request) -> None:
                 leader_epoch, end_offset = replica.end_offset_for(asked.leader_epoch)
             except ProtocolError as refusal:
                 error = refusal.code
+            except StorageFailure as failure:
+                node.report_storage_failure(failure)
+                error = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(
                 (
                     topic.topic,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.request import Request, by_topic, serves
 from cordwood.wire.apis import ApiKey
 
@@ -41,6 +41,9 @@ def describe_producers(node: "Node", request: Request) -> None:
             except ProtocolError as refusal:
                 described["error_code"] = refusal.code
                 described["error_message"] = refusal.message
+            except StorageFailure as failure:
+                node.report_storage_failure(failure)
+                described["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
             results.append((topic.name, described))
     request.answer(topics=by_topic(results))
 
