@@ -407,6 +407,7 @@ static void take(rd_kafka_message_t *message, void *opaque) {
 }
 
 static int consume(void) {
+    signal(SIGTERM, end_early);
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     /* Bounds that a client which only counts never fills: librdkafka 2.0 pauses for whole backoffs when it does. */
     set(conf, "queued.min.messages", "10000000");
@@ -429,7 +430,6 @@ static int consume(void) {
     if (options.messages && options.messages < to_consume) to_consume = options.messages;
     if (!to_consume) fail("consume", "the partitions are empty");
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    signal(SIGTERM, end_early);
 
     stretch_start();
     for (int i = options.first_partition; i < options.first_partition + options.partitions; i++)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -118,9 +119,15 @@ class Run:
         self._process.kill()
         self._process.communicate()
 
-    def end_early(self) -> None:
-        """Ask a consumer to stop here; `result()` then tells what it read."""
+    def result_so_far(self, timeout_s: float) -> LoadResult | None:
+        """Ask a consumer to stop here and tell what it read; None if it had not begun."""
         self._process.terminate()
+        try:
+            return self.result(timeout_s)
+        except LoadFailed:
+            if self._process.returncode == -signal.SIGTERM:
+                return None
+            raise
 
     def result(self, timeout_s: float) -> LoadResult:
         try:

@@ -115,10 +115,9 @@ class _Reader:
             partitions=PARTITIONS,
             timeout=int(self._bench.plan.timeout_s),
         )
-        while run.running:
-            if self._stop.wait(0.05):
-                run.end_early()
-                break
-        done = run.result(10)
-        self._read_bytes += done.size_bytes
-        self._read_s += done.seconds
+        while run.running and not self._stop.wait(0.05):
+            pass
+        done = run.result_so_far(10) if run.running else run.result(10)
+        if done is not None:
+            self._read_bytes += done.size_bytes
+            self._read_s += done.seconds
