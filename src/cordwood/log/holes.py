@@ -58,6 +58,9 @@ class HoleyScan:
         self._trusted_below = trusted_below
         self._contiguous = contiguous
         self._verify_crc = verify_crc
+        self._start = position
+        self._start_is_exact = position == 0
+        """In the middle of a file only a lower bound of the first offset is known."""
         self._scan = self._scan_from(position)
 
     @property
@@ -67,17 +70,17 @@ class HoleyScan:
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
         while True:
+            jump: InvalidPlace | None = None
             for position, header in self._scan:
-                expected = self.next_offset
-                if self._contiguous and header.base_offset != expected and expected >= self._trusted_below:
-                    reason = f"offset {header.base_offset} where {expected} must come"
-                    self.invalid = InvalidPlace(position, expected, reason)
-                    return
+                if header.base_offset != self.next_offset and not self._may_jump_to(position, header):
+                    reason = f"offset {header.base_offset} where {self.next_offset} must come"
+                    jump = InvalidPlace(position, self.next_offset, reason)
+                    break
                 self.position = position + header.size
                 self.next_offset = header.next_offset
                 self.scanned_bytes += header.size
                 yield position, header
-            bad = self._scan.invalid
+            bad = jump or self._scan.invalid
             if bad is None:
                 return
             if self.next_offset >= self._trusted_below:
@@ -85,6 +88,17 @@ class HoleyScan:
                 return
             if not self._step_over(bad):
                 return
+
+    def _may_jump_to(self, position: int, header: BatchHeader) -> bool:
+        """Whether offsets may be missing before this batch, or rather its own is wrong: it is outside of the CRC."""
+        if self.next_offset >= self._trusted_below:
+            return not self._contiguous
+        if position == self._start and not self._start_is_exact:
+            return True
+        follower = read_batch_header(self._file, position + header.size)
+        if follower is None:
+            return header.last_offset < self._trusted_below
+        return follower.base_offset >= header.next_offset
 
     def _scan_from(self, position: int) -> SegmentScan:
         return SegmentScan(

@@ -18,6 +18,7 @@ from cordwood.log import (
     opening,
     reading,
     replacement,
+    replay,
     replicated,
     retention,
     rolling,
@@ -374,9 +375,8 @@ class Log:
         """A leader begins its epoch here, even if it never writes anything in it."""
         if leader_epoch < 0:
             return
-        epochs = self.leader_epochs
-        assert leader_epoch >= epochs.latest, f"{self.partition}: epoch {leader_epoch} after {epochs.latest}"
-        if epochs.assign(leader_epoch, self.log_end_offset if start_offset is None else start_offset):
+        start_offset = self.log_end_offset if start_offset is None else start_offset
+        if replay.note_epoch(self.leader_epochs, leader_epoch, start_offset):
             self.epochs_changed = True
         self._latest_epoch = leader_epoch
 
@@ -404,7 +404,7 @@ class Log:
                 return reading.read_recent(self, segment, first, max_bytes, end_offset, minimum_one_batch)
         if not self.ready:
             opening.make_ready(self)
-        return reading.search(self, offset, max_bytes, end_offset, minimum_one_batch, may_block)
+        return reading.search(self, offset, max_bytes, end_offset, minimum_one_batch, may_block, True)
 
     def aborted_transactions(self, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that touch these offsets."""

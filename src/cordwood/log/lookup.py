@@ -89,24 +89,49 @@ class HeaderReader:
 
 
 def find_batch_with(
-    reader: HeaderReader, holes: tuple[Hole, ...], position: int, end: int, offset: int
+    reader: HeaderReader, segment: Segment, indexes: SegmentIndexes, offset: int, end_offset: int, end: int
 ) -> BatchPlace | None:
-    """The first batch from this position on that ends at or after the offset; None if the file has no such batch."""
+    """The first batch that ends at or after the offset; None if there is none before the position `end`.
+
+    Offsets are outside of a batch's CRC. Here they are checked against the index entry that the search starts from, the
+    end of the segment and the batch that follows: NotABatch where they cannot all be right.
+    """
+    relative_offset, position = indexes.offsets.entry_before(offset - segment.base_offset)
+    indexed_offset = segment.base_offset + relative_offset
+    expected = segment.base_offset if relative_offset < 0 else -1
     while True:
-        hole = _hole_at(holes, position)
+        hole = _hole_at(segment.holes, position)
         if hole is not None:
             if offset < hole.end_offset:
                 raise DamagedLog(
                     f"offsets {hole.first_offset} to {hole.end_offset - 1} cannot be read: {hole.reason} "
                     f"at position {hole.position}"
                 )
-            position = hole.end_position
+            position, expected = hole.end_position, hole.end_offset
         if position >= end:
             return None
         base_offset, last_offset, size = reader.at(position)
+        if expected < 0:
+            if last_offset != indexed_offset:
+                raise NotABatch(position)
+        elif base_offset != expected and not _can_follow(reader, expected, base_offset, last_offset, position + size):
+            raise NotABatch(position)
+        if last_offset >= end_offset:
+            raise NotABatch(position)
         if last_offset >= offset:
             return BatchPlace(position, base_offset, size)
-        position += size
+        position, expected = position + size, last_offset + 1
+
+
+def _can_follow(reader: HeaderReader, expected: int, base_offset: int, last_offset: int, follower: int) -> bool:
+    """Whether a batch may have these offsets where another was expected: compaction leaves gaps, damage contradicts."""
+    if base_offset < expected:
+        return False
+    try:
+        next_base_offset, _, _ = reader.at(follower)
+    except NotABatch:
+        return True
+    return next_base_offset > last_offset
 
 
 def _hole_at(holes: tuple[Hole, ...], position: int) -> Hole | None:
@@ -119,8 +144,9 @@ def _hole_at(holes: tuple[Hole, ...], position: int) -> Hole | None:
 def find_slice(
     segment: Segment,
     indexes: SegmentIndexes,
+    segment_end: int,
     offset: int,
-    end_offset: int | None,
+    end_offset: int,
     max_bytes: int,
     *,
     minimum_one_batch: bool,
@@ -128,25 +154,38 @@ def find_slice(
 ) -> tuple[bool, LogSlice | None]:
     """(whether the segment has a batch that ends at or after the offset, the slice from that batch on).
 
-    end_offset: the slice ends before the batch that holds it; None: the whole segment may be read.
+    The slice ends before the batch that holds end_offset, or with the segment, whose offsets end before segment_end.
     """
-    size, holes = segment.size, segment.holes
+    size = segment.size
     reader = HeaderReader(segment.file, size, may_block=may_block)
-    first = find_batch_with(reader, holes, indexes.position_of(offset), size, offset)
+    first = find_batch_with(reader, segment, indexes, offset, segment_end, size)
     if first is None:
         return False, None
-    if end_offset is not None and first.base_offset >= end_offset:
+    bounded = end_offset < segment_end
+    if bounded and first.base_offset >= end_offset:
         return True, None
-    end = min((hole.position for hole in holes if hole.position > first.position), default=size)
-    if end_offset is not None:
-        hint = max(indexes.position_of(end_offset), first.position)
-        limit = find_batch_with(reader, (), hint, end, end_offset)
+    end = min((hole.position for hole in segment.holes if hole.position > first.position), default=size)
+    if bounded:
+        limit = _find_limit(reader, indexes, first, end_offset, end)
         if limit is not None:
-            end = limit.position
+            end = limit
     end = _cut_to(reader, indexes, first, end, max_bytes, minimum_one_batch=minimum_one_batch)
     if end <= first.position:
         return True, None
     return True, LogSlice(segment.file, first.position, end - first.position, first.base_offset)
+
+
+def _find_limit(
+    reader: HeaderReader, indexes: SegmentIndexes, first: BatchPlace, end_offset: int, end: int
+) -> int | None:
+    """Where the batch that holds end_offset begins; None if that is not before `end`."""
+    position = max(indexes.position_of(end_offset), first.position)
+    while position < end:
+        _, last_offset, size = reader.at(position)
+        if last_offset >= end_offset:
+            return position
+        position += size
+    return None
 
 
 def _cut_to(

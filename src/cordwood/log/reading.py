@@ -46,9 +46,9 @@ def read_recent(
 
 
 def search(
-    log: "Log", offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool
+    log: "Log", offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool, in_loop: bool
 ) -> LogSlice | None:
-    """Goes through the indexes. With may_block it may run in any thread, beside appends."""
+    """Goes through the indexes. Not `in_loop` it may run in any thread, beside appends, and may block."""
     segments, log_end_offset = log.segments, log.log_end_offset
     interval_bytes = log.settings.index_interval_bytes
     place = max(bisect_right(segments, offset, key=base_offset_of) - 1, 0)
@@ -57,6 +57,8 @@ def search(
         segment = segments[place]
         segment_end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
         try:
+            if segment.suspect and in_loop:
+                _examine(log, segment, segment_end)
             indexes = segment.indexes
             if indexes is None:
                 if not may_block:
@@ -66,20 +68,22 @@ def search(
             has_it, found = find_slice(
                 segment,
                 indexes,
+                segment_end,
                 offset,
-                end_offset if end_offset < segment_end else None,
+                end_offset,
                 max_bytes,
                 minimum_one_batch=minimum_one_batch,
                 may_block=may_block,
             )
         except NotCached:
-            raise ColdRead(partial(search, log, offset, max_bytes, end_offset, minimum_one_batch, True)) from None
+            raise ColdRead(
+                partial(search, log, offset, max_bytes, end_offset, minimum_one_batch, True, False)
+            ) from None
         except NotABatch as error:
-            if examined or segment is log.active:
+            segment.suspect = True
+            if examined or (segment is log.active and not in_loop):
                 raise DamagedLog(f"{log.partition}: {segment.file.path}: {error} (offset {offset})") from None
-            # The index or the log is wrong. Looking at every batch tells which, and finds what can be read.
-            segment.examine(segment_end, interval_bytes)
-            log.damage.extend(opening.damage_of(log, segment))
+            _examine(log, segment, segment_end)
             examined = True
             continue
         except DamagedLog as error:
@@ -88,3 +92,12 @@ def search(
             return found
         place, examined = place + 1, False
     return None
+
+
+def _examine(log: "Log", segment: Segment, end_offset: int) -> None:
+    """The index or the log is wrong. Looking at every batch tells which, and finds what can be read."""
+    active = segment is log.active
+    segment.examine(end_offset, log.settings.index_interval_bytes, closed=not active)
+    log.damage.extend(opening.damage_of(log, segment))
+    if active:
+        log.checkpoint_due = True

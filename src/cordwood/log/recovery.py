@@ -45,6 +45,8 @@ def recover(log: "Log") -> None:
         log.log_start_offset = max(log.log_start_offset, kept[0].base_offset)
     log.active = kept[-1] if kept and can_grow else None
     if log.active is not None:
+        # It was closed when a later one was begun; that one did not survive.
+        log.closing = [segment for segment in log.closing if segment is not log.active]
         log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened_ms))
     log.log_end_offset = log.durable_end_offset = end_offset
     if kept and end_offset > log.recovery_point:

@@ -39,8 +39,8 @@ def restore_history(log: "Log") -> None:
                 # A segment that was begun after the last snapshot: the one at its base was never saved.
                 base_offset = segment.base_offset
                 note_snapshot(log, base_offset, states)
-            if header.partition_leader_epoch > epochs.latest:
-                changed |= epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.partition_leader_epoch != epochs.latest:
+                changed |= note_epoch(epochs, header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0 and header.base_offset >= states_known_to:
                 aborted = states.replay(header, batch, log.opened_ms)
                 if aborted is not None:
@@ -48,6 +48,17 @@ def restore_history(log: "Log") -> None:
     if changed:
         log.epochs_changed = True
     log.set_history(states, epochs)
+
+
+def note_epoch(epochs: LeaderEpochs, epoch: int, start_offset: int) -> bool:
+    """This epoch writes from here on; True if that changed anything.
+
+    An entry with a later epoch is taken back: a batch's epoch is outside of its CRC, so it can only have been damaged.
+    """
+    changed = False
+    while epochs.latest > epoch and epochs.entries:
+        changed |= epochs.truncate_to_end(epochs.entries[-1].start_offset)
+    return epochs.assign(epoch, start_offset) or changed if epoch >= 0 else changed
 
 
 def note_snapshot(log: "Log", offset: int, states: ProducerStates) -> None:

@@ -120,6 +120,8 @@ def remove_deleted(log: "Log", now_ms: int) -> None:
         file.close()
         for path in paths:
             remove_if_there(log.filesystem, path)
+        # A later segment may get the same last name; whoever still reads this one must not find that one.
+        file.path += ".gone"
     log.deletions = waiting
 
 

@@ -53,6 +53,7 @@ class Segment:
         "saved_times",
         "saved_transactions",
         "size",
+        "suspect",
         "transactions",
     )
 
@@ -67,6 +68,8 @@ class Segment:
         self.transactions: TransactionIndex | None = None
         """None: not loaded."""
         self.holes: tuple[Hole, ...] = ()
+        self.suspect = False
+        """A reader in another thread met something that is not a batch: to be examined in the loop."""
         self.full = False
         """Its indexes have no room for another entry."""
         self.roll_at_ms = NEVER_MS
@@ -145,18 +148,24 @@ class Segment:
         self.indexes = indexes
         return indexes
 
-    def examine(self, end_offset: int, interval_bytes: int) -> int:
-        """Reads all of a closed segment: makes its indexes again, and finds its holes. The offset it goes up to."""
+    def examine(self, end_offset: int, interval_bytes: int, *, closed: bool = True) -> int:
+        """Reads all of it: makes its indexes again, and finds its holes. The offset it goes up to.
+
+        The index files of one that is not closed are written by the next checkpoint.
+        """
         indexes = SegmentIndexes(self.base_offset, interval_bytes)
         scan = HoleyScan(self.file, self.base_offset, trusted_below=end_offset)
         for position, header in scan:
             indexes.note(position, header.size, header.last_offset, header.max_timestamp)
-        indexes.close()
         self.holes = tuple(scan.holes)
         self.indexes = indexes
-        self.filesystem.replace(self.path(Suffix.INDEX), indexes.offsets.to_bytes())
-        self.filesystem.replace(self.path(Suffix.TIME_INDEX), indexes.times.to_bytes())
-        self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)
+        self.suspect = False
+        self.saved_offsets = self.saved_times = 0
+        if closed:
+            indexes.close()
+            self.filesystem.replace(self.path(Suffix.INDEX), indexes.offsets.to_bytes())
+            self.filesystem.replace(self.path(Suffix.TIME_INDEX), indexes.times.to_bytes())
+            self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)
         return scan.next_offset
 
     def load_transactions(self) -> TransactionIndex:

@@ -116,7 +116,7 @@ def _find_cut(log: "Log", segment: Segment, offset: int) -> tuple[int, int]:
     end_offset = log.end_of_segment(log.place_of(offset))
     indexes = segment.load_indexes(end_offset, log.settings.index_interval_bytes)
     reader = HeaderReader(segment.file, segment.size, may_block=True)
-    place = find_batch_with(reader, segment.holes, indexes.position_of(offset), segment.size, offset)
+    place = find_batch_with(reader, segment, indexes, offset, end_offset, segment.size)
     if place is None:
         return segment.size, offset
     return place.position, min(offset, place.base_offset)

@@ -73,6 +73,11 @@ class OffsetIndex:
         found = bisect_right(self._offsets, relative_offset)
         return self._positions[found - 1] if found else 0
 
+    def entry_before(self, relative_offset: int) -> tuple[int, int]:
+        """The last entry at or before this offset; (-1, 0) where there is none: begin at the start."""
+        found = bisect_right(self._offsets, relative_offset)
+        return (self._offsets[found - 1], self._positions[found - 1]) if found else (-1, 0)
+
     def position_up_to(self, position: int) -> int:
         """The last indexed log position at or before this one, which is the start of a batch; 0 if there is none."""
         found = bisect_right(self._positions, position)
