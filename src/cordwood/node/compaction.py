@@ -135,6 +135,9 @@ class Compaction:
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
             return
+        finally:
+            # What a waiting fetch has found may have been in the segments that are gone.
+            partition.wake_readers(self._node.now_ms)
         self._node.logs.set_clean_offset(partition.name, result.clean_offset)
         self._node.maintenance.checkpoint_soon()
         logger.info(

@@ -67,7 +67,8 @@ class Maintenance:
             log = replica.log
             log.roll_if_due(now_ms)
             log.producers.expire(now_ms, self._node.settings.producer_id_expiration_ms)
-            for deleted in log.apply_retention(now_ms, limit_offset=replica.high_watermark):
+            removed = log.apply_retention(now_ms, limit_offset=replica.high_watermark)
+            for deleted in removed:
                 logger.info(
                     "%s: removed offsets %d to %d (%d bytes): %s",
                     partition.name,
@@ -76,8 +77,11 @@ class Maintenance:
                     deleted.size_bytes,
                     deleted.reason,
                 )
-                self.checkpoint_soon()
             log.remove_deleted(now_ms)
+            if removed:
+                self.checkpoint_soon()
+                # What a waiting fetch has found may have been in them.
+                partition.wake_readers(now_ms)
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
 

@@ -178,6 +178,7 @@ def _delete_before(node: "Node", topic: str, index: int, offset: int) -> int:
         )
     if target > replica.log.log_start_offset:
         replica.log.delete_records_before(target)
+        partition.wake_readers(node.now_ms)
     return replica.log.log_start_offset
 
 
