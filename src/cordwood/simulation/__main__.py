@@ -12,7 +12,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cordwood.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds to play")
-    parser.add_argument("--steps", type=int, default=400, help="steps of the safety phase of each")
+    parser.add_argument("--steps", type=int, default=600, help="steps of the safety phase of each")
     parser.add_argument("--keep-going", action="store_true", help="name every seed that fails instead of the first")
     arguments = parser.parse_args()
     logging.getLogger("cordwood").setLevel(logging.CRITICAL + 1)

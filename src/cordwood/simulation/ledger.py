@@ -70,12 +70,15 @@ class PartitionLedger:
         self.tombstones: set[bytes] = set()
         self.durable_end = 0
         """Up to where the log said that it is on disk."""
-        self.log_start = 0
         self.deletable_before = 0
         """Up to where somebody asked to delete records."""
+        self.deleted_before = 0
+        """Up to where the broker said that they are deleted: they never come back."""
         self.may_expire = False
         """Whether the topic ever had a retention that can drop records during a run."""
         self.may_be_compacted = False
+        self.lost_volatile = False
+        """Whether a power cut took something that was visible: then readers may find that the log diverged."""
 
     def know(self, offset: int, record: Record) -> None:
         """This record is at this offset, for everybody and for ever."""
@@ -101,9 +104,11 @@ class PartitionLedger:
             for promise in self.promises.values()
             for offset in range(promise.base_offset, promise.last_offset + 1)
         }
-        self.records = {
+        records = {
             offset: identity for offset, identity in self.records.items() if offset < self.durable_end or offset in kept
         }
+        self.lost_volatile = self.lost_volatile or len(records) < len(self.records)
+        self.records = records
 
 
 class Ledger:

@@ -50,7 +50,7 @@ class Profile:
         return cls(
             faults=tuple(faults),
             fault_rate=chance.choice((0.005, 0.02, 0.05)),
-            eagerness=chance.choice((0.4, 0.6, 0.8)),
+            eagerness=chance.choice((0.6, 0.75, 0.9)),
             settings={
                 "log.retention.check.interval.ms": chance.choice(("500", "5000")),
                 "log.flush.offset.checkpoint.interval.ms": chance.choice(("300", "3000", "60000")),

@@ -54,7 +54,9 @@ class SlowStore:
     # What the simulator calls
 
     def end_next_call(self, fate: Fate = Fate.ANSWERED) -> None:
-        self.calls.popleft().gate.set_result(fate)
+        gate = self.calls.popleft().gate
+        if not gate.done():
+            gate.set_result(fate)
 
     def abandon(self, reaches_store: bool) -> None:
         """The broker died: the call that was next may have got through."""

@@ -127,7 +127,8 @@ class Life:
         if self.store.calls:
             steps.append(("the store answers", self.store.end_next_call))
         if self.loop.has_ready:
-            steps.append(("turn", self.loop.step))
+            # More than once: a step of the loop is small, and everything waits for it.
+            steps += [("turn", self.loop.step)] * 3
         return steps
 
     def finish(self) -> None:
@@ -135,11 +136,10 @@ class Life:
         self.driver.run(lambda: self.node.stop_waiting(self.driver.now_ms()))
         finishing = self.loop.create_task(self.driver.flush_everything())
         while not finishing.done():
-            for _, do in self.steps():
-                do()
-                break
-            else:
+            steps = self.steps()
+            if not steps:
                 raise InvariantBroken("a broker that stops waits for something that does not come")
+            self._world.do(steps[0][1])
         self.driver.stop()
         self.flusher.close()
         self.workers.close()

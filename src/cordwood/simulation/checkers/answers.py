@@ -47,6 +47,7 @@ class Answers:
             ApiKey.PRODUCE: self._produced,
             ApiKey.FETCH: self._fetched,
             ApiKey.LIST_OFFSETS: self._listed,
+            ApiKey.DELETE_RECORDS: self._records_deleted,
             ApiKey.OFFSET_COMMIT: self._committed,
             ApiKey.OFFSET_FETCH: self._positions_fetched,
         }
@@ -177,6 +178,11 @@ class Answers:
 
     def _check_ends(self, exchange: Exchange, partition: Partition, part: Any) -> None:
         replica = partition.replica
+        known = self._ledger.partition(partition.topic_id, *partition.name)
+        if getattr(part.diverging_epoch, "epoch", -1) >= 0 and not known.lost_volatile:
+            raise InvariantBroken(
+                f"{exchange}: {partition.name} says that it diverged, and nothing was lost: {part.diverging_epoch}"
+            )
         if not part.last_stable_offset <= part.high_watermark <= replica.high_watermark:
             raise InvariantBroken(
                 f"{exchange}: {partition.name} told of the high watermark {part.high_watermark} and the last stable "
@@ -210,6 +216,16 @@ class Answers:
                     if before <= end:
                         before = end if before == LATEST else before
                         ledger.deletable_before = max(ledger.deletable_before, before)
+
+    def _records_deleted(self, exchange: Exchange) -> None:
+        for topic in exchange.answer.topics:
+            for each in topic.partitions:
+                if each.error_code == 0 and self._live.has_partition(topic.name, each.partition_index):
+                    partition = self._live.topics[topic.name][each.partition_index]
+                    # The name may be that of a newer topic by now: then its log begins before what was answered.
+                    if each.low_watermark <= partition.replica.log.log_start_offset:
+                        ledger = self._ledger.partition(partition.topic_id, *partition.name)
+                        ledger.deleted_before = max(ledger.deleted_before, each.low_watermark)
 
     # Positions
 

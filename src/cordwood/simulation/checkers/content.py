@@ -110,8 +110,9 @@ class _PartitionCheck:
 
     def _check_promises(self) -> None:
         start, known = self._log.log_start_offset, self._known
+        may_begin = start if known.may_expire else min(start, known.deletable_before)
         for offset, identity in known.records.items():
-            if offset >= start and offset not in self._found and not self._may_be_gone(offset, identity):
+            if offset >= may_begin and offset not in self._found and not self._may_be_gone(offset, identity):
                 raise self._broken(f"{identity!r} was at offset {offset} and is gone; the log is {self._log!r}")
         if self._compacted:
             return

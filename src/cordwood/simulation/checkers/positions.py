@@ -18,6 +18,11 @@ class PositionsChecker:
         """In the order in which the broker got them."""
         self._settled: dict[Key, int] = {}
         """The place in that list of the last one that is known to hold."""
+        self._unclean_stops = 0
+
+    def unclean_stop(self) -> None:
+        """The broker died. Positions in a topic deleted shortly before may come back for a new topic of its name."""
+        self._unclean_stops += 1
 
     def committing(self, key: Key, offset: int) -> None:
         self._commits.setdefault(key, []).append(offset)
@@ -38,11 +43,22 @@ class PositionsChecker:
                 raise InvariantBroken(f"{key}: position {commits[settled]} was acknowledged, and there is none")
             return
         if offset not in commits:
+            if settled < 0 and self._unclean_stops and self._was_committed_elsewhere(key, offset):
+                return
             raise InvariantBroken(f"{key}: position {offset} was committed by nobody; those were {commits[-5:]}")
         place = commits.index(offset)
         if place < settled:
             raise InvariantBroken(f"{key}: the position went back from {commits[settled]} to {offset}")
         self._settle(key, place)
+
+    def _was_committed_elsewhere(self, key: Key, offset: int) -> bool:
+        """To another topic: the record of a position names its topic, not the topic's id."""
+        group, topic_id, index = key
+        return any(
+            offset in commits
+            for (other_group, other_topic, other_index), commits in self._commits.items()
+            if other_group == group and other_index == index and other_topic != topic_id
+        )
 
     def _settle(self, key: Key, place: int) -> None:
         self._settled[key] = max(place, self._settled.get(key, -1))

@@ -45,7 +45,7 @@ class Administrator(Client):
     def act(self) -> str | None:
         dice = self.chance.random()
         topics = self.stage.topics()
-        if len(topics) < 2 or dice < 0.15:
+        if dice < (0.05 if len(topics) > 1 else 0.5):
             return self.create_topic(self.chance.choice(NAMES))
         if dice < 0.25 and self._deletes:
             return self._delete_topic()

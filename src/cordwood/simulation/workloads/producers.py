@@ -104,7 +104,7 @@ class Producer(Client):
         batches = sorted(batches, key=lambda batch: order[batch.topic_id])
         values = {
             "acks": self.acks,
-            "timeout_ms": self.chance.choice((0, 50, 1000, 30_000)),
+            "timeout_ms": self.chance.choice((50, 1000, 30_000, 30_000)),
             "topic_data": list(topics.values()),
         }
         self.connection.request(ApiKey.PRODUCE, version, values, lambda exchange: self._ended(exchange, batches))

@@ -218,10 +218,9 @@ class Reader(Client):
                 session.told.pop((position.topic.topic_id, position.index), None)
             return
         if part.diverging_epoch.epoch >= 0:
-            raise InvariantBroken(
-                f"{self.name} was told that {position.topic.name}-{position.index} diverged from what it read there: "
-                f"at {position.offset}, epoch {position.last_epoch}; {part.diverging_epoch}"
-            )
+            # What it read behind this offset is no longer there.
+            position.offset, position.last_epoch = part.diverging_epoch.end_offset, part.diverging_epoch.epoch
+            return
         assert position.offset is not None
         for _, header in batches_in(part.records or b""):
             if header.last_offset < position.offset:
