@@ -366,8 +366,8 @@ class LogModel(RuleBasedStateMachine):
 
 
 PROFILE = settings(
-    max_examples=60,
-    stateful_step_count=40,
+    max_examples=300,
+    stateful_step_count=50,
     derandomize=True,
     deadline=None,
     phases=[Phase.generate, Phase.shrink],

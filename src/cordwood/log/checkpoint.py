@@ -4,11 +4,13 @@ Only when all of it is durable, and the batches with it, may the recovery point 
 at an index entry close to it. Taken in the loop, done in any thread, booked in the loop, as a flush is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.log.flushing import FlushTicket, begin_flush, finish_flush
 from cordwood.log.segment import Segment
+from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments import leader_epochs
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.names import Suffix, segment_file
@@ -85,12 +87,13 @@ class CheckpointTicket:
         if self.truncations != self.log.truncations:
             self._forget()
             return
-        for path, keep_bytes, data in self.indexes:
-            self._write_file(path, keep_bytes, data)
-        for offset, data in self.snapshots:
-            self._write_file(self._snapshot_path(offset), 0, data)
-        if self.epochs is not None:
-            self._write_file(self._epochs_path + TEMPORARY, 0, self.epochs)
+        with self._void_if_cut():
+            for path, keep_bytes, data in self.indexes:
+                self._write_file(path, keep_bytes, data)
+            for offset, data in self.snapshots:
+                self._write_file(self._snapshot_path(offset), 0, data)
+            if self.epochs is not None:
+                self._write_file(self._epochs_path + TEMPORARY, 0, self.epochs)
         if not keep_open:
             self._close_files()
 
@@ -98,20 +101,37 @@ class CheckpointTicket:
         """Second: waits for the disk. Not needed where the whole filesystem is synced."""
         if self.flush is not None:
             self.flush.sync()
-        for file in self._files:
-            file.sync()
+        with self._void_if_cut():
+            for file in self._files:
+                file.sync()
         self._close_files()
-        self._filesystem.sync_directory(self.directory)
+        self.sync_names()
 
     def install(self) -> None:
         """Third: gives files their final names, and removes the old ones. Durable after another sync."""
-        if self.epochs is not None:
-            self._filesystem.rename(self._epochs_path + TEMPORARY, self._epochs_path)
-        if self.renamed_snapshot is not None:
-            old, new = self.renamed_snapshot
-            self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
-        for offset in self.obsolete_snapshots:
-            remove_if_there(self._filesystem, self._snapshot_path(offset))
+        with self._void_if_cut():
+            if self.epochs is not None:
+                self._filesystem.rename(self._epochs_path + TEMPORARY, self._epochs_path)
+            if self.renamed_snapshot is not None:
+                old, new = self.renamed_snapshot
+                self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
+            for offset in self.obsolete_snapshots:
+                remove_if_there(self._filesystem, self._snapshot_path(offset))
+
+    def sync_names(self) -> None:
+        with self._void_if_cut():
+            self._filesystem.sync_directory(self.directory)
+
+    @contextmanager
+    def _void_if_cut(self) -> Iterator[None]:
+        """Files of a log that was cut or deleted meanwhile may be gone, and nobody needs them any more."""
+        try:
+            yield
+        except SyncFailure:
+            raise
+        except (StorageFailure, FileNotFoundError):
+            if self.truncations == self.log.truncations:
+                raise
 
     def _forget(self) -> None:
         """The log was cut after this was taken: none of it is true any more."""
@@ -159,11 +179,11 @@ def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket
         filesystem.sync_everything()
     else:
         for ticket in tickets:
-            filesystem.sync_directory(ticket.directory)
+            ticket.sync_names()
 
 
 def remove_if_there(filesystem: Filesystem, path: str) -> None:
-    if filesystem.exists(path):
+    with suppress(FileNotFoundError):
         filesystem.remove(path)
 
 
@@ -245,8 +265,10 @@ def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
     written = {offset for offset, _ in ticket.snapshots}
     snapshots = (set(log.snapshots) | written) - set(ticket.obsolete_snapshots)
     if ticket.renamed_snapshot is not None:
-        snapshots.remove(ticket.renamed_snapshot[0])
-        snapshots.add(ticket.renamed_snapshot[1])
+        old, new = ticket.renamed_snapshot
+        snapshots.discard(old)
+        snapshots.add(new)
+        written.add(new)
     log.snapshots = sorted(snapshots)
     log.unsaved_snapshots = tuple(snapshot for snapshot in log.unsaved_snapshots if snapshot[0] not in written)
     if ticket.snapshots:

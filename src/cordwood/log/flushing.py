@@ -58,6 +58,8 @@ def finish_flush(log: "Log", ticket: FlushTicket) -> None:
     log.durable_end_offset = max(log.durable_end_offset, ticket.end_offset)
     if ticket.names_version == log.names_version:
         log.unsynced_directories = ()
+        for file in log.unsynced_files:
+            file.close()
         log.unsynced_files = ()
 
 

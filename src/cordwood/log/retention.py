@@ -61,9 +61,7 @@ def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:
     if settings.retention_bytes >= 0 and log.size_bytes - oldest.size >= settings.retention_bytes:
         return f"the log is larger than retention.bytes={settings.retention_bytes}"
     if settings.retention_ms >= 0:
-        if oldest is log.active and not log.ready:
-            # The end of an active segment must be looked at before its largest timestamp is known.
-            _ = log.producers
+        # Also right for the active segment of a log that is not ready: a checkpoint puts it into the time index.
         latest_ms = oldest.max_timestamp_ms(end_offset, settings.index_interval_bytes)
         # Records without timestamps have no age: only their size can drive them out.
         if 0 <= latest_ms < now_ms - settings.retention_ms:

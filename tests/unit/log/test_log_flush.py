@@ -136,6 +136,33 @@ def test_a_flush_of_a_log_that_was_deleted_meanwhile_fails_nobody() -> None:
     ticket.sync()
 
 
+@pytest.mark.parametrize("step", ["write", "sync", "install", "finish"])
+@pytest.mark.parametrize("what", ["cut", "deleted"])
+def test_a_checkpoint_of_a_log_that_was_cut_or_deleted_meanwhile_is_void(step: str, what: str) -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    written = fill(log, 20)
+    append(log, producer=4, sequence=0)
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    for name in ("write", "sync", "install", "finish"):
+        if name == step:
+            log.truncate_to(12) if what == "cut" else log.delete()
+        if name == "finish":
+            log.finish_checkpoint(ticket)
+        else:
+            getattr(ticket, name)()
+    if what == "deleted":
+        assert filesystem.list(DATA) == []
+        return
+    assert log.recovery_point <= 12
+    written = [*written[:12], *fill(log, 15)]
+    flush(log)
+    log = open_log(filesystem, recovery_point=log.recovery_point, clean=False)
+    assert values(log) == written
+    assert not log.producers.describe(), "a snapshot of batches that are no more is not believed"
+
+
 def test_flush_messages_and_flush_ms_say_when_a_flush_is_due() -> None:
     log = open_log(disk(), TopicSettings(flush_messages=3, flush_ms=100))
     assert not log.flush_due(NOW_MS)

@@ -222,6 +222,17 @@ def test_producers_that_were_silent_too_long_are_forgotten() -> None:
     assert not log.producers.describe()
 
 
+@pytest.mark.parametrize("older_ms", [999, 1001])
+def test_after_a_clean_stop_retention_knows_the_age_of_a_log_without_opening_it(older_ms: int) -> None:
+    log = open_log(disk(), retained(retention_ms=1000))
+    fill(log, 3)
+    log.checkpoint()
+    log = reopen(log, clean=True)
+    deleted = log.apply_retention(NOW_MS + older_ms, limit_offset=3)
+    assert log.ready == bool(deleted) == (older_ms > 1000)
+    assert log.log_start_offset == (3 if deleted else 0)
+
+
 # DeleteRecords
 
 

@@ -249,3 +249,43 @@ def test_a_data_directory_has_one_owner(tmp_path: Path) -> None:
     lock.release()
     lock.release()
     filesystem.lock(f"{tmp_path}/.lock").release()
+
+
+def test_threads_sync_and_read_while_handles_come_and_go(tmp_path: Path) -> None:
+    """More files than handles, appended to in one thread, synced and read in others: every byte is its own file's."""
+    filesystem = OsFilesystem(str(tmp_path), max_open_files=4)
+    files = [filesystem.open(f"{tmp_path}/{number}", create=True) for number in range(12)]
+    block = 512
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def check(turn: int) -> None:
+        into = bytearray(8 * block)
+        try:
+            while not stop.is_set():
+                turn += 1
+                number = turn % len(files)
+                file = files[number]
+                if turn % 3 == 0:
+                    file.sync()
+                got = file.read_cold(0, memoryview(into)) if turn % 2 else len(file.read(0, len(into)))
+                if turn % 2:
+                    assert set(into[:got]) <= {number}
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=check, args=(start,)) for start in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(60):
+        for number, file in enumerate(files):
+            file.append(bytes([number]) * block)
+            if turn % 7 == 0:
+                file.close()
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert not failures
+    for number, file in enumerate(files):
+        assert file.size == 60 * block
+        assert file.read(0, file.size) == bytes([number]) * (60 * block)
