@@ -79,7 +79,8 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                # The broker takes CORDWOOD_ variables for settings; those of the tests are not.
+                env={name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")},
                 start_new_session=True,  # an interrupt at the terminal is the test's to handle
             )
 

@@ -25,11 +25,13 @@ def disk(tmp_path: Path) -> Iterator[LoopDisk]:
 
 
 @pytest.mark.timeout(60 + 30 * CUTS)
+@pytest.mark.parametrize("partitions", [3, 200], ids=["few dirty logs", "many dirty logs"])
 def test_acknowledged_means_on_disk(
-    disk: LoopDisk, start_broker: StartBroker, make_load: MakeLoad, chance: random.Random
+    disk: LoopDisk, start_broker: StartBroker, make_load: MakeLoad, chance: random.Random, partitions: int
 ) -> None:
+    """Few logs are synced one by one, many together: both ways must have reached the disk before the answer."""
     broker = start_broker(disk.path / "data", settings={"log.flush.offset.checkpoint.interval.ms": "500"})
-    load = make_load(broker, partitions=3)
+    load = make_load(broker, partitions=partitions)
     load.create_topic(**{"ack.durability": "disk", "segment.bytes": "200000"})
     load.add_sender("p1")
     load.add_sender("p2")
