@@ -26,7 +26,11 @@ def test_a_cancelled_timer_never_fires_and_is_no_deadline() -> None:
 
 def test_a_timer_may_set_another() -> None:
     timers, fired = Timers(), list[int]()
-    timers.at(10, lambda now: timers.at(now, fired.append) and None)
+
+    def set_another(now_ms: int) -> None:
+        timers.at(now_ms, fired.append)
+
+    timers.at(10, set_another)
     timers.run(10)
     assert fired == [10]
 
