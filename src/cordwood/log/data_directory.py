@@ -288,11 +288,11 @@ class DataDirectory:
                     # One that was taken later may have been written before.
                     if self._saved.get(name, 0) > number:
                         continue
-                    self._saved[name] = number
                     data = encode_offsets(by_partition)
                     if data != self._written.get(name):
                         self.filesystem.replace(self._file(name), data)
                         self._written[name] = data
+                    self._saved[name] = number
 
         return write
 

@@ -26,7 +26,7 @@ class FlushTicket:
         """Waits for the disk. In any thread; whoever syncs the whole filesystem instead need not call it."""
         try:
             for file in self.files:
-                file.sync()
+                self._sync_file(file)
             for directory in self.directories:
                 self.log.filesystem.sync_directory(directory)
         except SyncFailure:
@@ -34,6 +34,17 @@ class FlushTicket:
         except StorageFailure:
             # Files of a log that was cut or deleted meanwhile may be gone, and nobody waits for them any more.
             if self.truncations == self.log.truncations:
+                raise
+
+    def _sync_file(self, file: File) -> None:
+        try:
+            file.sync()
+        except SyncFailure:
+            raise
+        except StorageFailure:
+            # Retention may have removed a segment meanwhile: only what a checkpoint had made durable before.
+            log = self.log
+            if file in log.unsynced_files or any(segment.file is file for segment in log.segments):
                 raise
 
 
