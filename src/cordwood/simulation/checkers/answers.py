@@ -104,7 +104,7 @@ class Answers:
     ) -> None:
         partition = self._partition(topic_id, index)
         if partition is None:
-            raise InvariantBroken(f"{exchange} was acknowledged in a partition that does not exist any more")
+            return  # deleted after it was safe there, while other partitions of the request were still waited for
         replica, on_disk = partition.replica, partition.settings.acks_mean_disk
         last_offset = base_offset + read_header(batch).last_offset_delta
         safe_end = replica.log.durable_end_offset if on_disk else replica.log.log_end_offset
