@@ -49,8 +49,9 @@ def recover(log: "Log") -> None:
         log.closing = [segment for segment in log.closing if segment is not log.active]
         log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened_ms))
     log.log_end_offset = log.durable_end_offset = end_offset
-    if kept and end_offset > log.recovery_point:
-        # Its files were there to be read, but perhaps only in memory: now their names are durable too.
+    if kept and (end_offset > log.recovery_point or not kept[-1].size):
+        # Its files were there to be read, but perhaps only in memory: now their names are durable too. An empty one is
+        # what a process leaves that was killed before its first append there; the next append goes into it.
         log.filesystem.sync_directory(log.directory)
         log.filesystem.sync_directory(log.directory.rpartition("/")[0] or ".")
     log.damage.extend(report.damage)

@@ -50,11 +50,12 @@ def begin_segment(log: "Log", base_offset: int, now_ms: int) -> Segment:
 
 def _make_directory(log: "Log") -> None:
     filesystem, directory = log.filesystem, log.directory
+    # Also one that is there may be a killed process's, and its name not durable yet.
+    note_new_names(log, directory.rpartition("/")[0])
     if filesystem.exists(directory):
         return
     filesystem.make_directory(directory)
     log.epochs_changed = True
-    note_new_names(log, directory.rpartition("/")[0])
     if log.topic_id is not None:
         file = filesystem.open(f"{directory}/{METADATA_FILE}", create=True)
         try:
