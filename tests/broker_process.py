@@ -84,6 +84,10 @@ class BrokerProcess:
                 start_new_session=True,  # an interrupt at the terminal is the test's to handle
             )
 
+    def is_ready(self) -> bool:
+        """Whether it has said so since its last start."""
+        return _READY.search(self.output()) is not None
+
     def wait_ready(self, within_s: float = START_WITHIN_S) -> None:
         def ready() -> str | None:
             found = _READY.search(self.output())

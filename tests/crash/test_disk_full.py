@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.crash.conftest import MakeLoad, StartBroker
 from tests.crash.mounts import Disk, LoopDisk, MountUnavailable, SmallTmpfs
-from tests.crash.workload import Sender
+from tests.crash.workload import Sender, Workload
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
@@ -37,6 +39,15 @@ def fill_the_disk(broker: BrokerProcess, topic: str) -> KafkaError:
     raise AssertionError(f"{SIZE_MIB * 2} MiB fit on a disk of {SIZE_MIB} MiB")
 
 
+def take_the_rest(disk: Disk) -> None:
+    """Somebody else's file takes what is too little for a batch: from here on not even a small file fits."""
+    with (disk.path / "the-rest").open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+
+
 def stands_still(sender: Sender) -> bool:
     """Whether nothing was acknowledged for a second."""
     before = sender.acked
@@ -54,8 +65,18 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     disk.destroy()
 
 
-@pytest.mark.timeout(150)
-def test_a_full_disk(disk: Disk, start_broker: StartBroker, make_load: MakeLoad) -> None:
+@dataclass
+class FullDisk:
+    """A disk without a free byte, a broker on it that has been told to write, and who waits for it."""
+
+    disk: Disk
+    broker: BrokerProcess
+    load: Workload
+
+
+@pytest.fixture
+def full(disk: Disk, start_broker: StartBroker, make_load: MakeLoad) -> FullDisk:
+    (disk.path / "somebody-elses").write_bytes(bytes(4 << 20))
     broker = start_broker(disk.path / "data")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     filler = NewTopic("filler", num_partitions=1, replication_factor=1, config={"file.delete.delay.ms": "0"})
@@ -65,16 +86,49 @@ def test_a_full_disk(disk: Disk, start_broker: StartBroker, make_load: MakeLoad)
     sender = load.add_sender("p1")
     load.add_reader("r1")
     load.await_acks(500)
-
     error = fill_the_disk(broker, "filler")
     assert error.code() == KafkaError.KAFKA_STORAGE_ERROR, error
     # Small records still find room for a while; then this producer waits too.
     eventually(lambda: stands_still(sender), within_s=60, what="a producer that waits")
-    assert broker.alive, broker.output()[-4000:]
-    assert len(read_to_end(broker.bootstrap, "orders", range(2))) >= 500
+    take_the_rest(disk)
+    return FullDisk(disk, broker, load)
 
-    admin.delete_topics(["filler"], operation_timeout=20)["filler"].result(30)
-    load.await_acks(500)
-    report = load.finish()
+
+def assert_all_is_well_again(full: FullDisk) -> None:
+    full.load.await_acks(500)
+    report = full.load.finish()
     assert report.clean, report.render()
-    assert broker.stop() == 0
+    assert full.load.fatal_errors() == []
+    assert full.broker.stop() == 0
+
+
+@pytest.mark.timeout(150)
+def test_readers_read_on_and_producers_go_on_once_there_is_space(full: FullDisk) -> None:
+    assert full.broker.alive, full.broker.output()[-4000:]
+    assert len(read_to_end(full.broker.bootstrap, "orders", range(2))) >= 500
+    (full.disk.path / "somebody-elses").unlink()
+    assert_all_is_well_again(full)
+
+
+@pytest.mark.timeout(150)
+def test_deleting_a_topic_makes_space_on_a_disk_without_any(full: FullDisk) -> None:
+    admin = AdminClient({"bootstrap.servers": full.broker.bootstrap})
+    admin.delete_topics(["filler"], operation_timeout=20)["filler"].result(30)
+    assert_all_is_well_again(full)
+
+
+@pytest.mark.timeout(150)
+def test_a_broker_killed_on_a_full_disk_loses_nothing(full: FullDisk) -> None:
+    """It serves again, or says that it needs space; with space it has all that was acknowledged."""
+    full.broker.kill()
+    full.broker.launch()
+    eventually(lambda: full.broker.is_ready() or not full.broker.alive, what="a start, or its failure")
+    if full.broker.alive:
+        assert len(read_to_end(full.broker.bootstrap, "orders", range(2))) >= 500
+    else:
+        assert full.broker.exit_code != 0
+        assert "no space left" in full.broker.output().lower()
+    full.broker.kill()
+    (full.disk.path / "somebody-elses").unlink()
+    full.broker.start()
+    assert_all_is_well_again(full)
