@@ -43,6 +43,8 @@ class Target:
     def assert_serves(self) -> None:
         """An ordinary client still creates a topic, writes and reads; the broker has not become large."""
         assert self.process.alive, self.process.output()[-8000:]
+        # A peer's fault is an error code or a close; a traceback is a fault of the broker's own.
+        assert "Traceback" not in self.process.output(), self.process.output()[-8000:]
         name = f"after-{uuid.uuid4().hex[:12]}"
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name].result(30)
