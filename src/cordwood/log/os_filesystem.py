@@ -232,11 +232,12 @@ class OsFile:
                 self._tail = None
             if self._descriptor < 0:
                 return
+            # With the lock held, so that nobody opens it again in between and is then forgotten.
+            self._filesystem.forget_handle(self)
             if self._pins:
                 self._closing = True
             else:
                 self._give_up_handle()
-        self._filesystem.forget_handle(self)
 
     def give_up_if_idle(self) -> bool:
         """Closes the handle if that is safe and it was not used since the last time somebody asked."""
@@ -261,6 +262,8 @@ class OsFile:
         try:
             if self._pins:
                 return False
+            if self._descriptor < 0:
+                return True
             self._filesystem.sync_descriptor(self._descriptor, self.path)
             self._unsynced = False
             self._give_up_handle()

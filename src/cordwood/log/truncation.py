@@ -87,7 +87,7 @@ def delete_records_before(log: "Log", offset: int) -> None:
         return
     log.log_start_offset = offset
     if log.leader_epochs.truncate_to_start(offset):
-        log.epochs_changed = log.checkpoint_due = True
+        log.checkpoint_due = True
     retention.delete_before_start(log)
 
 
@@ -142,4 +142,4 @@ def _end_at(log: "Log", end_offset: int) -> None:
     log.log_end_offset = end_offset
     log.durable_end_offset = min(log.durable_end_offset, end_offset)
     log.unsaved_snapshots = tuple(snapshot for snapshot in log.unsaved_snapshots if snapshot[0] <= end_offset)
-    log.epochs_changed = log.checkpoint_due = True
+    log.checkpoint_due = True

@@ -78,6 +78,17 @@ def test_logs_are_recovered_after_any_other_stop(place: tuple[Filesystem, str]) 
     directory.close()
 
 
+def test_a_clean_stop_counts_once() -> None:
+    for seed in range(20):
+        filesystem = CrashingFilesystem(seed)
+        directory = opened(filesystem)
+        append(log_of(directory))
+        directory.close()
+        assert opened(filesystem).clean
+        filesystem.crash()
+        assert not opened(filesystem).clean
+
+
 def test_a_log_is_opened_once() -> None:
     directory = opened(MemoryFilesystem())
     assert log_of(directory) is log_of(directory)

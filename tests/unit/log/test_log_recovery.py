@@ -5,6 +5,7 @@ import struct
 import pytest
 from tests.unit.log.log_making import (
     DIRECTORY,
+    NOW_MS,
     ONE_SEGMENT,
     SMALL,
     append,
@@ -26,6 +27,7 @@ from cordwood.model.errors import DamagedLog
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE
 from cordwood.segments.names import Suffix
+from cordwood.segments.producer_snapshot import encode_snapshot
 
 COMPACTED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, cleanup_policy=("compact",))
 
@@ -374,3 +376,74 @@ def test_left_over_files_are_removed_at_the_next_start() -> None:
     log = reopen(log, clean=True)
     assert log.filesystem.list(DIRECTORY) == before
     assert values(log) == expected
+
+
+def test_a_sound_batch_with_the_wrong_offset_ends_the_log() -> None:
+    log, expected = written(10, checkpoint_at=3)
+    size = size_of(log, 0)
+    crashing(log).corrupt(log_path(), 6 * size, struct.pack(">q", 8))
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == 6
+    assert values(log) == expected[:6]
+    assert "offset 8 where 6 must come" in log.recovery.cuts[0].reason
+
+
+def test_a_snapshot_that_was_not_believed_once_is_never_believed() -> None:
+    for seed in range(30):
+        filesystem = disk(seed)
+        log = open_log(filesystem, ONE_SEGMENT)
+        fill(log, 5)
+        log.checkpoint()
+        append(log, producer=77, sequence=0)
+        flush(log)
+        filesystem.replace(beside(Suffix.SNAPSHOT, 6), encode_snapshot(log.producers.snapshot_entries()))
+        filesystem.cut(log_path(), 5 * size_of(log, 0))
+        log = open_log(filesystem, ONE_SEGMENT, recovery_point=5, clean=False)
+        expected = fill(log, 3)
+        flush(log)
+        filesystem.crash()
+        log = open_log(filesystem, ONE_SEGMENT, recovery_point=5, clean=False)
+        assert values(log, 5) == expected
+        assert not log.producers.describe()
+
+
+@pytest.mark.parametrize("offset", [3, 12, 39])
+def test_a_wrong_offset_in_a_batch_that_the_index_names_gives_nobody_another_record(offset: int) -> None:
+    """Offsets are outside of the CRC, and far below the recovery point nothing is scanned."""
+    log, expected = written(60, TopicSettings(index_interval_bytes=0), checkpoint_at=60)
+    size = size_of(log, 0)
+    for claimed in (offset + 1, offset + 5, offset - 1, 2**40):
+        if claimed == offset:
+            continue
+        crashing(log).corrupt(log_path(), offset * size, struct.pack(">q", claimed))
+        found = open_log(log.filesystem, log.settings, recovery_point=60, clean=True)
+        for wanted in range(60):
+            if wanted == offset:
+                with pytest.raises(DamagedLog):
+                    batch_bytes(found, wanted, 1)
+            else:
+                assert expected[wanted] in batch_bytes(found, wanted, 1)
+        assert damaged(found) == [(offset, offset + 1)]
+
+
+def test_an_index_that_knows_more_than_the_log_is_not_trusted_after_a_clean_stop() -> None:
+    log, expected = written(20, checkpoint_at=20)
+    file = log.filesystem.open(beside(Suffix.TIME_INDEX))
+    file.append(struct.pack(">qi", NOW_MS + 10**9, 25))
+    log = reopen(log, clean=True)
+    assert append(log).base_offset == 20
+    found = log.max_timestamp_offset(end_offset=21)
+    assert found is not None
+    assert found.timestamp_ms == NOW_MS
+    assert values(log)[:20] == expected
+
+
+def test_epochs_saved_for_a_log_start_that_a_crash_took_back_are_made_again() -> None:
+    log = open_log(disk())
+    append(log, leader_epoch=3)
+    append(log, leader_epoch=4)
+    log.checkpoint()
+    log.delete_records_before(2)
+    log.checkpoint()
+    log = open_log(log.filesystem, recovery_point=2, clean=False, log_start_offset=0)
+    assert log.leader_epochs.entries == ((3, 0), (4, 1))

@@ -159,17 +159,18 @@ def test_nothing_beyond_the_limit_or_the_recovery_point_is_dropped() -> None:
 
 
 def test_a_log_whose_records_are_all_too_old_becomes_empty_and_keeps_its_place() -> None:
-    filesystem = disk()
-    log = open_log(filesystem, retained(retention_ms=1000))
-    fill(log, 20)
-    log.checkpoint()
-    log.apply_retention(NOW_MS + DAY_MS, limit_offset=20)
-    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
-    filesystem.crash()
-    log = open_log(filesystem, log.settings, recovery_point=20, clean=False)
-    assert not log.damage
-    assert append(log, b"next").base_offset == 20
-    assert values(log, 20) == [b"next"]
+    for seed in range(20):
+        filesystem = disk(seed)
+        log = open_log(filesystem, retained(retention_ms=1000))
+        fill(log, 20)
+        log.checkpoint()
+        log.apply_retention(NOW_MS + DAY_MS, limit_offset=20)
+        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
+        filesystem.crash()
+        log = open_log(filesystem, log.settings, recovery_point=20, clean=False)
+        assert not log.damage
+        assert append(log, b"next").base_offset == 20
+        assert values(log, 20) == [b"next"]
 
 
 def test_a_compacted_topic_is_not_subject_to_retention() -> None:
@@ -211,6 +212,18 @@ def test_what_producers_did_in_dropped_segments_is_still_known() -> None:
         log.checkpoint()
         log = reopen(log, clean=clean)
         assert append(log, producer=5, sequence=0).duplicate
+
+
+def test_a_log_cut_back_to_a_segments_base_knows_the_producers_of_dropped_ones() -> None:
+    log = open_log(disk(), retained(retention_bytes=1500, retention_ms=-1))
+    append(log, producer=5, sequence=0)
+    fill(log, 30)
+    log.checkpoint()
+    log.apply_retention(NOW_MS, limit_offset=31)
+    first = bases(log)[0]
+    assert first > 1
+    log.truncate_to(first + 1)
+    assert append(log, producer=5, sequence=0).duplicate
 
 
 def test_producers_that_were_silent_too_long_are_forgotten() -> None:
