@@ -17,6 +17,7 @@ from cordwood.simulation.checkers.bounds import Bounds
 from cordwood.simulation.checkers.content import check_content
 from cordwood.simulation.checkers.positions import PositionsChecker
 from cordwood.simulation.checkers.rest import check_at_rest
+from cordwood.simulation.checkers.waiting import check_waiting
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.ledger import Ledger
 from cordwood.simulation.profile import Fault, Profile
@@ -62,9 +63,12 @@ class SimulationFailed(AssertionError):
     """A run broke an invariant. The message has all that is needed to see it again."""
 
 
-def run(seed: int, steps: int = 600) -> Outcome:
-    """Plays one game. SimulationFailed with the seed and the last steps if something is wrong."""
-    game = Game(seed)
+def run(seed: int, steps: int = 600, profile: Profile | None = None) -> Outcome:
+    """Plays one game. SimulationFailed with the seed and the last steps if something is wrong.
+
+    Without a `profile` the seed picks one.
+    """
+    game = Game(seed, profile)
     try:
         game.play(steps)
     except Exception as reason:
@@ -129,6 +133,7 @@ class Game:
             self._step()
         self._note("--- faults stop ---")
         self._finish()
+        check_waiting(self.stage)
         self._check_the_end()
         self.outcome.requests = self.world.network.requests_handled
         self.outcome.promises = self.ledger.promise_count
@@ -191,12 +196,14 @@ class Game:
             case Fault.CLEAN_STOP:
                 self._stop()
             case Fault.DISK_FULL:
+                self._positions.trouble()
                 world.disk.platter.free_for_appends = chance.choice((0, 100, 1000))
             case Fault.DISK_FREE:
                 world.disk.platter.free_for_appends = None
             case Fault.SYNC_FAILS:
                 world.disk.syncs_fail = True
             case Fault.UNREADABLE:
+                self._positions.trouble()
                 world.disk.unreadable = not world.disk.unreadable
             case Fault.COLD:
                 world.disk.platter.nothing_cached = not world.disk.platter.nothing_cached
@@ -237,7 +244,7 @@ class Game:
     def _end_life(self, how: Fault) -> None:
         self.outcome.events[f"died: {how.value}"] += 1
         self._answers.attach(None)
-        self._positions.unclean_stop()
+        self._positions.trouble()
         if how is Fault.POWER_CUT:
             self.world.lose_power()
             self.ledger.power_lost()
@@ -275,10 +282,13 @@ class Game:
         waiting = [repr(each) for connection in world.network.connections for each in connection.under_way.values()]
         if waiting:
             raise InvariantBroken(f"these were never answered: {waiting}")
+        check_at_rest(world)
         for client in self.clients:
             client.hang_up()
         world.advance(1000)
         check_at_rest(world)
+        if world.network.connections:
+            raise InvariantBroken(f"the broker keeps connections that are closed: {world.network.connections}")
         check_content(world.node, self.ledger)
         self._note("--- a clean stop, and the power goes ---")
         self._stop()

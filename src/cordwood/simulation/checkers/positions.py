@@ -18,11 +18,14 @@ class PositionsChecker:
         """In the order in which the broker got them."""
         self._settled: dict[Key, int] = {}
         """The place in that list of the last one that is known to hold."""
-        self._unclean_stops = 0
+        self._trouble = False
 
-    def unclean_stop(self) -> None:
-        """The broker died. Positions in a topic deleted shortly before may come back for a new topic of its name."""
-        self._unclean_stops += 1
+    def trouble(self) -> None:
+        """The broker died, or its disk failed it: then tombstones for the positions in a deleted topic may be missing.
+
+        A record of a position names its topic, not the topic's id, so they come back for a new topic of that name.
+        """
+        self._trouble = True
 
     def committing(self, key: Key, offset: int) -> None:
         self._commits.setdefault(key, []).append(offset)
@@ -43,7 +46,7 @@ class PositionsChecker:
                 raise InvariantBroken(f"{key}: position {commits[settled]} was acknowledged, and there is none")
             return
         if offset not in commits:
-            if settled < 0 and self._unclean_stops and self._was_committed_elsewhere(key, offset):
+            if settled < 0 and self._trouble and self._was_committed_elsewhere(key, offset):
                 return
             raise InvariantBroken(f"{key}: position {offset} was committed by nobody; those were {commits[-5:]}")
         place = commits.index(offset)
@@ -52,7 +55,7 @@ class PositionsChecker:
         self._settle(key, place)
 
     def _was_committed_elsewhere(self, key: Key, offset: int) -> bool:
-        """To another topic: the record of a position names its topic, not the topic's id."""
+        """To an earlier topic, that is."""
         group, topic_id, index = key
         return any(
             offset in commits

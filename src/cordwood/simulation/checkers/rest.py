@@ -25,7 +25,6 @@ def check_at_rest(world: World) -> None:
         "work in threads": life.workers.jobs,
         "calls to the store": life.store.calls,
         "flush rounds": life.flusher.steps(),
-        "connections": world.network.connections,
     }
     for what, found in waiting.items():
         if found:

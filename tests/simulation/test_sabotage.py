@@ -1,0 +1,173 @@
+"""Who guards the guards: a broker with a bug built in does not get through many games."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cordwood.log import compaction, recovery
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.flushing import FlushTicket
+from cordwood.log.log import Appended
+from cordwood.log.producers import ProducerStates
+from cordwood.node.node import Node
+from cordwood.node.partition import Partition
+from cordwood.replication.leader import LeaderReplica
+from cordwood.simulation.disk import SimulatedDisk, SimulatedFile
+from cordwood.simulation.profile import Fault, Profile
+from cordwood.simulation.run import SimulationFailed, run
+
+Patch = pytest.MonkeyPatch
+MOST_GAMES = 60
+
+
+def acknowledges_before_the_sync(patch: Patch) -> None:
+    patch.setattr(Partition, "must_sync", False)
+
+
+def shows_what_is_not_durable(patch: Patch) -> None:
+    patch.setattr(LeaderReplica, "own_end", property(lambda replica: replica.log.log_end_offset))
+
+
+def acknowledges_duplicates_at_once(patch: Patch) -> None:
+    real = Node.append
+
+    def append(node: Node, partition: Partition, batch: memoryview, acks: int, now_ms: int) -> tuple[Appended, bool]:
+        appended, safe = real(node, partition, batch, acks, now_ms)
+        return appended, safe or appended.duplicate
+
+    patch.setattr(Node, "append", append)
+
+
+def forgets_producers_when_it_restarts(patch: Patch) -> None:
+    patch.setattr(ProducerStates, "from_snapshot", classmethod(lambda cls, entries, now_ms: cls()))
+    patch.setattr(ProducerStates, "replay", lambda *arguments: None)
+
+
+def has_a_disk_that_lies(patch: Patch) -> None:
+    patch.setattr(SimulatedFile, "sync", lambda file: None)
+
+
+def never_syncs_directories_of_partitions(patch: Patch) -> None:
+    real = SimulatedDisk.sync_directory
+
+    def sync_directory(disk: SimulatedDisk, path: str) -> None:
+        if path == "/data":
+            real(disk, path)
+
+    patch.setattr(SimulatedDisk, "sync_directory", sync_directory)
+
+
+def flushes_only_one_of_two_segments(patch: Patch) -> None:
+    def sync(ticket: FlushTicket) -> None:
+        ticket.files[0].sync()
+        for directory in ticket.directories:
+            ticket.log.filesystem.sync_directory(directory)
+
+    patch.setattr(FlushTicket, "sync", sync)
+
+
+def trusts_every_stop(patch: Patch) -> None:
+    real = DataDirectory.open
+
+    def open_directory(directory: DataDirectory, identity: Any = None) -> None:
+        real(directory, identity)
+        directory.clean = True
+
+    patch.setattr(DataDirectory, "open", open_directory)
+
+
+def does_not_make_durable_what_it_recovered(patch: Patch) -> None:
+    real: Callable[..., Any] = recovery._recover_segment
+
+    def recover_segment(*arguments: Any, **options: Any) -> Any:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(SimulatedFile, "sync", lambda file: None)
+            return real(*arguments, **options)
+
+    patch.setattr(recovery, "_recover_segment", recover_segment)
+
+
+def loses_the_latest_record_of_a_key(patch: Patch) -> None:
+    patch.setattr(compaction._Cleaner, "_keep", lambda cleaner, header, batch: cleaner._keep_empty(header, batch))
+
+
+def forgets_where_logs_begin(patch: Patch) -> None:
+    patch.setattr(DataDirectory, "_save", lambda directory, offsets: lambda: None)
+
+
+def lets_readers_sleep(patch: Patch) -> None:
+    patch.setattr(Partition, "wake_readers", lambda partition, now_ms: None)
+
+
+def does_not_ask_to_be_woken(patch: Patch) -> None:
+    def park(node: Node, connection_id: int, waiting: Any) -> None:
+        node._parked.setdefault(connection_id, {})[waiting] = None
+
+    patch.setattr(Node, "park", park)
+
+
+def keeps_fetches_that_are_answered(patch: Patch) -> None:
+    patch.setattr(Node, "unpark", lambda node, connection_id, waiting: None)
+
+
+def profile_about(**changes: Any) -> Profile:
+    """A game about one thing: what has nothing to do with it is left out."""
+    plain = replace(
+        Profile.chosen_by(random.Random(0)),
+        faults=(Fault.HANDLES,),
+        fault_rate=0.02,
+        eagerness=0.75,
+        deletes_topics=False,
+        retention=False,
+        compaction=False,
+        durability=("disk",),
+        idempotent_producers=3,
+    )
+    return replace(plain, **changes)
+
+
+DEATH = profile_about(faults=(Fault.KILL, Fault.POWER_CUT, Fault.KILL, Fault.POWER_CUT), fault_rate=0.03)
+COMPACTION = profile_about(compaction=True)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "profile"),
+    [
+        (acknowledges_before_the_sync, DEATH),
+        (shows_what_is_not_durable, DEATH),
+        (acknowledges_duplicates_at_once, None),
+        (forgets_producers_when_it_restarts, DEATH),
+        (has_a_disk_that_lies, DEATH),
+        (never_syncs_directories_of_partitions, DEATH),
+        (flushes_only_one_of_two_segments, DEATH),
+        (trusts_every_stop, DEATH),
+        (does_not_make_durable_what_it_recovered, DEATH),
+        (loses_the_latest_record_of_a_key, COMPACTION),
+        (forgets_where_logs_begin, DEATH),
+        (lets_readers_sleep, DEATH),
+        (does_not_ask_to_be_woken, DEATH),
+        (keeps_fetches_that_are_answered, DEATH),
+    ],
+)
+def test_the_checkers_notice_a_broker_that(
+    sabotage: Callable[[Patch], None], profile: Profile | None, monkeypatch: Patch
+) -> None:
+    sabotage(monkeypatch)
+    assert any(_fails(seed, profile) for seed in range(MOST_GAMES)), f"{MOST_GAMES} games did not notice"
+
+
+def _fails(seed: int, profile: Profile | None) -> bool:
+    try:
+        run(seed, profile=profile)
+    except SimulationFailed:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("profile", [DEATH, COMPACTION])
+def test_a_broker_without_sabotage_gets_through_the_same_games(profile: Profile) -> None:
+    for seed in range(6):
+        run(seed, profile=profile)
