@@ -87,7 +87,7 @@ def delete_records_before(log: "Log", offset: int) -> None:
         return
     log.log_start_offset = offset
     if log.leader_epochs.truncate_to_start(offset):
-        log.checkpoint_due = True
+        log.epochs_changed = True
     retention.delete_before_start(log)
 
 

@@ -14,6 +14,7 @@ from tests.unit.log.log_making import (
     disk,
     end_transaction,
     fill,
+    flush,
     log_path,
     open_log,
     reopen,
@@ -100,6 +101,35 @@ def test_a_truncated_log_stays_truncated_through_power_cuts() -> None:
         log = open_log(filesystem, recovery_point=17, clean=False)
         assert values(log) == written[:17]
         assert not log.damage
+
+
+def test_segments_that_truncation_removed_never_come_back() -> None:
+    """Even if the log has grown again to exactly where one of them began."""
+    for seed in range(20):
+        filesystem = disk(seed)
+        log = open_log(filesystem)
+        written = fill(log, 40)
+        log.checkpoint()
+        stale = bases(log)[2]
+        log.truncate_to(stale - 3)
+        written = written[: stale - 3] + fill(log, 3, size=20)
+        assert log.log_end_offset == stale
+        flush(log)
+        filesystem.crash()
+        log = open_log(filesystem, recovery_point=log.recovery_point, clean=False)
+        assert values(log) == written
+        assert log.log_end_offset == stale
+
+
+def test_a_clean_stop_after_a_truncation_is_clean() -> None:
+    log = open_log(disk(), ONE_SEGMENT)
+    written = fill(log, 40)
+    log.checkpoint()
+    log.truncate_to(17)
+    log.checkpoint()
+    log = reopen(log, clean=True)
+    assert values(log) == written[:17]
+    assert log.recovery.clean, "no index has entries of batches that are no more"
 
 
 def test_a_follower_that_is_too_far_behind_starts_again_elsewhere() -> None:
@@ -212,6 +242,20 @@ def test_what_producers_did_in_dropped_segments_is_still_known() -> None:
         log.checkpoint()
         log = reopen(log, clean=clean)
         assert append(log, producer=5, sequence=0).duplicate
+
+
+def test_a_segment_stays_until_a_snapshot_has_what_it_said_of_its_producers() -> None:
+    log = open_log(disk(), retained(retention_bytes=0, retention_ms=-1))
+    append(log, producer=5, sequence=0)
+    append(log, b"cut off again")
+    log.checkpoint()
+    log.truncate_to(1)
+    append(log, b"x" * 990)
+    assert (bases(log), log.recovery_point) == ([0, 1], 1)
+    assert not log.apply_retention(NOW_MS, limit_offset=1), "durable, but its only snapshot was cut off"
+    flush(log)
+    log = reopen(log, clean=False)
+    assert append(log, producer=5, sequence=0).duplicate
 
 
 def test_a_log_cut_back_to_a_segments_base_knows_the_producers_of_dropped_ones() -> None:
