@@ -103,13 +103,14 @@ def test_a_truncated_log_stays_truncated_through_power_cuts() -> None:
         assert not log.damage
 
 
-def test_segments_that_truncation_removed_never_come_back() -> None:
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_segments_that_truncation_removed_never_come_back(checkpointed: bool) -> None:
     """Even if the log has grown again to exactly where one of them began."""
     for seed in range(20):
         filesystem = disk(seed)
         log = open_log(filesystem)
         written = fill(log, 40)
-        log.checkpoint()
+        log.checkpoint() if checkpointed else flush(log)
         stale = bases(log)[2]
         log.truncate_to(stale - 3)
         written = written[: stale - 3] + fill(log, 3, size=20)
