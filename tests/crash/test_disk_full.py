@@ -16,7 +16,7 @@ from tests.crash.workload import Sender, Workload
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
-SIZE_MIB = 48
+SIZE_MIB = 24
 
 
 def fill_the_disk(broker: BrokerProcess, topic: str) -> KafkaError:

@@ -27,9 +27,17 @@ def create(broker: BrokerProcess, partitions: int = 1, config: dict[str, str] | 
     admin.create_topics([new], operation_timeout=20)[TOPIC].result(30)
 
 
-def fill(broker: BrokerProcess, partition: int = 0, records: int = RECORDS, size: int = 20, start: int = 0) -> None:
+def fill(
+    broker: BrokerProcess,
+    partition: int = 0,
+    *,
+    records: int = RECORDS,
+    size: int = 20,
+    start: int = 0,
+    idempotent: bool = False,
+) -> None:
     """Records one by one, each a batch of its own, a second apart by their timestamps."""
-    client = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "enable.idempotence": True})
+    client = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "enable.idempotence": idempotent})
     for number in range(start, start + records):
         value = f"v{number}".ljust(size, ".")
         record = {"topic": TOPIC, "partition": partition, "value": value, "timestamp": STAMP_MS + 1000 * number}
@@ -219,7 +227,7 @@ def scribble_on_time_index(path: Path) -> None:
 def test_indexes_that_are_missing_or_wrong_are_made_again(start_broker: StartBroker, clean: bool) -> None:
     broker = start_broker()
     create(broker, config={"segment.bytes": "4000", "index.interval.bytes": "400"})
-    fill(broker, records=60, size=200)
+    fill(broker, records=60, size=200, idempotent=True)
     assert broker.stop() == 0
     if not clean:
         broker.start()
