@@ -18,7 +18,7 @@ from cordwood.log.log import Appended, Log
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError, StorageFailure, SyncFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from cordwood.model.topic_settings import NO_LIMIT
+from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.node.apis import HANDLERS, SERVED_APIS
 from cordwood.node.compaction import Compaction
 from cordwood.node.fetch_sessions import FetchSessions
@@ -173,21 +173,32 @@ class Node:
         for topic in delta.created:
             self._topic_created(topic)
         for change in delta.changed:
-            self._topic_changed(change.after)
+            self._topic_changed(change.after, now_ms)
         if delta.broker_settings_changed:
             for name, partitions in self.topics.items():
                 for partition in partitions:
-                    partition.change_settings(self.image.topics[name].settings)
+                    self._change_settings(partition, self.image.topics[name].settings, now_ms)
 
     def _topic_created(self, topic: TopicImage) -> None:
         self.topics[topic.name] = [self._new_partition(topic, index) for index in range(len(topic.partitions))]
 
-    def _topic_changed(self, topic: TopicImage) -> None:
+    def _topic_changed(self, topic: TopicImage, now_ms: int) -> None:
         partitions = self.topics[topic.name]
         for index in range(len(partitions), len(topic.partitions)):
             partitions.append(self._new_partition(topic, index))
         for partition in partitions:
-            partition.change_settings(topic.settings)
+            self._change_settings(partition, topic.settings, now_ms)
+
+    def _change_settings(self, partition: Partition, settings: TopicSettings, now_ms: int) -> None:
+        partition.change_settings(settings)
+        replica = partition.opened
+        if replica is None:
+            return
+        # What is visible may now have to be durable, and what waited for more replicas or the disk may be enough.
+        if settings.acks_mean_disk and replica.log.log_end_offset > replica.log.durable_end_offset:
+            self._dirty[partition] = None
+            self.effects.wake()
+        partition.moved(now_ms)
 
     def _topic_deleted(self, topic: TopicImage, now_ms: int) -> None:
         partitions = self.topics.pop(topic.name)
