@@ -127,11 +127,16 @@ class Exchange:
         if self.state is State.LOST:
             return
         self._frame = frame
-        self._bytes = _content(frame, _peek)
+        self.state = State.SENT
+        try:
+            self._bytes = _content(frame, _peek)
+        except EnvironmentFailure:
+            # Records were found and removed before they could be sent (file.delete.delay.ms=0): delivery fails too.
+            self.connection.network.answers.append(self)
+            return
         correlation_id, self.answer = decode_response(self.key, self.version, self._bytes)
         if correlation_id != self.correlation_id:
             raise InvariantBroken(f"{self} was answered with correlation id {correlation_id}")
-        self.state = State.SENT
         self.connection.network.sent(self)
 
     def nothing(self) -> None:

@@ -93,6 +93,7 @@ class Game:
         self._bounds = Bounds(self.ledger)
         self.world.network.on_sent = self._answers.sent
         self.world.network.on_request = self._answers.requested
+        self.world.on_step = lambda: self._bounds.check(self.world.node, self.world.lives)
         self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
         self._death = Fault.KILL
 
@@ -152,8 +153,6 @@ class Game:
         except BrokerFailed as failure:
             self._note(f"the broker gives up: {failure}")
             self._end_life(self.chance.choice((Fault.KILL, Fault.POWER_CUT)))
-        if self.world.life is not None and self.world.network.attached:
-            self._bounds.check(self.world.node, self.world.lives)
 
     def _something_happens(self) -> None:
         profile, chance, world = self.profile, self.chance, self.world
@@ -264,7 +263,6 @@ class Game:
                 self._start()
             for _ in range(ROUNDS_TO_FINISH):
                 world.settle()
-                self._bounds.check(world.node, world.lives)
                 busy = [client.name for client in self.clients if client.finish()]
                 if not busy:
                     break

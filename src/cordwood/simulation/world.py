@@ -160,6 +160,7 @@ class World:
         self.life: Life | None = None
         self.lives = 0
         self.on_image_change: Callable[[Any], None] | None = None
+        self.on_step: Callable[[], None] | None = None
 
     # Life and death
 
@@ -232,6 +233,8 @@ class World:
                 raise BrokerFailed(str(failure)) from failure
             self._request_failed(failure)
         self._check_alive()
+        if self.on_step is not None and self.network.attached:
+            self.on_step()
 
     def _request_failed(self, failure: EnvironmentFailure) -> None:
         exchange, self.network.handling = self.network.handling, None

@@ -16,6 +16,13 @@ def check_at_rest(world: World) -> None:
         "dirty partitions": node._dirty,
         "acks that wait for the disk": [each.name for each in node.partitions() if each.waiting_durable],
         "acks that wait for the high watermark": [each.name for each in node.partitions() if each.waiting_committed],
+        "partitions whose visible end is not durable": [
+            each.name
+            for each in node.partitions()
+            if each.opened is not None
+            and each.settings.acks_mean_disk
+            and each.opened.log.durable_end_offset < each.opened.log.log_end_offset
+        ],
         "readers that wait": [each.name for each in node.partitions() if each.waiting_readers],
         "requests that wait for __consumer_offsets": node.positions._log._waiting_for_topic,
         "requests that wait for positions to load": [
