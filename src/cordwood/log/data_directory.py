@@ -18,6 +18,7 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.names import Suffix
 from cordwood.segments.offset_checkpoint import (
     CLEANER_FILE,
     LOG_START_FILE,
@@ -226,6 +227,10 @@ class DataDirectory:
         def remove() -> None:
             if paths:
                 self.filesystem.sync_directory(self.path)
+            for path in paths:
+                # On a full disk this makes the room that saving the offsets needs. The directories stay until then:
+                # they are what tells a restart that these partitions are gone.
+                _empty_logs(self.filesystem, path)
             save()
             for path in paths:
                 self.filesystem.remove_tree(path)
@@ -384,6 +389,14 @@ def _partition_of(directory_name: str) -> TopicPartition | None:
         return TopicPartition.parse(directory_name)
     except ValueError:
         return None
+
+
+def _empty_logs(filesystem: Filesystem, directory: str) -> None:
+    for name in filesystem.list(directory):
+        if Suffix.LOG in name:
+            file = filesystem.open(f"{directory}/{name}")
+            file.truncate(0)
+            file.close()
 
 
 def _encode_properties(identity: Identity) -> bytes:

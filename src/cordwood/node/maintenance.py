@@ -66,7 +66,6 @@ class Maintenance:
             replica = partition.replica
             log = replica.log
             log.roll_if_due(now_ms)
-            log.producers.expire(now_ms, self._node.settings.producer_id_expiration_ms)
             removed = log.apply_retention(now_ms, limit_offset=replica.high_watermark)
             for deleted in removed:
                 logger.info(

@@ -80,6 +80,9 @@ class Node:
         self.encoded_topics = EncodedTopics()
         self.served_apis = SERVED_APIS
         self._dirty: dict[Partition, None] = {}
+        """What the next flush round takes."""
+        self._unsynced: dict[Partition, None] = {}
+        """Appended to under ack.durability=os, and not synced since."""
         self._partitions_with_acks: dict[Partition, None] = {}
         self._parked: dict[int, dict[Parked, None]] = {}
         for topic in image.sorted_topics():
@@ -204,6 +207,7 @@ class Node:
         partitions = self.topics.pop(topic.name)
         for partition in partitions:
             self._dirty.pop(partition, None)
+            self._unsynced.pop(partition, None)
             self._partitions_with_acks.pop(partition, None)
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         self.maintenance.delete_logs(partitions)
@@ -277,7 +281,13 @@ class Node:
             return
         partition.moved(now_ms)
         partition.unsynced_messages += appended.last_offset - appended.base_offset + 1
-        if partition.unsynced_messages >= settings.flush_messages:
+        self._unsynced[partition] = None
+        if len(self._unsynced) > self.image.settings.open_files_max // 2:
+            # Files with unsynced writes stay open: before they use up the handles they are synced, all in one round.
+            self._dirty.update(self._unsynced)
+            self._unsynced.clear()
+            self.effects.wake()
+        elif partition.unsynced_messages >= settings.flush_messages:
             self._dirty[partition] = None
             self.effects.wake()
         elif settings.flush_ms != NO_LIMIT and not partition.flush_due:
@@ -327,6 +337,7 @@ class Node:
             partition = self.topics[topic][index]
             if partition.opened is not None and partition.opened.log is log:
                 partition.unsynced_messages = 0
+                self._unsynced.pop(partition, None)
                 partition.synced(now_ms)
 
     # Time

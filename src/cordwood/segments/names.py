@@ -1,7 +1,8 @@
 """The names of a segment's files: Kafka's, so that its tools find their way.
 
 `00000000000000368769.log` begins at offset 368769. A file on its way out has `.deleted` at its end; compaction writes
-`.cleaned` files, renames them to `.swap` once they are whole, and those to their final names.
+`.cleaned` files, which get their final names when they take the place of the old ones (log/replacement.py). Kafka's
+`.swap` files are recognised.
 """
 
 import re

@@ -111,13 +111,14 @@ async def test_a_full_disk_refuses_writes_keeps_reading_and_recovers(tmp_path: P
     store = await SqliteStore.open(str(tmp_path / FILE))
     await store.txn((), [Put("a", b"1")])
     await store._ask(lambda database: (database.connection.execute("PRAGMA max_page_count=8").fetchone(), None))
+    await store.txn((), [Put("b", bytes(500_000))])  # the reserve takes this much
     with pytest.raises(StoreFailure, match="no space left") as refused:
-        await store.txn((), [Put("b", bytes(1_000_000))])
+        await store.txn((), [Put("c", bytes(1_000_000))])
     assert not isinstance(refused.value, OutcomeUnknown)
     item = await store.get("a")
     assert item is not None
     assert item.value == b"1"
-    assert (await store.txn((), [Put("a", b"2")])).revision == 3
+    assert (await store.txn((), [Put("a", b"2")])).revision == 4
     await store.close()
 
 

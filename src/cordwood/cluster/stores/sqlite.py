@@ -8,6 +8,9 @@ The file is held exclusively, so a second process that opens it fails instead of
 Table `history` has one row per key and revision, as etcd keeps it: the newest row of a key is its state, a row without
 a value says that it was deleted. Compaction removes rows that newer ones supersede. There is no index by revision:
 only a watch that starts in the past reads by revision, and metadata is small enough to scan for that.
+
+The file and its WAL hold free pages in reserve, so that on a full disk a broker can still start, and a topic can still
+be deleted: that is how the disk gets space again.
 """
 
 import asyncio
@@ -41,6 +44,9 @@ FORMAT_VERSION = 1
 _MAX_JOBS_PER_COMMIT = 256
 _MAX_FEED_EVENTS = 20_000
 _LAST_KEY = "\U0010ffff"
+_RESERVE_PAGES = 256
+_CHECKPOINT_PAGES = 192
+"""The WAL begins again after so many pages, so that it stays within what the reserve made it take."""
 _SCHEMA = """
 CREATE TABLE history (
     key TEXT NOT NULL,
@@ -50,6 +56,7 @@ CREATE TABLE history (
     PRIMARY KEY (key, mod_revision)
 ) WITHOUT ROWID;
 CREATE TABLE state (revision INTEGER NOT NULL, compact_revision INTEGER NOT NULL);
+CREATE TABLE reserve (filler BLOB);
 """
 
 
@@ -63,6 +70,7 @@ class _Database:
         mode = execute("PRAGMA journal_mode=WAL").fetchone()[0]
         assert mode == "wal", f"SQLite chose journal mode {mode}"
         execute("PRAGMA synchronous=FULL")
+        execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
         execute("BEGIN IMMEDIATE")
         version = execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
@@ -74,6 +82,23 @@ class _Database:
             raise StoreFailure(f"{path} has format {version}; this version of Cordwood reads {FORMAT_VERSION}")
         execute("COMMIT")
         self.revision, self.compact_revision = self._state()
+        self.keep_reserve()
+
+    def keep_reserve(self) -> None:
+        """Fills up the free pages of the file, as far as the disk has space. Between transactions."""
+        execute = self.connection.execute
+        (free_pages,) = execute("PRAGMA freelist_count").fetchone()
+        if free_pages >= _RESERVE_PAGES // 2:
+            return
+        (page_size,) = execute("PRAGMA page_size").fetchone()
+        try:
+            # In two transactions: pages that are freed in the transaction that took them are never written.
+            execute("INSERT INTO reserve VALUES (zeroblob(?))", (_RESERVE_PAGES * page_size,))
+            execute("PRAGMA wal_checkpoint(RESTART)")
+            execute("DELETE FROM reserve")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
 
     def _state(self) -> tuple[int, int]:
         revision, compact_revision = self.connection.execute("SELECT revision, compact_revision FROM state").fetchone()
@@ -304,7 +329,14 @@ class SqliteStore:
             execute("COMMIT")
         except Exception as error:
             return self._undo(database, jobs, error, committing)
-        return outcomes, None
+        return outcomes, self._keep_reserve(database)
+
+    def _keep_reserve(self, database: _Database) -> StoreFailure | None:
+        try:
+            database.keep_reserve()
+        except sqlite3.Error as error:
+            return StoreFailure(f"the metadata store {self._path} failed: {error}")
+        return None
 
     def _undo(
         self, database: _Database, jobs: Sequence[_Job], error: Exception, committing: bool
