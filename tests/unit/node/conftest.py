@@ -1,0 +1,14 @@
+"""A node on the simulator's machine: real handlers, logs and controller; time and the disk stand still until told."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cordwood.simulation.world import World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World(seed=1).start()
+    yield world
+    world.kill()
