@@ -1,0 +1,110 @@
+"""A leader on a stage: commands in, what it says and where its ends are out. The language of the transcripts."""
+
+from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.flushing import FlushTicket
+from cordwood.log.log import Log
+from cordwood.model.errors import ProtocolError
+from cordwood.model.identifiers import TopicPartition
+from cordwood.model.topic_settings import resolve
+from cordwood.records.build import build_batch
+from cordwood.replication.leader import LeaderReplica
+
+NOW_MS = 1_700_000_000_000
+ME = 1
+
+
+class LeaderStage:
+    def __init__(self) -> None:
+        self._filesystem = CrashingFilesystem()
+        self._filesystem.make_directory("/data")
+        self._settings = {"min.insync.replicas": "1", "ack.durability": "disk"}
+        self._log = self._open()
+        self._leader: LeaderReplica | None = None
+        self._ticket: FlushTicket | None = None
+
+    def _open(self) -> Log:
+        return Log.open(
+            self._filesystem,
+            "/data/orders-0",
+            TopicPartition("orders", 0),
+            resolve(self._settings),
+            recovery_point=0,
+            clean=False,
+            now_ms=NOW_MS,
+        )
+
+    @property
+    def leader(self) -> LeaderReplica:
+        assert self._leader is not None, "a transcript begins with `lead`"
+        return self._leader
+
+    def play(self, line: str) -> str:
+        """One command; the answer, if it has one, and the state after it."""
+        command, *words = line.split()
+        try:
+            said = getattr(self, f"_do_{command}")(*words)
+        except ProtocolError as refusal:
+            said = refusal.code.name
+        return self._state() if said is None else f"{said}; {self._state()}"
+
+    def _state(self) -> str:
+        log, leader = self._log, self.leader
+        return (
+            f"log end {log.log_end_offset}, durable {log.durable_end_offset}, high watermark {leader.high_watermark}, "
+            f"stable {leader.last_stable_offset}"
+        )
+
+    def _do_lead(self, epoch: str, isr: str) -> None:
+        members = [int(member) for member in isr.split(",")]
+        self._leader = LeaderReplica(self._log, ME, int(epoch), members)
+
+    def _do_append(self, count: str) -> None:
+        batch = build_batch([(NOW_MS, b"key", b"value", ())] * int(count))
+        self._log.append(batch, leader_epoch=self.leader.leader_epoch, now_ms=NOW_MS)
+        self.leader.advance()
+
+    def _do_flush(self) -> None:
+        self._do_begin_flush()
+        self._do_end_flush()
+
+    def _do_begin_flush(self) -> None:
+        self._ticket = self._log.begin_flush()
+
+    def _do_end_flush(self) -> str:
+        assert self._ticket is not None
+        self._ticket.sync()
+        self._log.finish_flush(self._ticket)
+        return "moved" if self.leader.advance() else "stays"
+
+    def _do_follower(self, broker_id: str, end_offset: str) -> str:
+        return "moved" if self.leader.follower_has(int(broker_id), int(end_offset)) else "stays"
+
+    def _do_isr(self, isr: str) -> str:
+        moved = self.leader.change_isr([int(member) for member in isr.split(",")])
+        return "moved" if moved else "stays"
+
+    def _do_set(self, name: str, value: str) -> str:
+        self._settings[name] = value
+        self._log.settings = resolve(self._settings)
+        enough = "enough in sync" if self.leader.enough_in_sync else "too few in sync"
+        return f"{enough}, {'moved' if self.leader.advance() else 'stays'}"
+
+    def _do_request(self, epoch: str) -> str:
+        self.leader.check_epoch(int(epoch))
+        return "taken"
+
+    def _do_end_of(self, epoch: str) -> str:
+        found, end_offset = self.leader.end_offset_for(int(epoch))
+        return f"epoch {found} ends at {end_offset}"
+
+    def _do_diverges(self, last_epoch: str, offset: str) -> str:
+        diverging = self.leader.divergence(int(last_epoch), int(offset))
+        return "agrees" if diverging is None else f"diverged at the end of epoch {diverging[0]}, offset {diverging[1]}"
+
+    def _do_power_cut(self) -> str:
+        """Unsynced writes may stay or go: the seed of this disk lets them go."""
+        before = self._log.log_end_offset
+        self._filesystem.crash()
+        self._log = self._open()
+        self._leader = LeaderReplica(self._log, ME, self.leader.leader_epoch + 1, [ME])
+        return f"lost {before - self._log.log_end_offset}"
