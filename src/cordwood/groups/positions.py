@@ -95,12 +95,3 @@ class Positions:
             for partition, position in sorted(positions.items())
             if gone(partition, position)
         ]
-
-
-def coordinating_partition(group: str, partition_count: int) -> int:
-    """Which partition of __consumer_offsets a group lives in: Java's String.hashCode, as every Kafka tool expects."""
-    code = 0
-    units = group.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partition_count

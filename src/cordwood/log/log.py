@@ -326,6 +326,8 @@ class Log:
             if aborted is not None:
                 assert self.active is not None
                 self.active.load_transactions().append(aborted)
+        elif header.attributes & TRANSACTIONAL_BIT:
+            self.producers.replay(read_header(batch), batch, now_ms)
         return Appended(base_offset, last_offset, NO_APPEND_TIME_MS, False)
 
     def append_replicated(self, batches: Batch, *, now_ms: int) -> Appended:

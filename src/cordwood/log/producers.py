@@ -81,6 +81,20 @@ class ProducerStates:
         """Where the oldest open transaction begins."""
         return self._open.first_offset
 
+    def knows(self, producer_id: int) -> bool:
+        return producer_id in self._producers
+
+    def in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer, in this epoch, has written to an open transaction here."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.epoch == epoch and self._open.first_offset_of(producer_id) is not None
+
+    def epoch_in_transaction(self, producer_id: int) -> int | None:
+        """The epoch in which this producer wrote to its open transaction; None if it has none."""
+        if self._open.first_offset_of(producer_id) is None:
+            return None
+        return self._producers[producer_id].epoch
+
     def check(self, header: BatchHeader) -> BatchTrace | None:
         """The trace of the batch that this one repeats, or None if it may be appended; else a ProtocolError.
 

@@ -317,6 +317,70 @@ _OWN_SETTINGS = [
         low=0,
         changeable=False,
     ),
+    Setting(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Kind.INT,
+        10_000,
+        "How often open transactions are looked at for their timeout.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "transaction.max.timeout.ms",
+        Kind.INT,
+        900_000,
+        "The longest transaction timeout that a producer may ask for.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Kind.INT,
+        3_600_000,
+        "How often transactional ids are looked at for expiry.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "transaction.state.log.min.isr",
+        Kind.INT,
+        1,
+        "The `min.insync.replicas` of the internal topic of transactions. Takes effect when that topic is created.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "transaction.state.log.num.partitions",
+        Kind.INT,
+        50,
+        "Partitions of the internal topic of transactions. Takes effect when that topic is created.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "transaction.state.log.replication.factor",
+        Kind.SHORT,
+        1,
+        "Replicas of the internal topic of transactions. Takes effect when that topic is created.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "transaction.state.log.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "Segment size of the internal topic of transactions. Takes effect when that topic is created.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "transactional.id.expiration.ms",
+        Kind.INT,
+        604_800_000,
+        "How long a transactional id that no producer uses is remembered.",
+        low=1,
+        changeable=False,
+    ),
 ]
 
 
@@ -405,6 +469,14 @@ class BrokerSettings:
     queued_max_request_bytes: int = 268_435_456
     socket_request_max_bytes: int = 104_857_600
     tail_memory_max_bytes: int = 67_108_864
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_state_log_min_isr: int = 1
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 1
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transactional_id_expiration_ms: int = 604_800_000
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What was set, by the setting's name: everything else is at its default."""
 

@@ -10,12 +10,24 @@ from cordwood.node.handlers import (
     produce,
     producers,
     topics,
+    transactions,
 )
 from cordwood.node.request import Handler
 
 HANDLERS: dict[int, Handler] = {
     handler.api.key: handler
-    for family in (produce, fetch, offsets_in_log, metadata, topics, configs, producers, positions, log_dirs)
+    for family in (
+        produce,
+        fetch,
+        offsets_in_log,
+        metadata,
+        topics,
+        configs,
+        producers,
+        positions,
+        log_dirs,
+        transactions,
+    )
     for handler in family.HANDLERS
 }
 

@@ -3,16 +3,21 @@
 The contract of every coordinator: a request yields records and an answer; state changes only when those records are
 replayed, at append; the answer, and whatever reads that state, waits until they are committed. A shard is loaded from
 its log when it is first asked for, and requests wait for that.
+
+Records of a transaction are held back until its marker: a commit replays them, an abort drops them, whatever machine
+it is.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.partition import Partition
+from cordwood.node.pending_records import PendingRecords
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
+from cordwood.records.control import TransactionMarker, build_transaction_marker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
 
@@ -28,6 +33,23 @@ Record = tuple[bytes, bytes | None]
 Done = Callable[[ErrorCode], None]
 
 
+class Writer(NamedTuple):
+    """The producer in whose transaction records are written."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Found(NamedTuple):
+    """What a batch of the log holds: records, those of a transaction, or the end of one."""
+
+    records: list[tuple[int, bytes, bytes | None]]
+    """Offset, key, value."""
+    producer_id: int = -1
+    """Of the transaction; -1: none."""
+    marker: TransactionMarker | None = None
+
+
 class Machine(Protocol):
     """State that comes only from records."""
 
@@ -40,7 +62,7 @@ M = TypeVar("M", bound=Machine)
 class Shard(Generic[M]):
     """The machine of one partition of the internal topic."""
 
-    __slots__ = ("last_written_offset", "loaded", "machine", "partition", "waiting")
+    __slots__ = ("last_written_offset", "loaded", "machine", "partition", "pending", "waiting")
 
     def __init__(self, partition: Partition, machine: M) -> None:
         self.partition = partition
@@ -48,6 +70,21 @@ class Shard(Generic[M]):
         self.loaded = False
         self.waiting: list[Done] = []
         self.last_written_offset = -1
+        self.pending = PendingRecords()
+        """Records of open transactions: not state yet."""
+
+    def take_over(self, found: Found) -> None:
+        """What is in the log becomes state, or waits for the end of its transaction."""
+        if found.marker is not None:
+            for key, value in self.pending.ended(found.producer_id, found.marker.committed):
+                self.machine.replay(key, value)
+        elif found.producer_id >= 0:
+            self.pending.add(found.producer_id, found.records)
+        else:
+            for offset, key, value in found.records:
+                self.machine.replay(key, value)
+                if self.pending:
+                    self.pending.superseded(key, offset)
 
 
 class CoordinatorLog(Generic[M]):
@@ -103,22 +140,91 @@ class CoordinatorLog(Generic[M]):
 
             self._load_then(shard, loaded)
 
-    def write(self, shard: Shard[M], records: list[Record], now_ms: int, done: Done) -> None:
-        """Appends, replays what was appended, and calls back when it is committed."""
+    def when_loaded(self, done: Callable[[list[Shard[M]]], None]) -> None:
+        """Calls back once, with all shards that hold something and could be loaded."""
+        shards = [
+            self._shard(index)
+            for index, partition in enumerate(self._node.topics.get(self.topic, ()))
+            if partition.opened is not None or self._node.logs.has_log(partition.name)
+        ]
+        outstanding = len(shards)
+        if not shards:
+            done([])
+
+        def loaded(_: ErrorCode) -> None:
+            nonlocal outstanding
+            outstanding -= 1
+            if not outstanding:
+                done([shard for shard in shards if shard.loaded])
+
+        for shard in shards:
+            self._load_then(shard, loaded)
+
+    def write(
+        self, shard: Shard[M], records: list[Record], now_ms: int, done: Done, writer: Writer | None = None
+    ) -> None:
+        """Appends, replays what was appended, and calls back when it is committed.
+
+        With a writer the records are part of its transaction, which the caller knows to be open and to include this
+        partition.
+        """
         if not records:
             done(ErrorCode.NONE)
             return
-        batch = build_batch((now_ms, key, value, ()) for key, value in records)
+        rows = ((now_ms, key, value, ()) for key, value in records)
+        if writer is None:
+            batch = build_batch(rows)
+        else:
+            batch = build_batch(
+                rows, producer_id=writer.producer_id, producer_epoch=writer.producer_epoch, transactional=True
+            )
+        base_offset = self._append(shard, batch, now_ms)
+        if base_offset is None:
+            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        written = [(base_offset + place, key, value) for place, (key, value) in enumerate(records)]
+        shard.take_over(Found(written, -1 if writer is None else writer.producer_id))
+        self.when_committed(shard, now_ms, done)
+
+    def end_transaction(
+        self,
+        index: int,
+        writer: Writer,
+        marker: TransactionMarker,
+        now_ms: int,
+        failed: Done,
+        done: Callable[[int], None],
+    ) -> None:
+        """Appends the marker to a partition of this topic: what the transaction wrote becomes state, or is dropped.
+
+        `done` gets the marker's offset at once; the marker is safe when that offset is committed.
+        """
+
+        def loaded(shard: Shard[M]) -> None:
+            batch = build_transaction_marker(
+                marker, producer_id=writer.producer_id, producer_epoch=writer.producer_epoch, timestamp_ms=now_ms
+            )
+            try:
+                offset = self._append(shard, batch, now_ms)
+            except ProtocolError as refusal:
+                failed(refusal.code)
+                return
+            if offset is None:
+                failed(ErrorCode.KAFKA_STORAGE_ERROR)
+                return
+            shard.take_over(Found([], writer.producer_id, marker))
+            done(offset)
+
+        self.with_shard(lambda _: index, loaded, failed)
+
+    def _append(self, shard: Shard[M], batch: bytearray, now_ms: int) -> int | None:
         try:
             appended = self._node.append_internal(shard.partition, batch, now_ms)
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
-            done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        for key, value in records:
-            shard.machine.replay(key, value)
+            return None
         shard.last_written_offset = appended.last_offset
-        self.when_committed(shard, now_ms, done)
+        return appended.base_offset
 
     def when_committed(self, shard: Shard[M], now_ms: int, done: Done) -> None:
         """Calls back when all that this shard's state comes from is committed."""
@@ -165,14 +271,14 @@ class CoordinatorLog(Generic[M]):
             self._loaded(shard, None)
             return
 
-        def replay(read: tuple[list[Record], int] | Exception) -> None:
+        def replay(read: tuple[list[Found], int] | Exception) -> None:
             if isinstance(read, Exception):
                 self._loaded(shard, read)
                 return
-            records, next_offset = read
+            batches, next_offset = read
             try:
-                for key, value in records:
-                    shard.machine.replay(key, value)
+                for found in batches:
+                    shard.take_over(found)
             except ValueError as unreadable:
                 self._loaded(shard, StorageFailure(f"{shard.partition.name}: {unreadable}"))
                 return
@@ -188,26 +294,30 @@ class CoordinatorLog(Generic[M]):
         else:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             shard.machine = self._new_machine()
+            shard.pending = PendingRecords()
             self._node.report_storage_failure(failure)
         for done in waiting:
             done(error)
 
 
-def _read_records(chunk: LogSlice) -> tuple[list[Record], int]:
-    """Keys and values of the whole batches in a slice, and the offset after them."""
+def _read_records(chunk: LogSlice) -> tuple[list[Found], int]:
+    """What the whole batches in a slice hold, and the offset after them."""
     data = chunk.file.read(chunk.position, chunk.length)
-    records: list[Record] = []
+    batches: list[Found] = []
     next_offset = chunk.base_offset
     try:
         for position, header in batches_in(data):
+            batch = memoryview(data)[position : position + header.size]
+            producer_id = header.producer_id if header.transactional else -1
             if not header.control:
-                for record in records_in(memoryview(data)[position : position + header.size]):
-                    if record.key is not None:
-                        records.append((record.key, record.value))
+                records = [(each.offset, each.key, each.value) for each in records_in(batch) if each.key is not None]
+                batches.append(Found(records, producer_id))
+            elif header.record_count and (marker := read_transaction_marker(batch)) is not None:
+                batches.append(Found([], producer_id, marker))
             next_offset = header.next_offset
     except CorruptRecords as corrupt:
         raise StorageFailure(f"{chunk.file.path}: the batch after offset {next_offset}: {corrupt}") from corrupt
-    return records, next_offset
+    return batches, next_offset
 
 
 def _told(error: ErrorCode) -> ErrorCode:

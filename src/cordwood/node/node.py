@@ -30,6 +30,8 @@ from cordwood.node.ports import Effects, Reply
 from cordwood.node.producer_ids import ProducerIds
 from cordwood.node.request import Request
 from cordwood.node.timers import Timers
+from cordwood.node.transaction_coordinator import TransactionCoordinator
+from cordwood.node.transactional_appends import TransactionalAppends
 from cordwood.replication.leader import LeaderReplica
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
@@ -73,6 +75,8 @@ class Node:
         self.topics: dict[str, list[Partition]] = {}
         self.fetch_sessions = FetchSessions(self.settings.max_incremental_fetch_session_cache_slots, seed)
         self.positions = GroupPositions(self)
+        self.transactions = TransactionCoordinator(self)
+        self.transactional_appends = TransactionalAppends(self)
         self.producer_ids = ProducerIds(effects)
         self.maintenance = Maintenance(self)
         self.compact = compact
@@ -90,6 +94,7 @@ class Node:
         self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
         self.maintenance.schedule(now_ms)
         self.compaction.schedule(now_ms)
+        self.transactions.schedule(now_ms)
 
     @property
     def settings(self) -> BrokerSettings:

@@ -13,7 +13,8 @@ from cordwood.groups.offset_records import (
     encode_key,
     encode_value,
 )
-from cordwood.groups.positions import Commit, Positions, coordinating_partition
+from cordwood.groups.positions import Commit, Positions
+from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 

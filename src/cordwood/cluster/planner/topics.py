@@ -42,6 +42,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import (
     CONSUMER_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC,
     ZERO_TOPIC_ID,
     TopicId,
     check_topic_name,
@@ -107,6 +108,18 @@ class TopicDeletion:
 
 def internal_topic(name: str, settings: BrokerSettings) -> NewTopic:
     """How the broker creates one of its own topics."""
+    if name == TRANSACTION_STATE_TOPIC:
+        return NewTopic(
+            name,
+            settings.transaction_state_log_num_partitions,
+            settings.transaction_state_log_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "min.insync.replicas": str(settings.transaction_state_log_min_isr),
+                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+            },
+        )
     assert name == CONSUMER_OFFSETS_TOPIC, f"{name} is no internal topic of this version"
     return NewTopic(
         name,
@@ -395,9 +408,9 @@ def _topic_to_delete(image: ClusterImage, reference: TopicReference) -> TopicIma
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"No topic has the id {reference.topic_id}.")
         raise _unknown(reference.name)
     if topic.internal:
+        lost = "the positions of all consumers" if topic.name == CONSUMER_OFFSETS_TOPIC else "all open transactions"
         raise ProtocolError(
-            ErrorCode.POLICY_VIOLATION,
-            f"Topic '{topic.name}' is internal: deleting it would lose the positions of all consumers.",
+            ErrorCode.POLICY_VIOLATION, f"Topic '{topic.name}' is internal: deleting it would lose {lost}."
         )
     return topic
 

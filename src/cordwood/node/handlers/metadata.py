@@ -7,7 +7,12 @@ from cordwood.cluster.image import TopicImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
 from cordwood.node.request import Request, serves
-from cordwood.wire.api_versions import decode_api_versions, encode_api_versions_response
+from cordwood.wire.api_versions import (
+    FinalizedFeature,
+    SupportedFeature,
+    decode_api_versions,
+    encode_api_versions_response,
+)
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.metadata import (
@@ -33,13 +38,27 @@ ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11
 BROKER_ENDPOINTS = 1
 MAX_DESCRIBED_PARTITIONS = 2000
 
+# Version 2 of transactions (KIP-890): clients that read this need no AddPartitionsToTxn and get a new epoch each time.
+SUPPORTED_FEATURES = (SupportedFeature("transaction.version", 0, 2),)
+FINALIZED_FEATURES = (FinalizedFeature("transaction.version", 2, 2),)
+FINALIZED_FEATURES_EPOCH = 1
+"""Grows with every change of the line above: clients take note of a higher one only."""
+
 
 def api_versions(node: "Node", request: Request) -> None:
     body = decode_api_versions(request.header, request.frame)
     version = request.version
     error = body.error_code(version, node.image.cluster_id, node.broker_id)
     request.reply.send(
-        encode_api_versions_response(version, request.header.correlation_id, node.served_apis, error_code=error)
+        encode_api_versions_response(
+            version,
+            request.header.correlation_id,
+            node.served_apis,
+            supported_features=SUPPORTED_FEATURES,
+            finalized_features=FINALIZED_FEATURES,
+            finalized_features_epoch=FINALIZED_FEATURES_EPOCH,
+            error_code=error,
+        )
     )
 
 

@@ -10,6 +10,7 @@ from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.node.group_positions import UNSTABLE
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 GROUP_KEY = 0
+TRANSACTION_KEY = 1
 NO_GENERATION = -1
 
 
@@ -49,11 +51,15 @@ def find_coordinator(node: "Node", request: Request) -> None:
 
     if key_type == GROUP_KEY:
         node.positions.when_topic_exists(answer)
+    elif key_type == TRANSACTION_KEY:
+        node.transactions.when_topic_exists(answer)
     else:
         answer(None)
 
 
 def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
+    if key_type == TRANSACTION_KEY:
+        return None if key else ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
     if key_type != GROUP_KEY:
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
     if not key:
@@ -65,7 +71,7 @@ def offset_commit(node: "Node", request: Request) -> None:
     """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
     body = request.decode()
     asked = [
-        (topic, partition, *_resolve_topic(node, request.version >= 10, topic))
+        (topic, partition, *resolve_topic(node, request.version >= 10, topic))
         for topic in body.topics
         for partition in topic.partitions
     ]
@@ -77,7 +83,7 @@ def offset_commit(node: "Node", request: Request) -> None:
             entry["partitions"].append({"partition_index": partition.partition_index, "error_code": error})
         request.answer(topics=list(topics.values()))
 
-    refusal = _member_problem(body.group_id, body.generation_id_or_member_epoch, body.member_id)
+    refusal = member_problem(body.group_id, body.generation_id_or_member_epoch, body.member_id)
     if refusal is not None:
         answer([refusal] * len(asked))
         return
@@ -109,7 +115,7 @@ def offset_commit(node: "Node", request: Request) -> None:
     node.positions.commit(body.group_id, commits, request.now_ms, committed)
 
 
-def _member_problem(group: str, generation: int, member_id: str) -> ErrorCode | None:
+def member_problem(group: str, generation: int, member_id: str) -> ErrorCode | None:
     if not group:
         return ErrorCode.INVALID_GROUP_ID
     if generation != NO_GENERATION or member_id:
@@ -117,7 +123,7 @@ def _member_problem(group: str, generation: int, member_id: str) -> ErrorCode | 
     return None
 
 
-def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
+def resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
     if by_id:
         topic_id = topic.topic_id or ZERO_TOPIC_ID
         return node.topic_name(topic_id), topic_id
@@ -151,7 +157,7 @@ def offset_fetch(node: "Node", request: Request) -> None:
         if not group.group_id:
             one_done(place)(ErrorCode.INVALID_GROUP_ID)
         else:
-            node.positions.fetch(group.group_id, request.now_ms, one_done(place))
+            node.positions.fetch(group.group_id, request.now_ms, one_done(place), require_stable=body.require_stable)
 
 
 def _group_answer(
@@ -171,10 +177,16 @@ def _group_answer(
                     "committed_offset": -1 if position is None else position.offset,
                     "committed_leader_epoch": -1 if position is None else position.leader_epoch,
                     "metadata": "" if position is None else position.metadata,
-                    "error_code": error if name is not None else ErrorCode.UNKNOWN_TOPIC_ID,
+                    "error_code": _position_error(error, name, position),
                 }
             )
     return {"group_id": group.group_id, "topics": list(topics.values()), "error_code": error}
+
+
+def _position_error(error: ErrorCode, topic: str | None, position: Position | None) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNSTABLE_OFFSET_COMMIT if position is UNSTABLE else error
 
 
 def _wanted(
@@ -186,7 +198,7 @@ def _wanted(
             yield partition.topic, node.topic_id(partition.topic), partition.partition
         return
     for topic in group.topics:
-        name, topic_id = _resolve_topic(node, version >= 10, topic)
+        name, topic_id = resolve_topic(node, version >= 10, topic)
         for index in topic.partition_indexes:
             yield name, topic_id, index
 

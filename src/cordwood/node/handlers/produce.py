@@ -1,15 +1,19 @@
 """Produce: append each batch, then answer as soon as the last of them is as safe as its acks ask for.
 
-The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait.
+The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait, and where the
+coordinator of a transaction has to be asked first.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
+from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
+from cordwood.node.coordinator_log import Writer
 from cordwood.node.partition import Done, Partition
 from cordwood.node.request import Request, serves
-from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
+from cordwood.node.transactional_appends import ADDS_FROM_VERSION
+from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Codec, read_header
 from cordwood.records.validate import InvalidBatch
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.produce import ProducedPartition, ProduceRequest, decode_produce, encode_produce_response
@@ -55,6 +59,88 @@ class WaitingProduce:
 
 def produce(node: "Node", request: Request) -> None:
     body = decode_produce(request.header, request.frame)
+    if body.transactional_id is not None:
+        _produce_in_transaction(node, request, body, body.transactional_id)
+    else:
+        _append_all(node, request, body, None)
+
+
+Refusals = Mapping[TopicPartition, ErrorCode]
+
+
+def _produce_in_transaction(node: "Node", request: Request, body: ProduceRequest, transactional_id: str) -> None:
+    """Appends what is part of the transaction already; for the rest the coordinator is asked."""
+    appends = node.transactional_appends
+    if not appends.busy(transactional_id) and not _unverified(node, body):
+        _append_all(node, request, body, {})
+        return
+    # The frame is the network's, and is gone when this returns.
+    kept = body._replace(
+        topics=[
+            (topic, [(index, None if batch is None else memoryview(bytearray(batch))) for index, batch in batches])
+            for topic, batches in body.topics
+        ]
+    )
+
+    def begin() -> None:
+        writers = _unverified(node, kept)
+        appends.verify(transactional_id, writers, request.version, lambda errors: verified(writers, errors))
+
+    def verified(writers: dict[TopicPartition, Writer], errors: Refusals) -> None:
+        refused: dict[TopicPartition, ErrorCode] = {
+            name: error for name, error in errors.items() if error is not ErrorCode.NONE
+        }
+        if request.version >= ADDS_FROM_VERSION:
+            refused.update(_starting_late(node, kept, writers))
+        request.now_ms = node.now_ms
+        _append_all(node, request, kept, refused)
+        appends.through(transactional_id)
+
+    appends.in_turn(transactional_id, begin)
+
+
+def _transactional_batches(node: "Node", body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
+    """Partition, writer and first sequence of the batches that say that they are part of a transaction."""
+    found = []
+    for topic, batches in body.topics:
+        for index, records in batches:
+            if records is None or len(records) < HEADER_SIZE or not records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+                continue
+            try:
+                partition = _find(node, topic, index)
+            except ProtocolError:
+                continue
+            header = read_header(records)
+            found.append((partition, Writer(header.producer_id, header.producer_epoch), header.base_sequence))
+    return found
+
+
+def _unverified(node: "Node", body: ProduceRequest) -> dict[TopicPartition, Writer]:
+    """Where this request would begin to write in a transaction."""
+    writers: dict[TopicPartition, Writer] = {}
+    for partition, writer, _ in _transactional_batches(node, body):
+        try:
+            known = partition.replica.log.producers.in_transaction(*writer)
+        except StorageFailure:
+            continue
+        if not known and partition.name.topic not in INTERNAL_TOPICS:
+            writers[partition.name] = writer
+    return writers
+
+
+def _starting_late(
+    node: "Node", body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
+) -> dict[TopicPartition, ErrorCode]:
+    """A producer that is not known here begins with sequence 0: a later batch that came first must not open it."""
+    return {
+        partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for partition, writer, sequence in _transactional_batches(node, body)
+        if partition.name in writers and sequence != 0 and not partition.replica.log.producers.knows(writer.producer_id)
+    }
+
+
+def _append_all(node: "Node", request: Request, body: ProduceRequest, refused: Refusals | None) -> None:
+    """Appends every batch. `refused`: what the transaction's coordinator says against some; None: no transaction."""
     acks = body.acks
     refusal = _refusal(body)
     results: Results = []
@@ -68,7 +154,9 @@ def produce(node: "Node", request: Request) -> None:
                 if refusal is not None:
                     raise refusal
                 partition = _find(node, topic, index)
-                _check(records, request.version, partition)
+                _check(records, request.version, partition, transactional=refused is not None)
+                if refused and partition.name in refused:
+                    raise ProtocolError(refused[partition.name], "The transaction's coordinator does not allow it.")
                 assert isinstance(records, memoryview)
                 appended, safe = node.append(partition, records, acks, request.now_ms)
             except ProtocolError as error:
@@ -111,8 +199,8 @@ def _refusal(body: ProduceRequest) -> ProtocolError | None:
     """What is wrong with the request as a whole, so with each of its partitions."""
     if body.acks not in (NO_ACK, 1, ALL_REPLICAS):
         return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {body.acks}.")
-    if body.transactional_id is not None:
-        return ProtocolError(ErrorCode.INVALID_TXN_STATE, "This broker does not have transactions.")
+    if body.transactional_id is not None and body.acks != ALL_REPLICAS:
+        return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"A transaction needs acks=all, not {body.acks}.")
     return None
 
 
@@ -125,7 +213,7 @@ def _find(node: "Node", topic: str | TopicId, index: int) -> Partition:
     return node.partition(name, index)
 
 
-def _check(records: memoryview | bytes | None, version: int, partition: Partition) -> None:
+def _check(records: memoryview | bytes | None, version: int, partition: Partition, *, transactional: bool) -> None:
     """What the log does not check, because it depends on the request or on who asks."""
     if partition.name.topic in INTERNAL_TOPICS:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers only.")
@@ -134,8 +222,8 @@ def _check(records: memoryview | bytes | None, version: int, partition: Partitio
     attributes = records[_ATTRIBUTES_LOW_BYTE]
     if attributes & CODEC_MASK == Codec.ZSTD and version < _ZSTD_FROM_VERSION:
         raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later.")
-    if attributes & TRANSACTIONAL_BIT:
-        raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "This broker does not have transactions.")
+    if attributes & TRANSACTIONAL_BIT and not transactional:
+        raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "A batch of a transaction needs a transactional id.")
 
 
 HANDLERS = (serves(ApiKey.PRODUCE, 3, 13, produce),)

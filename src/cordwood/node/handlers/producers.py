@@ -4,30 +4,50 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.request import Request, by_topic, serves
+from cordwood.transactions.beginning import Beginning
+from cordwood.transactions.transaction import Step
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 NO_PRODUCER = -1
+FENCED_FROM_VERSION = 4
+"""Older clients know only INVALID_PRODUCER_EPOCH."""
 
 
 def init_producer_id(node: "Node", request: Request) -> None:
-    """A fresh producer id: what makes a producer's retries recognisable."""
+    """A producer id and epoch: fresh ones, or those of a transactional id, whose earlier producers are fenced."""
     body = request.decode()
-    if body.transactional_id is not None:
-        # This broker does not advertise the rest of the transaction APIs, so only a confused client comes here.
-        error = ErrorCode.INVALID_REQUEST
-        request.answer(error_code=error, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER)
-        return
 
-    def allocated(producer_id: int | ErrorCode) -> None:
-        if isinstance(producer_id, ErrorCode):
-            request.answer(error_code=producer_id, producer_id=NO_PRODUCER, producer_epoch=NO_PRODUCER)
-        else:
-            request.answer(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
+    def answer(error: ErrorCode, producer_id: int = NO_PRODUCER, producer_epoch: int = NO_PRODUCER) -> None:
+        if error is ErrorCode.PRODUCER_FENCED and request.version < FENCED_FROM_VERSION:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        request.answer(error_code=error, producer_id=producer_id, producer_epoch=producer_epoch)
 
-    node.producer_ids.next(allocated)
+    if body.transactional_id is None:
+
+        def allocated(producer_id: int | ErrorCode) -> None:
+            if isinstance(producer_id, ErrorCode):
+                answer(producer_id)
+            else:
+                answer(ErrorCode.NONE, producer_id, 0)
+
+        node.producer_ids.next(allocated)
+    elif not body.transactional_id or (body.producer_id < 0) != (body.producer_epoch < 0):
+        answer(ErrorCode.INVALID_REQUEST)
+    elif not 0 < body.transaction_timeout_ms <= node.settings.transaction_max_timeout_ms:
+        answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    else:
+        asked = Beginning(body.transactional_id, body.transaction_timeout_ms, body.producer_id, body.producer_epoch)
+
+        def initialized(step: Step) -> None:
+            if step.error is ErrorCode.NONE:
+                answer(ErrorCode.NONE, step.producer_id, step.producer_epoch)
+            else:
+                answer(step.error)
+
+        node.transactions.init_producer_id(asked, request.now_ms, initialized)
 
 
 def describe_producers(node: "Node", request: Request) -> None:

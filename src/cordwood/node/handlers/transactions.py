@@ -1,0 +1,366 @@
+"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, WriteTxnMarkers, and looking at them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cordwood.groups.positions import Commit
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
+from cordwood.node.coordinator_log import Done, Writer
+from cordwood.node.handlers.positions import member_problem, resolve_topic
+from cordwood.node.request import Request, serves
+from cordwood.node.transaction_markers import Ending, write_markers
+from cordwood.records.control import TransactionMarker
+from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+FENCED_FROM_VERSION = 2
+"""Of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn: older clients know only INVALID_PRODUCER_EPOCH."""
+
+BATCHED_FROM_VERSION = 4
+END_BUMPS_FROM_VERSION = 5
+OFFSETS_ADD_FROM_VERSION = 5
+OFFSETS_ABORTABLE_FROM_VERSION = 4
+OFFSETS_TOPIC_IDS_FROM_VERSION = 6
+SAME_EPOCH = 1
+"""The transaction version of clients that keep their epoch from one transaction to the next."""
+
+TopicErrors = list[dict[str, Any]]
+
+
+def _fenced(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCED_FROM_VERSION:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+# Partitions
+
+
+def add_partitions_to_txn(node: "Node", request: Request) -> None:
+    body = request.decode()
+    if request.version < BATCHED_FROM_VERSION:
+        writer = Writer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        _add_partitions(
+            node,
+            request,
+            body.v3_and_below_transactional_id,
+            writer,
+            body.v3_and_below_topics,
+            False,
+            lambda topics: request.answer(results_by_topic_v3_and_below=topics),
+        )
+        return
+    results: list[dict[str, Any] | None] = [None] * len(body.transactions)
+
+    def one_done(place: int, transactional_id: str) -> Callable[[TopicErrors], None]:
+        def done(topics: TopicErrors) -> None:
+            results[place] = {"transactional_id": transactional_id, "topic_results": topics}
+            if None not in results:
+                request.answer(error_code=ErrorCode.NONE, results_by_transaction=results)
+
+        return done
+
+    if not results:
+        request.answer(error_code=ErrorCode.NONE, results_by_transaction=[])
+    for place, each in enumerate(body.transactions):
+        writer = Writer(each.producer_id, each.producer_epoch)
+        done = one_done(place, each.transactional_id)
+        _add_partitions(node, request, each.transactional_id, writer, each.topics, each.verify_only, done)
+
+
+def _add_partitions(
+    node: "Node",
+    request: Request,
+    transactional_id: str,
+    writer: Writer,
+    topics: Any,
+    verify_only: bool,
+    done: Callable[[TopicErrors], None],
+) -> None:
+    wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+    def answer(errors: dict[TopicPartition, ErrorCode]) -> None:
+        by_topic: dict[str, list[dict[str, Any]]] = {}
+        for name in wanted:
+            error = _fenced(errors[name], request.version)
+            by_topic.setdefault(name.topic, []).append(
+                {"partition_index": name.partition, "partition_error_code": error}
+            )
+        done([{"name": topic, "results_by_partition": results} for topic, results in by_topic.items()])
+
+    def same_for_all(error: ErrorCode) -> None:
+        answer(dict.fromkeys(wanted, error))
+
+    if not transactional_id:
+        same_for_all(ErrorCode.INVALID_REQUEST)
+        return
+    if verify_only:
+        node.transactions.verify_partitions(transactional_id, writer, wanted, request.now_ms, answer)
+        return
+    problems = {name: _partition_problem(node, name) for name in wanted}
+    if any(problem is not ErrorCode.NONE for problem in problems.values()):
+        # All or nothing.
+        answer({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
+        return
+    node.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, request.now_ms, same_for_all)
+
+
+def _partition_problem(node: "Node", name: TopicPartition) -> ErrorCode:
+    if name.topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if node.has_partition(*name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# Positions
+
+
+def add_offsets_to_txn(node: "Node", request: Request) -> None:
+    """The partition that keeps a group's positions becomes part of the transaction."""
+    body = request.decode()
+
+    def answer(error: ErrorCode) -> None:
+        request.answer(error_code=_fenced(error, request.version))
+
+    def topic_exists(problem: ProtocolError | None) -> None:
+        if problem is not None:
+            answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        writer = Writer(body.producer_id, body.producer_epoch)
+        partitions = [node.positions.partition_of(body.group_id)]
+        node.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, node.now_ms, answer)
+
+    if not body.transactional_id:
+        answer(ErrorCode.INVALID_REQUEST)
+    elif not body.group_id:
+        answer(ErrorCode.INVALID_GROUP_ID)
+    else:
+        node.positions.when_topic_exists(topic_exists)
+
+
+def txn_offset_commit(node: "Node", request: Request) -> None:
+    """Positions that hold once the transaction is committed, and never if it is aborted."""
+    body = request.decode()
+    version = request.version
+    asked = [
+        (topic, partition, *resolve_topic(node, version >= OFFSETS_TOPIC_IDS_FROM_VERSION, topic))
+        for topic in body.topics
+        for partition in topic.partitions
+    ]
+    errors = [ErrorCode.NONE] * len(asked)
+
+    def answer() -> None:
+        topics: dict[int, dict[str, Any]] = {}
+        for (topic, partition, name, topic_id), error in zip(asked, errors, strict=True):
+            entry = topics.setdefault(id(topic), {"name": name or "", "topic_id": topic_id, "partitions": []})
+            entry["partitions"].append({"partition_index": partition.partition_index, "error_code": error})
+        request.answer(topics=list(topics.values()))
+
+    refusal = member_problem(body.group_id, body.generation_id_or_member_epoch, body.member_id)
+    if not body.transactional_id:
+        refusal = ErrorCode.INVALID_REQUEST
+    if refusal is not None:
+        errors = [refusal] * len(asked)
+        answer()
+        return
+    commits: list[Commit] = []
+    places: list[int] = []
+    for place, (_, partition, name, _) in enumerate(asked):
+        if name is None:
+            errors[place] = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not node.has_partition(name, partition.partition_index):
+            errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            places.append(place)
+            commits.append(
+                Commit(
+                    TopicPartition(name, partition.partition_index),
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata,
+                )
+            )
+
+    def committed(outcome: list[ErrorCode]) -> None:
+        for place, error in zip(places, outcome, strict=True):
+            errors[place] = _offset_error(error, version)
+        answer()
+
+    if not commits:
+        answer()
+        return
+    writer = Writer(body.producer_id, body.producer_epoch)
+    add = version >= OFFSETS_ADD_FROM_VERSION
+
+    def admit(partition: TopicPartition, done: Done) -> None:
+        node.transactions.admit(
+            body.transactional_id,
+            writer,
+            [partition],
+            EPOCH_BUMPED if add else SAME_EPOCH,
+            node.now_ms,
+            lambda admitted: done(admitted[partition]),
+            add=add,
+        )
+
+    node.positions.commit_in_transaction(body.group_id, commits, admit, writer, committed)
+
+
+def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
+    """As clients of this version understand it."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < OFFSETS_ABORTABLE_FROM_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < OFFSETS_ADD_FROM_VERSION:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+# The end
+
+
+def end_txn(node: "Node", request: Request) -> None:
+    body = request.decode()
+
+    def ended(step: Step) -> None:
+        request.answer(
+            error_code=_fenced(step.error, request.version),
+            producer_id=step.producer_id,
+            producer_epoch=step.producer_epoch,
+        )
+
+    if not body.transactional_id:
+        ended(Step(ErrorCode.INVALID_REQUEST))
+        return
+    version = EPOCH_BUMPED if request.version >= END_BUMPS_FROM_VERSION else SAME_EPOCH
+    writer = Writer(body.producer_id, body.producer_epoch)
+    node.transactions.end(body.transactional_id, writer, body.committed, version, request.now_ms, ended)
+
+
+def write_txn_markers(node: "Node", request: Request) -> None:
+    """From another broker's coordinator, or from an administrator who ends what hangs."""
+    body = request.decode()
+    results: list[dict[str, Any] | None] = [None] * len(body.markers)
+
+    def one_done(place: int, marker: Any) -> Callable[[dict[TopicPartition, ErrorCode]], None]:
+        def done(outcomes: dict[TopicPartition, ErrorCode]) -> None:
+            topics = [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": index, "error_code": outcomes[TopicPartition(topic.name, index)]}
+                        for index in topic.partition_indexes
+                    ],
+                }
+                for topic in marker.topics
+            ]
+            results[place] = {"producer_id": marker.producer_id, "topics": topics}
+            if None not in results:
+                request.answer(markers=results)
+
+        return done
+
+    if not results:
+        request.answer(markers=[])
+    for place, marker in enumerate(body.markers):
+        how = Ending(
+            Writer(marker.producer_id, marker.producer_epoch),
+            TransactionMarker(marker.transaction_result, marker.coordinator_epoch),
+            marker.transaction_version,
+        )
+        partitions = dict.fromkeys(
+            TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+        )
+        write_markers(node, how, partitions, request.now_ms, one_done(place, marker))
+
+
+# Looking at them
+
+
+def describe_transactions(node: "Node", request: Request) -> None:
+    wanted = list(request.decode().transactional_ids)
+    described: list[dict[str, Any] | None] = [None] * len(wanted)
+
+    def one_done(place: int) -> Callable[[Transaction | ErrorCode], None]:
+        def done(found: Transaction | ErrorCode) -> None:
+            described[place] = _described(wanted[place], found)
+            if None not in described:
+                request.answer(transaction_states=described)
+
+        return done
+
+    if not wanted:
+        request.answer(transaction_states=[])
+    for place, transactional_id in enumerate(wanted):
+        if not transactional_id:
+            one_done(place)(ErrorCode.INVALID_REQUEST)
+        else:
+            node.transactions.describe(transactional_id, request.now_ms, one_done(place))
+
+
+def _described(transactional_id: str, found: Transaction | ErrorCode) -> dict[str, Any]:
+    if isinstance(found, ErrorCode):
+        return {"error_code": found, "transactional_id": transactional_id}
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(found.partitions):
+        topics.setdefault(topic, []).append(index)
+    return {
+        "error_code": ErrorCode.NONE,
+        "transactional_id": transactional_id,
+        "transaction_state": found.state.label,
+        "transaction_timeout_ms": found.timeout_ms,
+        "transaction_start_time_ms": found.started_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()],
+    }
+
+
+def list_transactions(node: "Node", request: Request) -> None:
+    body = request.decode()
+    known = {state.label: state for state in State}
+    states = {known[name] for name in body.state_filters if name in known}
+    producer_ids = set(body.producer_id_filters)
+    now_ms = request.now_ms
+
+    def wanted(each: Transaction) -> bool:
+        if body.state_filters and each.state not in states:
+            return False
+        if producer_ids and each.producer_id not in producer_ids:
+            return False
+        if body.duration_filter < 0:
+            return True
+        return each.state is State.ONGOING and now_ms - each.started_ms > body.duration_filter
+
+    def found(transactions: list[Transaction]) -> None:
+        request.answer(
+            error_code=ErrorCode.NONE,
+            unknown_state_filters=[name for name in body.state_filters if name not in known],
+            transaction_states=[
+                {
+                    "transactional_id": each.transactional_id,
+                    "producer_id": each.producer_id,
+                    "transaction_state": each.state.label,
+                }
+                for each in transactions
+                if wanted(each)
+            ],
+        )
+
+    node.transactions.all_transactions(found)
+
+
+HANDLERS = (
+    serves(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, add_partitions_to_txn),
+    serves(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, add_offsets_to_txn),
+    serves(ApiKey.END_TXN, 0, 5, end_txn),
+    serves(ApiKey.WRITE_TXN_MARKERS, 1, 2, write_txn_markers),
+    serves(ApiKey.TXN_OFFSET_COMMIT, 0, 6, txn_offset_commit),
+    serves(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, describe_transactions),
+    # Version 2 filters by a regular expression of RE2, of which there is no engine here that cannot be blown up.
+    serves(ApiKey.LIST_TRANSACTIONS, 0, 1, list_transactions),
+)

@@ -1,0 +1,45 @@
+"""Records that transactions wrote to a coordinator's log, held back until the transactions end.
+
+The log's order decides between records of one key, as it does for compaction: a later record that became state first
+leaves nothing for an earlier one to say.
+"""
+
+from collections.abc import Iterable, Iterator
+
+
+class PendingRecords:
+    """By producer id and key: offset and value."""
+
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_producer)
+
+    def add(self, producer_id: int, records: Iterable[tuple[int, bytes, bytes | None]]) -> None:
+        held = self._by_producer.setdefault(producer_id, {})
+        for offset, key, value in records:
+            held[key] = (offset, value)
+
+    def ended(self, producer_id: int, committed: bool) -> list[tuple[bytes, bytes | None]]:
+        """The transaction is over: the records that become state by it."""
+        held = self._by_producer.pop(producer_id, {})
+        if not committed:
+            return []
+        for key, (offset, _) in held.items():
+            self.superseded(key, offset)
+        return [(key, value) for key, (_, value) in held.items()]
+
+    def superseded(self, key: bytes, offset: int) -> None:
+        """The record of this key at this offset is state: earlier ones can no more become it."""
+        for held in self._by_producer.values():
+            earlier = held.get(key)
+            if earlier is not None and earlier[0] < offset:
+                del held[key]
+
+    def keys(self) -> Iterator[bytes]:
+        """Keys that may change when some transaction ends."""
+        for held in self._by_producer.values():
+            yield from held

@@ -1,0 +1,288 @@
+"""The transaction coordinator on this node: one `Transactions` per partition of __transaction_state.
+
+A decision is written and committed before its first marker, all markers are committed before the completion is
+written, and what was decided when the broker stopped goes on when it starts.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cordwood.model.coordination import coordinating_partition
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
+from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
+from cordwood.node.transaction_markers import Ending, write_markers
+from cordwood.records.control import TransactionMarker
+from cordwood.transactions import adding, beginning, ending
+from cordwood.transactions.log_records import record_of
+from cordwood.transactions.transaction import (
+    PREPARED,
+    NeedsProducerId,
+    NewProducerId,
+    Step,
+    Transaction,
+    no_producer_id,
+)
+from cordwood.transactions.transactions import Transactions
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+RETRY_AFTER_MS = 500
+
+_GONE_FOR_GOOD = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""Outcomes of a marker after which there is nothing left to end in that partition."""
+
+Stepped = Callable[[Step], None]
+Decide = Callable[[Transaction | None, NewProducerId, int], Step]
+
+
+class TransactionCoordinator:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
+        self._completing: set[str] = set()
+
+    def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
+        self._log.when_topic_exists(done)
+
+    def schedule(self, now_ms: int) -> None:
+        """What was decided or open when the broker stopped goes on."""
+        settings = self._node.settings
+        timers = self._node.timers
+        timers.at(now_ms, self._look_at_all)
+        timers.at(now_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused)
+
+    # Requests
+
+    def init_producer_id(self, asked: beginning.Beginning, now_ms: int, done: Stepped) -> None:
+        def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
+            return beginning.init_producer(found, asked, new_producer_id, now_ms)
+
+        self._step(asked.transactional_id, decide, now_ms, done)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        writer: Writer,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        now_ms: int,
+        done: Done,
+    ) -> None:
+        """Calls back when the partitions are part of the transaction, for good."""
+
+        def decide(found: Transaction | None, _: NewProducerId, now_ms: int) -> Step:
+            return adding.add_partitions(found, *writer, partitions, client_version=client_version, now_ms=now_ms)
+
+        self._step(transactional_id, decide, now_ms, lambda step: done(step.error))
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        writer: Writer,
+        partitions: Collection[TopicPartition],
+        now_ms: int,
+        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """Calls back at a moment when the answer is true: what is appended before the callback returns is part of the
+        transaction, since its end, too, is decided in this loop."""
+
+        def failed(error: ErrorCode) -> None:
+            done(dict.fromkeys(partitions, error))
+
+        def loaded(shard: Shard[Transactions]) -> None:
+            def committed(error: ErrorCode) -> None:
+                if error is not ErrorCode.NONE:
+                    failed(error)
+                    return
+                found = shard.machine.get(transactional_id)
+                done(adding.verify_partitions(found, *writer, partitions))
+
+            self._log.when_committed(shard, now_ms, committed)
+
+        self._with_shard(transactional_id, loaded, failed)
+
+    def admit(
+        self,
+        transactional_id: str,
+        writer: Writer,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        now_ms: int,
+        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+        *,
+        add: bool,
+    ) -> None:
+        """`verify_partitions`, with `add` after having added those that were not part of the transaction."""
+
+        def verify(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                done(dict.fromkeys(partitions, error))
+                return
+            self.verify_partitions(transactional_id, writer, partitions, self._node.now_ms, done)
+
+        if add:
+            self.add_partitions(transactional_id, writer, partitions, client_version, now_ms, verify)
+        else:
+            verify(ErrorCode.NONE)
+
+    def end(
+        self, transactional_id: str, writer: Writer, commit: bool, client_version: int, now_ms: int, done: Stepped
+    ) -> None:
+        """Commits or aborts. Calls back when that is decided for good; the markers follow."""
+
+        def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
+            return ending.end_transaction(
+                found,
+                *writer,
+                commit=commit,
+                client_version=client_version,
+                new_producer_id=new_producer_id,
+                now_ms=now_ms,
+            )
+
+        self._step(transactional_id, decide, now_ms, done)
+
+    def describe(self, transactional_id: str, now_ms: int, done: Callable[[Transaction | ErrorCode], None]) -> None:
+        def loaded(shard: Shard[Transactions]) -> None:
+            found = shard.machine.get(transactional_id)
+
+            def committed(error: ErrorCode) -> None:
+                if error is not ErrorCode.NONE:
+                    done(error)
+                else:
+                    done(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if found is None else found)
+
+            self._log.when_committed(shard, now_ms, committed)
+
+        if TRANSACTION_STATE_TOPIC not in self._node.topics:
+            done(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        else:
+            self._with_shard(transactional_id, loaded, done)
+
+    def all_transactions(self, done: Callable[[list[Transaction]], None]) -> None:
+        self._log.when_loaded(lambda shards: done([each for shard in shards for each in shard.machine]))
+
+    # Taking steps
+
+    def _with_shard(self, transactional_id: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
+        self._log.with_shard(partial(coordinating_partition, transactional_id), loaded, failed)
+
+    def _step(self, transactional_id: str, decide: Decide, now_ms: int, done: Stepped) -> None:
+        def loaded(shard: Shard[Transactions]) -> None:
+            self._decide(shard, transactional_id, decide, no_producer_id, now_ms, done)
+
+        self._with_shard(transactional_id, loaded, lambda error: done(Step(error)))
+
+    def _decide(
+        self,
+        shard: Shard[Transactions],
+        transactional_id: str,
+        decide: Decide,
+        new_producer_id: NewProducerId,
+        now_ms: int,
+        done: Stepped,
+    ) -> None:
+        try:
+            step = decide(shard.machine.get(transactional_id), new_producer_id, now_ms)
+        except NeedsProducerId:
+
+            def allocated(producer_id: int | ErrorCode) -> None:
+                if isinstance(producer_id, ErrorCode):
+                    done(Step(producer_id))
+                    return
+                # Decided anew: others were served while the id was on its way.
+                self._decide(shard, transactional_id, decide, lambda: producer_id, self._node.now_ms, done)
+
+            self._node.producer_ids.next(allocated)
+            return
+
+        def committed(error: ErrorCode) -> None:
+            done(step if error is ErrorCode.NONE else Step(error))
+
+        if step.changed is not None:
+            self._write(shard, step.changed, now_ms, committed)
+        elif step.error is ErrorCode.NONE:
+            self._log.when_committed(shard, now_ms, committed)
+        else:
+            done(step)
+
+    def _write(self, shard: Shard[Transactions], changed: Transaction, now_ms: int, done: Done) -> None:
+        def committed(error: ErrorCode) -> None:
+            if changed.state in PREPARED:
+                self._complete(shard, changed.transactional_id)
+            done(error)
+
+        self._log.write(shard, [record_of(changed)], now_ms, committed)
+
+    # From the decision to the completion
+
+    def _complete(self, shard: Shard[Transactions], transactional_id: str) -> None:
+        """Writes the markers of a transaction that is decided, then that it is complete. Tries until it is."""
+        node = self._node
+        found = shard.machine.get(transactional_id)
+        if found is None or found.state not in PREPARED or transactional_id in self._completing:
+            return
+        self._completing.add(transactional_id)
+        decided = found
+
+        def again_later() -> None:
+            self._completing.discard(transactional_id)
+            node.timers.at(node.now_ms + RETRY_AFTER_MS, lambda _: self._complete(shard, transactional_id))
+            node.effects.wake()
+
+        def marked(outcomes: dict[TopicPartition, ErrorCode]) -> None:
+            if any(error not in _GONE_FOR_GOOD for error in outcomes.values()):
+                again_later()
+                return
+            assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
+            self._completing.discard(transactional_id)
+            completed = ending.complete(decided, node.now_ms)
+            self._log.write(shard, [record_of(completed)], node.now_ms, written)
+
+        def written(error: ErrorCode) -> None:
+            still = shard.machine.get(transactional_id)
+            if error is not ErrorCode.NONE and still is decided:
+                again_later()
+
+        def committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                again_later()
+                return
+            writer = Writer(decided.producer_id, decided.producer_epoch)
+            marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
+            how = Ending(writer, marker, decided.client_version)
+            write_markers(node, how, sorted(decided.partitions), node.now_ms, marked)
+
+        self._log.when_committed(shard, node.now_ms, committed)
+
+    # Time
+
+    def _look_at_all(self, now_ms: int) -> None:
+        """Ends what was open for too long, and goes on with what is decided."""
+        node = self._node
+        interval_ms = node.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        node.timers.at(now_ms + interval_ms, self._look_at_all)
+
+        def look(shard: Shard[Transactions]) -> None:
+            for each in shard.machine.timed_out(node.now_ms):
+                self._write(shard, ending.time_out(each, node.now_ms), node.now_ms, lambda error: None)
+            for each in shard.machine.prepared():
+                self._complete(shard, each.transactional_id)
+
+        self._log.each_shard_with_records(look)
+
+    def _forget_unused(self, now_ms: int) -> None:
+        node = self._node
+        settings = node.settings
+        node.timers.at(
+            now_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused
+        )
+        expiration_ms = settings.transactional_id_expiration_ms
+        self._log.each_shard_with_records(
+            lambda shard: self._log.write(
+                shard, shard.machine.expired(node.now_ms, expiration_ms), node.now_ms, lambda error: None
+            )
+        )

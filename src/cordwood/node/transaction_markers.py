@@ -1,0 +1,100 @@
+"""Markers: the ends of transactions, written to the partitions that took part in them."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.node.coordinator_log import Done, Writer
+from cordwood.node.partition import Partition
+from cordwood.records.control import TransactionMarker, build_transaction_marker
+from cordwood.transactions.transaction import EPOCH_BUMPED
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+COMMIT_TIMEOUT_MS = 30_000
+
+
+class Ending(NamedTuple):
+    """How a producer's transaction ends, as its coordinator decided."""
+
+    writer: Writer
+    marker: TransactionMarker
+    transaction_version: int
+
+
+def write_markers(
+    node: "Node",
+    ending: Ending,
+    partitions: Iterable[TopicPartition],
+    now_ms: int,
+    done: Callable[[dict[TopicPartition, ErrorCode]], None],
+) -> None:
+    """Appends the marker to each partition; calls back once, when each is committed or has failed."""
+    wanted = list(partitions)
+    outcomes: dict[TopicPartition, ErrorCode] = {}
+    if not wanted:
+        done(outcomes)
+
+    def one_done(name: TopicPartition) -> Done:
+        def settled(error: ErrorCode) -> None:
+            outcomes[name] = error
+            if len(outcomes) == len(wanted):
+                done(outcomes)
+
+        return settled
+
+    for name in wanted:
+        _write(node, ending, name, now_ms, one_done(name))
+
+
+def _write(node: "Node", ending: Ending, name: TopicPartition, now_ms: int, done: Done) -> None:
+    try:
+        partition = node.partition(*name)
+        _check_epoch(ending, partition)
+        if name.topic == CONSUMER_OFFSETS_TOPIC:
+            node.positions.end_transaction(
+                name.partition,
+                ending.writer,
+                ending.marker,
+                now_ms,
+                done,
+                lambda offset: _when_committed(node, partition, offset, now_ms, done),
+            )
+            return
+        batch = build_transaction_marker(
+            ending.marker,
+            producer_id=ending.writer.producer_id,
+            producer_epoch=ending.writer.producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        offset = node.append_internal(partition, batch, now_ms).last_offset
+    except ProtocolError as refusal:
+        done(refusal.code)
+        return
+    except StorageFailure as failure:
+        node.report_storage_failure(failure)
+        done(ErrorCode.KAFKA_STORAGE_ERROR)
+        return
+    _when_committed(node, partition, offset, now_ms, done)
+
+
+def _check_epoch(ending: Ending, partition: Partition) -> None:
+    """With version 2 the end has a higher epoch than what it ends: an old marker cannot hit the next transaction."""
+    if ending.transaction_version < EPOCH_BUMPED:
+        return
+    open_epoch = partition.replica.log.producers.epoch_in_transaction(ending.writer.producer_id)
+    if open_epoch is not None and ending.writer.producer_epoch <= open_epoch:
+        raise ProtocolError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Producer {ending.writer.producer_id} has an open transaction of epoch {open_epoch} in {partition.name}; "
+            f"a marker of epoch {ending.writer.producer_epoch} does not end it.",
+        )
+
+
+def _when_committed(node: "Node", partition: Partition, offset: int, now_ms: int, done: Done) -> None:
+    if partition.replica.high_watermark > offset:
+        done(ErrorCode.NONE)
+    else:
+        node.when_committed(partition, offset, now_ms + COMMIT_TIMEOUT_MS, done)

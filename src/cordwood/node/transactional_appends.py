@@ -1,0 +1,119 @@
+"""Batches of transactions on their way into a log: the coordinator vouches for the first one in each partition.
+
+What comes while its producer's earlier batches wait for that waits behind them, so that sequences stay in order.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.node.coordinator_log import Writer
+from cordwood.transactions.transaction import EPOCH_BUMPED
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+ADDS_FROM_VERSION = 12
+"""From this version of Produce on, writing to a partition adds it to the transaction (KIP-890)."""
+
+_ABORTABLE_FROM_VERSION = 11
+_NOT_NOW = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+Verified = Callable[[dict[TopicPartition, ErrorCode]], None]
+
+
+class _Queue:
+    __slots__ = ("active", "draining", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.active = False
+        """Somebody's turn has begun and is not over."""
+        self.draining = False
+
+
+class TransactionalAppends:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._queues: dict[str, _Queue] = {}
+        """By transactional id; only of those that are busy."""
+
+    def busy(self, transactional_id: str) -> bool:
+        return transactional_id in self._queues
+
+    def in_turn(self, transactional_id: str, start: Callable[[], None]) -> None:
+        """Calls `start` when those of the same id that came earlier are through. It must lead to `through`."""
+        queue = self._queues.setdefault(transactional_id, _Queue())
+        queue.waiting.append(start)
+        if not queue.active and not queue.draining:
+            self._drain(transactional_id, queue)
+
+    def through(self, transactional_id: str) -> None:
+        queue = self._queues[transactional_id]
+        queue.active = False
+        if not queue.draining:
+            self._drain(transactional_id, queue)
+
+    def _drain(self, transactional_id: str, queue: _Queue) -> None:
+        queue.draining = True
+        while queue.waiting and not queue.active:
+            queue.active = True
+            queue.waiting.popleft()()
+        queue.draining = False
+        if not queue.active:
+            del self._queues[transactional_id]
+
+    def verify(
+        self,
+        transactional_id: str,
+        writers: dict[TopicPartition, Writer],
+        version: int,
+        done: Verified,
+    ) -> None:
+        """Calls back with what Produce of this version is told of each partition, at a moment when it is true."""
+        by_writer: dict[Writer, list[TopicPartition]] = {}
+        for partition, writer in writers.items():
+            by_writer.setdefault(writer, []).append(partition)
+        if len(by_writer) != 1:
+            # One transactional id has one producer.
+            done(dict.fromkeys(writers, ErrorCode.INVALID_PRODUCER_ID_MAPPING if by_writer else ErrorCode.NONE))
+            return
+        ((writer, partitions),) = by_writer.items()
+        self._admit(transactional_id, writer, partitions, version, done)
+
+    def _admit(
+        self,
+        transactional_id: str,
+        writer: Writer,
+        partitions: Collection[TopicPartition],
+        version: int,
+        done: Verified,
+    ) -> None:
+        node = self._node
+
+        def answered(errors: dict[TopicPartition, ErrorCode]) -> None:
+            done({partition: _told(error, version) for partition, error in errors.items()})
+
+        adds = version >= ADDS_FROM_VERSION
+        node.transactions.admit(
+            transactional_id, writer, partitions, EPOCH_BUMPED if adds else 1, node.now_ms, answered, add=adds
+        )
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    """How a producer is told: old clients know few of the coordinator's errors, and retry this one."""
+    if error in _NOT_NOW:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM_VERSION:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

@@ -1,0 +1,71 @@
+"""Which partitions belong to a transaction: added before anything is written there, and looked up when it is."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.transactions.transaction import PREPARED, State, Step, Transaction
+
+
+def owner_problem(found: Transaction | None, producer_id: int, producer_epoch: int) -> ErrorCode:
+    """Why this producer cannot take part in this id's transaction now; NONE if it can."""
+    if found is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if found.state in PREPARED:
+        # The client may go on already with what it is given when this one is complete.
+        if producer_id not in (found.producer_id, found.next_producer_id):
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if producer_id == found.producer_id and producer_epoch != found.producer_epoch:
+            return ErrorCode.PRODUCER_FENCED
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if producer_id != found.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if producer_epoch != found.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def add_partitions(
+    found: Transaction | None,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Collection[TopicPartition],
+    *,
+    client_version: int,
+    now_ms: int,
+) -> Step:
+    """The partitions become part of the open transaction; the first ones open it."""
+    problem = owner_problem(found, producer_id, producer_epoch)
+    if problem is not ErrorCode.NONE:
+        return Step(problem)
+    assert found is not None
+    ongoing = found.state is State.ONGOING
+    if ongoing and found.partitions.issuperset(partitions):
+        return Step()
+    return Step(
+        ErrorCode.NONE,
+        replace(
+            found,
+            state=State.ONGOING,
+            partitions=found.partitions.union(partitions) if ongoing else frozenset(partitions),
+            started_ms=found.started_ms if ongoing else now_ms,
+            updated_ms=now_ms,
+            client_version=client_version,
+        ),
+    )
+
+
+def verify_partitions(
+    found: Transaction | None, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """For each partition whether the producer's open transaction has it; TRANSACTION_ABORTABLE if it has not."""
+    problem = owner_problem(found, producer_id, producer_epoch)
+    if problem is not ErrorCode.NONE:
+        return dict.fromkeys(partitions, problem)
+    assert found is not None
+    included = found.partitions if found.state is State.ONGOING else frozenset()
+    return {
+        partition: ErrorCode.NONE if partition in included else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
+    }

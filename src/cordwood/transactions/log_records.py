@@ -1,0 +1,200 @@
+"""The records of __transaction_state, in Apache Kafka's own format.
+
+Key: record type 0 and the transactional id. Value: version 1 (0 is read too). A null value forgets the id.
+
+One tagged field is ours, the epoch that the client was raised from: Kafka keeps it in memory only and passes over tags
+that it does not know.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from cordwood.model.identifiers import TopicPartition
+from cordwood.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, Transaction
+
+Record = tuple[bytes, bytes | None]
+"""Key and value to append; a null value removes."""
+
+KEY_TYPE = 0
+_VALUE_VERSION = 1
+_PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION = 0, 1, 2
+_LAST_PRODUCER_EPOCH = 10_000
+_TAGS = {
+    _PREVIOUS_PRODUCER_ID: struct.Struct(">q"),
+    _NEXT_PRODUCER_ID: struct.Struct(">q"),
+    _CLIENT_VERSION: struct.Struct(">h"),
+    _LAST_PRODUCER_EPOCH: struct.Struct(">h"),
+}
+_START = struct.Struct(">hqhib")
+_TIMES = struct.Struct(">qq")
+_INT32 = struct.Struct(">i")
+
+
+class UnreadableRecord(ValueError):
+    """A record that no version of this format explains."""
+
+
+def encode_key(transactional_id: str) -> bytes:
+    raw = transactional_id.encode()
+    return struct.pack(">hh", KEY_TYPE, len(raw)) + raw
+
+
+def encode_value(transaction: Transaction) -> bytes:
+    out = bytearray(
+        _START.pack(
+            _VALUE_VERSION,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.timeout_ms,
+            transaction.state,
+        )
+    )
+    if transaction.state is State.EMPTY:
+        out.append(0)
+    else:
+        topics = [
+            (topic, [partition for _, partition in grouped])
+            for topic, grouped in groupby(sorted(transaction.partitions), key=lambda each: each.topic)
+        ]
+        out += _uvarint(len(topics) + 1)
+        for topic, indexes in topics:
+            name = topic.encode()
+            out += _uvarint(len(name) + 1) + name + _uvarint(len(indexes) + 1)
+            out += b"".join(map(_INT32.pack, indexes)) + b"\x00"
+    out += _TIMES.pack(transaction.updated_ms, transaction.started_ms)
+    out += _tagged(
+        [
+            (_PREVIOUS_PRODUCER_ID, transaction.previous_producer_id, NO_PRODUCER_ID),
+            (_NEXT_PRODUCER_ID, transaction.next_producer_id, NO_PRODUCER_ID),
+            (_CLIENT_VERSION, transaction.client_version, 0),
+            (_LAST_PRODUCER_EPOCH, transaction.last_producer_epoch, NO_PRODUCER_EPOCH),
+        ]
+    )
+    return bytes(out)
+
+
+def record_of(transaction: Transaction) -> Record:
+    return encode_key(transaction.transactional_id), encode_value(transaction)
+
+
+def decode_key(key: bytes) -> str:
+    """The transactional id; UnreadableRecord for a record of another type."""
+    reader = _Reader(key)
+    kind = reader.int16()
+    if kind != KEY_TYPE:
+        raise UnreadableRecord(f"record type {kind} is not a transaction")
+    return reader.text(reader.int16())
+
+
+def record_type(key: bytes) -> int:
+    return _Reader(key).int16()
+
+
+def decode_value(transactional_id: str, value: bytes) -> Transaction:
+    reader = _Reader(value)
+    version, producer_id, producer_epoch, timeout_ms, state = reader.take(_START)
+    if version not in (0, 1):
+        raise UnreadableRecord(f"version {version} of a transaction's value is not known")
+    flexible = version >= 1
+    partitions = frozenset(reader.partitions(flexible))
+    updated_ms, started_ms = reader.take(_TIMES)
+    tags = reader.tags() if flexible else {}
+    try:
+        known_state = State(state)
+    except ValueError:
+        raise UnreadableRecord(f"there is no transaction state {state}") from None
+    return Transaction(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        known_state,
+        updated_ms,
+        partitions,
+        started_ms,
+        tags.get(_PREVIOUS_PRODUCER_ID, NO_PRODUCER_ID),
+        tags.get(_NEXT_PRODUCER_ID, NO_PRODUCER_ID),
+        tags.get(_CLIENT_VERSION, 0),
+        tags.get(_LAST_PRODUCER_EPOCH, NO_PRODUCER_EPOCH),
+    )
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _tagged(fields: Iterable[tuple[int, int, int]]) -> bytes:
+    """Tagged fields (tag, value, default); those at their default are left out."""
+    present = [(tag, _TAGS[tag].pack(value)) for tag, value, default in fields if value != default]
+    return _uvarint(len(present)) + b"".join(_uvarint(tag) + _uvarint(len(raw)) + raw for tag, raw in present)
+
+
+class _Reader:
+    """Takes a record apart. What is cut short or garbled is an UnreadableRecord."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def bytes(self, length: int) -> bytes:
+        end = self._at + length
+        if length < 0 or end > len(self._data):
+            raise UnreadableRecord(f"{length} bytes do not fit at {self._at} in {len(self._data)}")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        return layout.unpack(self.bytes(layout.size))
+
+    def int16(self) -> int:
+        return int.from_bytes(self.bytes(2), "big", signed=True)
+
+    def int32(self) -> int:
+        return int.from_bytes(self.bytes(4), "big", signed=True)
+
+    def uvarint(self) -> int:
+        value, shift = 0, 0
+        while shift < 35:
+            byte = self.bytes(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise UnreadableRecord("a number that does not end")
+
+    def text(self, length: int) -> str:
+        try:
+            return self.bytes(length).decode()
+        except UnicodeDecodeError as error:
+            raise UnreadableRecord(f"a name is garbled: {error}") from None
+
+    def count(self, flexible: bool) -> int:
+        return self.uvarint() - 1 if flexible else self.int32()
+
+    def partitions(self, flexible: bool) -> Iterator[TopicPartition]:
+        for _ in range(self.count(flexible)):
+            topic = self.text(self.uvarint() - 1 if flexible else self.int16())
+            for _ in range(self.count(flexible)):
+                yield TopicPartition(topic, self.int32())
+            if flexible:
+                self.tags()
+
+    def tags(self) -> dict[int, int]:
+        """The values of the tagged fields that are known here."""
+        found: dict[int, int] = {}
+        for _ in range(self.uvarint()):
+            tag = self.uvarint()
+            raw = self.bytes(self.uvarint())
+            layout = _TAGS.get(tag)
+            if layout is not None:
+                if len(raw) != layout.size:
+                    raise UnreadableRecord(f"tagged field {tag} has {len(raw)} bytes")
+                (found[tag],) = layout.unpack(raw)
+        return found

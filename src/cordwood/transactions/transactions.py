@@ -1,0 +1,48 @@
+"""The transactional ids that live in one partition of __transaction_state.
+
+State comes only from replayed records. Transitions are in modules of their own: `beginning`, `adding`, `ending`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from cordwood.transactions.log_records import KEY_TYPE, Record, decode_key, decode_value, encode_key, record_type
+from cordwood.transactions.transaction import AT_REST, PREPARED, State, Transaction
+
+
+class Transactions:
+    """State of one partition of __transaction_state."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Transaction] = {}
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """A record of the log becomes state. Records of types that are not known are passed over."""
+        if record_type(key) != KEY_TYPE:
+            return
+        transactional_id = decode_key(key)
+        if value is None:
+            self._by_id.pop(transactional_id, None)
+        else:
+            self._by_id[transactional_id] = decode_value(transactional_id, value)
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        return self._by_id.get(transactional_id)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter([self._by_id[transactional_id] for transactional_id in sorted(self._by_id)])
+
+    def prepared(self) -> list[Transaction]:
+        """Those that are decided and wait for their markers."""
+        return self._those(lambda each: each.state in PREPARED)
+
+    def timed_out(self, now_ms: int) -> list[Transaction]:
+        """Those that were open for longer than their clients wanted."""
+        return self._those(lambda each: each.state is State.ONGOING and each.started_ms + each.timeout_ms <= now_ms)
+
+    def expired(self, now_ms: int, expiration_ms: int) -> list[Record]:
+        """Tombstones for ids that nobody used for so long."""
+        unused = self._those(lambda each: each.state in AT_REST and each.updated_ms + expiration_ms <= now_ms)
+        return [(encode_key(each.transactional_id), None) for each in unused]
+
+    def _those(self, wanted: Callable[[Transaction], bool]) -> list[Transaction]:
+        return [each for each in self if wanted(each)]
