@@ -34,10 +34,12 @@ async def producing(broker: RunningBroker, **config: Any) -> AsyncIterator[AIOKa
 
 
 @asynccontextmanager
-async def reading(broker: RunningBroker, topic: str, **config: Any) -> AsyncIterator[AIOKafkaConsumer]:
+async def reading(
+    broker: RunningBroker, topic: str, *, group: str = "", **config: Any
+) -> AsyncIterator[AIOKafkaConsumer]:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=broker.bootstrap,
-        group_id=f"group-{uuid.uuid4().hex[:8]}",
+        group_id=group or f"group-{uuid.uuid4().hex[:8]}",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         **config,
@@ -171,5 +173,47 @@ def test_administration(broker: RunningBroker) -> None:
             await admin.delete_topics([name], timeout_ms=20_000)
         finally:
             await admin.close()
+
+    run(story())
+
+
+def test_transactions_are_committed_or_aborted_whole(broker: RunningBroker, topic: str) -> None:
+    async def story() -> None:
+        async with producing(broker, transactional_id=f"writer-{uuid.uuid4().hex[:8]}") as producer:
+            for number in range(6):
+                await producer.begin_transaction()
+                await producer.send_and_wait(topic, f"{number}.1".encode())
+                await producer.send(topic, f"{number}.2".encode())
+                if number % 2:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"open")
+            async with reading(broker, topic, isolation_level="read_committed") as consumer:
+                found = [record.value for record in await read_some(consumer, 6)]
+                assert found == [f"{number}.{part}".encode() for number in (0, 2, 4) for part in (1, 2)]
+                await producer.commit_transaction()
+                assert (await consumer.getone()).value == b"open"
+
+    run(story())
+
+
+def test_a_transaction_moves_positions(broker: RunningBroker, topic: str) -> None:
+    async def story() -> None:
+        partition = TopicPartition(topic, 0)
+        group = f"group-{uuid.uuid4().hex[:8]}"
+        async with (
+            producing(broker, transactional_id=f"writer-{uuid.uuid4().hex[:8]}") as producer,
+            reading(broker, topic, group=group) as consumer,
+        ):
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction({partition: 4}, group)
+            await producer.abort_transaction()
+            assert await consumer.committed(partition) is None
+            await producer.begin_transaction()
+            await producer.send_offsets_to_transaction({partition: 3}, group)
+            await producer.commit_transaction()
+            assert await consumer.committed(partition) == 3
 
     run(story())

@@ -247,3 +247,37 @@ class TestAdministration:
         (state,) = administrator.describe_producers([partition])[partition].active_producers
         assert state.last_sequence == 2
         assert state.producer_id >= 0
+
+
+def test_a_transaction_is_committed_or_aborted_whole_with_its_positions(
+    broker: RunningBroker, topic: str, consumer: KafkaConsumer
+) -> None:
+    partition = TopicPartition(topic, 0)
+    group = consumer.config["group_id"]
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap, transactional_id=f"writer-{uuid.uuid4().hex[:8]}", linger_ms=0
+    )
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        producer.send(topic, f"value-{number}".encode()).get(timeout=30)
+        producer.send_offsets_to_transaction({partition: OffsetAndMetadata(number + 1, "", -1)}, group)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close()
+    assert consumer.committed(partition) == 3
+    reader = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    )
+    reader.assign([partition])
+    reader.seek(partition, 0)
+    found: list[Any] = []
+    eventually(lambda: found.extend(_polled(reader)) or len(found) >= 2, what="the committed records")
+    assert [record.value for record in found] == [b"value-0", b"value-2"]
+    reader.close()
+
+
+def _polled(consumer: KafkaConsumer) -> list[Any]:
+    return [record for records in consumer.poll(timeout_ms=200).values() for record in records]

@@ -8,6 +8,7 @@ past and cannot hit the next transaction.
 from dataclasses import replace
 
 from cordwood.model.errors import ErrorCode
+from cordwood.transactions.adding import owner_problem
 from cordwood.transactions.transaction import (
     EPOCH_BUMPED,
     LAST_CLIENT_EPOCH,
@@ -39,10 +40,8 @@ def end_transaction(
     if client_version < EPOCH_BUMPED:
         return _end_same_epoch(found, producer_id, producer_epoch, commit, client_version, now_ms)
     repeated = _repeats(found, producer_id, producer_epoch)
-    if producer_id != found.producer_id and not repeated:
-        return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if not repeated and (producer_epoch != found.producer_epoch or found.state in PREPARED):
-        return Step(ErrorCode.PRODUCER_FENCED)
+    if not repeated and (problem := owner_problem(found, producer_id, producer_epoch)) is not ErrorCode.NONE:
+        return Step(problem)
     if found.state in PREPARED:
         return Step(ErrorCode.CONCURRENT_TRANSACTIONS if found.commits == commit else ErrorCode.INVALID_TXN_STATE)
     if repeated:

@@ -71,7 +71,7 @@ def offset_commit(node: "Node", request: Request) -> None:
     """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
     body = request.decode()
     asked = [
-        (topic, partition, *resolve_topic(node, request.version >= 10, topic))
+        (topic, partition, *_resolve_topic(node, request.version >= 10, topic))
         for topic in body.topics
         for partition in topic.partitions
     ]
@@ -123,7 +123,7 @@ def member_problem(group: str, generation: int, member_id: str) -> ErrorCode | N
     return None
 
 
-def resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
+def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
     if by_id:
         topic_id = topic.topic_id or ZERO_TOPIC_ID
         return node.topic_name(topic_id), topic_id
@@ -198,7 +198,7 @@ def _wanted(
             yield partition.topic, node.topic_id(partition.topic), partition.partition
         return
     for topic in group.topics:
-        name, topic_id = resolve_topic(node, version >= 10, topic)
+        name, topic_id = _resolve_topic(node, version >= 10, topic)
         for index in topic.partition_indexes:
             yield name, topic_id, index
 

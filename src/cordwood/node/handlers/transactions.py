@@ -7,8 +7,8 @@ from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
-from cordwood.node.handlers.positions import member_problem, resolve_topic
-from cordwood.node.request import Request, serves
+from cordwood.node.handlers.positions import member_problem
+from cordwood.node.request import Request, by_topic, serves
 from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
@@ -24,7 +24,6 @@ BATCHED_FROM_VERSION = 4
 END_BUMPS_FROM_VERSION = 5
 OFFSETS_ADD_FROM_VERSION = 5
 OFFSETS_ABORTABLE_FROM_VERSION = 4
-OFFSETS_TOPIC_IDS_FROM_VERSION = 6
 SAME_EPOCH = 1
 """The transaction version of clients that keep their epoch from one transaction to the next."""
 
@@ -84,13 +83,11 @@ def _add_partitions(
     wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
     def answer(errors: dict[TopicPartition, ErrorCode]) -> None:
-        by_topic: dict[str, list[dict[str, Any]]] = {}
+        topics: dict[str, list[dict[str, Any]]] = {}
         for name in wanted:
             error = _fenced(errors[name], request.version)
-            by_topic.setdefault(name.topic, []).append(
-                {"partition_index": name.partition, "partition_error_code": error}
-            )
-        done([{"name": topic, "results_by_partition": results} for topic, results in by_topic.items()])
+            topics.setdefault(name.topic, []).append({"partition_index": name.partition, "partition_error_code": error})
+        done([{"name": topic, "results_by_partition": results} for topic, results in topics.items()])
 
     def same_for_all(error: ErrorCode) -> None:
         answer(dict.fromkeys(wanted, error))
@@ -145,19 +142,15 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
     """Positions that hold once the transaction is committed, and never if it is aborted."""
     body = request.decode()
     version = request.version
-    asked = [
-        (topic, partition, *resolve_topic(node, version >= OFFSETS_TOPIC_IDS_FROM_VERSION, topic))
-        for topic in body.topics
-        for partition in topic.partitions
-    ]
+    asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
     errors = [ErrorCode.NONE] * len(asked)
 
     def answer() -> None:
-        topics: dict[int, dict[str, Any]] = {}
-        for (topic, partition, name, topic_id), error in zip(asked, errors, strict=True):
-            entry = topics.setdefault(id(topic), {"name": name or "", "topic_id": topic_id, "partitions": []})
-            entry["partitions"].append({"partition_index": partition.partition_index, "error_code": error})
-        request.answer(topics=list(topics.values()))
+        results = (
+            (topic, {"partition_index": partition.partition_index, "error_code": error})
+            for (topic, partition), error in zip(asked, errors, strict=True)
+        )
+        request.answer(topics=by_topic(results))
 
     refusal = member_problem(body.group_id, body.generation_id_or_member_epoch, body.member_id)
     if not body.transactional_id:
@@ -168,16 +161,14 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
         return
     commits: list[Commit] = []
     places: list[int] = []
-    for place, (_, partition, name, _) in enumerate(asked):
-        if name is None:
-            errors[place] = ErrorCode.UNKNOWN_TOPIC_ID
-        elif not node.has_partition(name, partition.partition_index):
+    for place, (topic, partition) in enumerate(asked):
+        if not node.has_partition(topic, partition.partition_index):
             errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             places.append(place)
             commits.append(
                 Commit(
-                    TopicPartition(name, partition.partition_index),
+                    TopicPartition(topic, partition.partition_index),
                     partition.committed_offset,
                     partition.committed_leader_epoch,
                     partition.committed_metadata,
@@ -359,7 +350,7 @@ HANDLERS = (
     serves(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, add_offsets_to_txn),
     serves(ApiKey.END_TXN, 0, 5, end_txn),
     serves(ApiKey.WRITE_TXN_MARKERS, 1, 2, write_txn_markers),
-    serves(ApiKey.TXN_OFFSET_COMMIT, 0, 6, txn_offset_commit),
+    serves(ApiKey.TXN_OFFSET_COMMIT, 0, 5, txn_offset_commit),
     serves(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, describe_transactions),
     # Version 2 filters by a regular expression of RE2, of which there is no engine here that cannot be blown up.
     serves(ApiKey.LIST_TRANSACTIONS, 0, 1, list_transactions),
