@@ -1,0 +1,170 @@
+"""A game about transactions: writers that replace and fence each other, a broker that dies, and readers of the outcome.
+
+Promises: no transaction is torn, nothing aborted is read, an EndTxn of the past changes nothing, a fenced writer writes
+nothing, positions move exactly with their transactions, and once everybody has gone nothing stays open.
+"""
+
+import random
+from collections import deque
+from dataclasses import dataclass
+
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.transactions import check_transactions
+from cordwood.simulation.disk import ProcessDied
+from cordwood.simulation.ledger import Ledger
+from cordwood.simulation.run import SimulationFailed
+from cordwood.simulation.stage import Stage
+from cordwood.simulation.workloads.transactional_writers import (
+    PARTITIONS,
+    TOPIC,
+    Fate,
+    History,
+    TransactionalWriter,
+)
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+SETTINGS = {
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.segment.bytes": "3000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.cleaner.backoff.ms": "1000",
+}
+TRANSACTIONAL_IDS = ("left", "right")
+ROUNDS_TO_FINISH = 200
+LONGEST_TRANSACTION_MS = 120_000
+TRANSCRIPT_LINES = 80
+
+
+@dataclass
+class TransactionOutcome:
+    """What a game had in it."""
+
+    committed: int = 0
+    aborted: int = 0
+    undecided: int = 0
+    lives: int = 0
+    refused_when_fenced: int = 0
+
+
+def play(seed: int, steps: int = 1500) -> TransactionOutcome:
+    """One game. SimulationFailed with the seed and the last steps if something is wrong."""
+    game = TransactionGame(seed)
+    try:
+        return game.play(steps)
+    except Exception as reason:
+        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}") from reason
+    finally:
+        game.world.kill()
+
+
+class TransactionGame:
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.world = World(seed, SETTINGS)
+        self.stage = Stage(self.world, self.chance, Ledger())
+        self.history = History()
+        self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
+        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
+
+    def play(self, steps: int) -> TransactionOutcome:
+        world = self.world
+        world.start()
+        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
+        created = world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
+        assert created.topics[0].error_code == 0
+        for number in range(1, steps + 1):
+            try:
+                self._step()
+                if number % 100 == 0 and world.life is not None:
+                    world.settle()
+                    check_transactions(world, self.history, at_the_end=False)
+            except ProcessDied as death:
+                self._note(f"the process dies at: {death}")
+                self._die()
+        self._finish()
+        fates = [attempt.fate for attempt in self.history.attempts]
+        return TransactionOutcome(
+            fates.count(Fate.COMMITTED),
+            fates.count(Fate.ABORTED),
+            fates.count(Fate.COMMIT_SENT) + fates.count(Fate.OPEN),
+            world.lives,
+            self.history.refused_when_fenced,
+        )
+
+    def _step(self) -> None:
+        chance, world = self.chance, self.world
+        if world.life is None:
+            self._note("--- the broker starts ---")
+            world.start()
+            return
+        dice = chance.random()
+        if dice < self._fault_rate:
+            if chance.random() < 0.6:
+                world.disk.die_within(chance.choice((3, 20, 60)))
+            else:
+                self._note("kill")
+                self._die()
+            return
+        if dice < 0.1:
+            world.clock.advance(chance.choice((1, 5, 50, 400, 2000)))
+            return
+        steps = world.steps()
+        if steps and chance.random() < 0.8:
+            world.do(chance.choice(steps)[1])
+            return
+        writer = self._some_writer()
+        if writer.unanswered and chance.random() < 0.02:
+            writer.hang_up()
+            self._note(f"{writer.name} hangs up")
+        elif (what := writer.act()) is not None:
+            self._note(f"{writer.name} {what}")
+
+    def _some_writer(self) -> TransactionalWriter:
+        """One of those at work; now and then a new one, which replaces an old one that may not know it yet."""
+        chance = self.chance
+        working = [writer for writer in self.history.writers if not writer.over]
+        if len(working) < len(TRANSACTIONAL_IDS) or (len(working) < 4 and chance.random() < 0.04):
+            name = f"writer-{len(self.history.writers)}"
+            busy = {writer.transactional_id for writer in working}
+            free = [each for each in TRANSACTIONAL_IDS if each not in busy] or list(TRANSACTIONAL_IDS)
+            return TransactionalWriter(self.stage, name, self.history, chance.choice(free), chance.choice((1, 2, 2)))
+        return chance.choice(working)
+
+    def _die(self) -> None:
+        if self.chance.random() < 0.5:
+            self.world.kill()
+        else:
+            self._note("the power goes")
+            self.world.lose_power()
+
+    def _finish(self) -> None:
+        self._note("--- faults stop ---")
+        world = self.world
+        world.disk.die_at = None
+        if world.life is None:
+            world.start()
+        for _ in range(ROUNDS_TO_FINISH):
+            world.settle()
+            if not [writer.name for writer in self.history.writers if writer.finish()]:
+                break
+            world.advance(self.chance.choice((0, 50, 600)))
+        else:
+            raise InvariantBroken("some writers never come to an end")
+        for writer in self.history.writers:
+            writer.hang_up()
+        # Transactions whose writers are gone end by their timeout.
+        world.advance(LONGEST_TRANSACTION_MS)
+        check_transactions(world, self.history, at_the_end=True)
+        self._note("--- a clean stop ---")
+        world.stop()
+        world.start()
+        world.settle()
+        check_transactions(world, self.history, at_the_end=True)
+
+    def _note(self, line: str) -> None:
+        self._transcript.append(f"{self.world.clock.monotonic_ms:7} ms  {line}")
+
+    def last_steps(self) -> str:
+        return "\n".join(self._transcript)
