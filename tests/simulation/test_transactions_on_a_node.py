@@ -1,0 +1,393 @@
+"""Transactions on a whole node: errors by version, positions, timeouts, expiry, restarts, and who is told what."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from cordwood.model.errors import ErrorCode
+from cordwood.records.build import build_batch
+from cordwood.simulation.checkers.transactions import read_committed
+from cordwood.simulation.disk import ProcessDied
+from cordwood.simulation.transaction_game import SETTINGS
+from cordwood.simulation.workloads.transactional_writers import TOPIC
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+NAME = "writer"
+TRANSACTION_STATE = "__transaction_state"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(1, {**SETTINGS, "transactional.id.expiration.ms": "500000"})
+    world.start()
+    topic = {"name": TOPIC, "num_partitions": 3, "replication_factor": 1}
+    assert world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000).topics[0].error_code == 0
+    return world
+
+
+class Producer:
+    """Plain requests in the name of one producer."""
+
+    def __init__(self, world: World, *, timeout_ms: int = 60_000) -> None:
+        self.world = world
+        self.sequence = 0
+        for _ in range(3):
+            answer = world.ask(
+                ApiKey.INIT_PRODUCER_ID,
+                5,
+                transactional_id=NAME,
+                transaction_timeout_ms=timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+            if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                break
+        assert answer.error_code == 0
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    @property
+    def who(self) -> dict[str, Any]:
+        return {"transactional_id": NAME, "producer_id": self.producer_id, "producer_epoch": self.epoch}
+
+    def add(self, partition: int, version: int = 3) -> ErrorCode:
+        answer = self.world.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            version,
+            v3_and_below_transactional_id=NAME,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[{"name": TOPIC, "partitions": [partition]}],
+        )
+        return ErrorCode(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+
+    def write(self, version: int, *texts: bytes, partition: int = 0, acks: int = -1, sequence: int = -1) -> ErrorCode:
+        first = self.sequence if sequence < 0 else sequence
+        batch = build_batch(
+            [(self.world.clock.wall_ms, None, text, ()) for text in texts],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=first,
+            transactional=True,
+        )
+        answer = self.world.ask(
+            ApiKey.PRODUCE,
+            version,
+            transactional_id=NAME,
+            acks=acks,
+            timeout_ms=1000,
+            topic_data=[{"name": TOPIC, "partition_data": [{"index": partition, "records": bytes(batch)}]}],
+        )
+        error = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+        if error is ErrorCode.NONE:
+            self.sequence = first + len(texts)
+        return error
+
+    def move(self, offset: int, version: int = 5) -> ErrorCode:
+        position = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        answer = self.world.ask(
+            ApiKey.TXN_OFFSET_COMMIT,
+            version,
+            **self.who,
+            group_id="group",
+            topics=[{"name": TOPIC, "partitions": [position]}],
+        )
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    def end(self, *, commit: bool, version: int = 5) -> ErrorCode:
+        answer = self.world.ask(ApiKey.END_TXN, version, **self.who, committed=commit)
+        if version >= 5 and answer.error_code == 0:
+            self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
+        return ErrorCode(answer.error_code)
+
+
+def position(world: World, *, require_stable: bool) -> tuple[int, ErrorCode]:
+    answer = world.ask(
+        ApiKey.OFFSET_FETCH,
+        7,
+        group_id="group",
+        topics=[{"name": TOPIC, "partition_indexes": [0]}],
+        require_stable=require_stable,
+    )
+    (found,) = answer.topics[0].partitions
+    return found.committed_offset, ErrorCode(found.error_code)
+
+
+def latest(world: World, isolation_level: int) -> int:
+    asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    topics = [{"name": TOPIC, "partitions": [asked]}]
+    answer = world.ask(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=isolation_level, topics=topics)
+    return int(answer.topics[0].partitions[0].offset)
+
+
+def described(world: World) -> Any:
+    return world.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[NAME]).transaction_states[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (3, ErrorCode.INVALID_TXN_STATE),
+        (10, ErrorCode.INVALID_TXN_STATE),
+        (11, ErrorCode.TRANSACTION_ABORTABLE),
+        (12, ErrorCode.NONE),
+    ],
+)
+def test_a_partition_must_be_added_before_it_is_written_unless_writing_adds_it(
+    world: World, version: int, error: ErrorCode
+) -> None:
+    producer = Producer(world)
+    assert producer.write(version, b"value") is error
+    assert latest(world, 0) == (1 if error is ErrorCode.NONE else 0)
+
+
+def test_what_is_written_is_read_when_it_is_committed(world: World) -> None:
+    producer = Producer(world)
+    assert producer.add(0) is ErrorCode.NONE
+    assert producer.write(9, b"one", b"two") is ErrorCode.NONE
+    assert read_committed(world, 0)[0] == []
+    assert (latest(world, 0), latest(world, 1)) == (2, 0)
+    assert producer.end(commit=True, version=3) is ErrorCode.NONE
+    assert read_committed(world, 0)[0] == [b"one", b"two"]
+    assert (latest(world, 0), latest(world, 1)) == (3, 3)
+    assert producer.write(9, b"outside") is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_producer_that_is_new_to_a_partition_starts_with_sequence_0(world: World) -> None:
+    producer = Producer(world)
+    assert producer.write(12, b"second", sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert producer.write(12, b"first", sequence=0) is ErrorCode.NONE
+
+
+def test_batches_that_come_while_the_first_is_verified_keep_their_order(world: World) -> None:
+    producer = Producer(world)
+    connection = world.connect()
+    exchanges = []
+    for sequence in range(5):
+        batch = build_batch(
+            [(world.clock.wall_ms, None, str(sequence).encode(), ())],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        part = {"index": 0, "records": bytes(batch)}
+        values = {"transactional_id": NAME, "acks": -1, "timeout_ms": 1000}
+        topics = [{"name": TOPIC, "partition_data": [part]}]
+        exchanges.append(connection.request(ApiKey.PRODUCE, 12, {**values, "topic_data": topics}))
+        world.network.deliver_request(connection, world.clock.wall_ms)
+    world.settle()
+    assert [each.answer.responses[0].partition_responses[0].base_offset for each in exchanges] == [0, 1, 2, 3, 4]
+    producer.end(commit=True)
+    assert read_committed(world, 0)[0] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_transaction_needs_acks_from_all(world: World) -> None:
+    assert Producer(world).write(12, b"value", acks=1) is ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_positions_are_pending_until_the_transaction_ends(world: World) -> None:
+    producer = Producer(world)
+    assert position(world, require_stable=True) == (-1, ErrorCode.NONE)
+    assert producer.move(5) is ErrorCode.NONE
+    assert position(world, require_stable=False) == (-1, ErrorCode.NONE)
+    assert position(world, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    producer.end(commit=True)
+    assert position(world, require_stable=True) == (5, ErrorCode.NONE)
+    assert producer.move(9) is ErrorCode.NONE
+    producer.end(commit=False)
+    assert position(world, require_stable=True) == (5, ErrorCode.NONE)
+
+
+def test_pending_positions_survive_a_restart_and_still_depend_on_the_end(world: World) -> None:
+    producer = Producer(world)
+    assert producer.move(5) is ErrorCode.NONE
+    world.kill()
+    world.start()
+    assert position(world, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert producer.end(commit=True) is ErrorCode.NONE
+    world.kill()
+    world.start()
+    assert position(world, require_stable=True) == (5, ErrorCode.NONE)
+
+
+def test_a_position_outside_of_transactions_that_came_later_stays(world: World) -> None:
+    producer = Producer(world)
+    assert producer.move(5) is ErrorCode.NONE
+    later = {"partition_index": 0, "committed_offset": 8, "committed_metadata": ""}
+    topics = [{"name": TOPIC, "partitions": [later]}]
+    answer = world.ask(ApiKey.OFFSET_COMMIT, 8, group_id="group", topics=topics)
+    assert answer.topics[0].partitions[0].error_code == 0
+    producer.end(commit=True)
+    assert position(world, require_stable=True) == (8, ErrorCode.NONE)
+    world.kill()
+    world.start()
+    assert position(world, require_stable=True) == (8, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize(("version", "told"), [(0, ErrorCode.INVALID_PRODUCER_EPOCH), (3, ErrorCode.PRODUCER_FENCED)])
+def test_who_is_fenced_is_told_so_in_words_it_knows(world: World, version: int, told: ErrorCode) -> None:
+    old = Producer(world)
+    assert old.add(0) is ErrorCode.NONE
+    assert old.write(9, b"old") is ErrorCode.NONE
+    Producer(world)
+    assert old.add(0, version) is told
+    assert old.end(commit=True, version=version) is told
+    assert old.write(9, b"older") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert old.move(4, version=4) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert read_committed(world, 0)[0] == []
+
+
+def test_a_transaction_that_is_open_for_too_long_is_aborted(world: World) -> None:
+    producer = Producer(world, timeout_ms=2000)
+    assert producer.write(12, b"value") is ErrorCode.NONE
+    world.advance(1500)
+    assert described(world).transaction_state == "Ongoing"
+    world.advance(1500)
+    assert described(world).transaction_state == "CompleteAbort"
+    values, stable, high_watermark = read_committed(world, 0)
+    assert (values, stable) == ([], high_watermark)
+    assert producer.end(commit=True) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_timeout_of_a_transaction_goes_on_after_a_restart(world: World) -> None:
+    assert Producer(world, timeout_ms=2000).write(12, b"value") is ErrorCode.NONE
+    world.kill()
+    world.clock.advance(5000)
+    world.start()
+    world.advance(1000)
+    assert described(world).transaction_state == "CompleteAbort"
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_what_was_decided_before_a_crash_is_completed_after_it(world: World, commit: bool) -> None:
+    """The process dies at every disk operation from the arrival of EndTxn on: the answer stands, whenever it was."""
+    decided = 0
+    for operations in range(1, 40):
+        producer = Producer(world)
+        before = read_committed(world, 0)[0]
+        text = str(operations).encode()
+        assert producer.write(12, text) is ErrorCode.NONE
+        exchange = world.connect().request(ApiKey.END_TXN, 5, {**producer.who, "committed": commit})
+        world.disk.die_within(operations)
+        with suppress(ProcessDied):
+            world.settle()
+        died = world.disk.died
+        world.disk.die_at = None
+        answered = exchange.answer is not None and exchange.answer.error_code == 0
+        world.lose_power()
+        world.start()
+        world.advance(1000)
+        if answered:
+            decided += 1
+            wanted = [*before, text] if commit else before
+            values, stable, high_watermark = read_committed(world, 0)
+            assert (values, stable) == (wanted, high_watermark)
+        if not died:
+            break
+    assert decided > 0
+
+
+def test_an_id_that_nobody_uses_is_forgotten(world: World) -> None:
+    producer = Producer(world)
+    assert described(world).transaction_state == "Empty"
+    world.advance(3_700_000)
+    assert described(world).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert producer.add(0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_transactions_are_listed_by_state_producer_and_duration(world: World) -> None:
+    def listed(**filters: Any) -> list[str]:
+        values: dict[str, Any] = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1} | filters
+        answer = world.ask(ApiKey.LIST_TRANSACTIONS, 1, **values)
+        return [each.transactional_id for each in answer.transaction_states]
+
+    assert listed() == []
+    producer = Producer(world)
+    assert listed(state_filters=["Empty"]) == [NAME]
+    assert producer.write(12, b"value") is ErrorCode.NONE
+    assert listed(state_filters=["Ongoing"]) == [NAME]
+    assert listed(state_filters=["Empty"]) == []
+    assert listed(producer_id_filters=[producer.producer_id]) == [NAME]
+    assert listed(producer_id_filters=[producer.producer_id + 1]) == []
+    world.advance(1000)
+    assert listed(duration_filter=500) == [NAME]
+    assert listed(duration_filter=5000) == []
+    answer = world.ask(ApiKey.LIST_TRANSACTIONS, 0, state_filters=["Nonsense"], producer_id_filters=[])
+    assert answer.unknown_state_filters == ["Nonsense"]
+
+
+def test_partitions_are_added_all_or_none(world: World) -> None:
+    producer = Producer(world)
+    answer = world.ask(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        3,
+        v3_and_below_transactional_id=NAME,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[{"name": TOPIC, "partitions": [0, 9]}],
+    )
+    errors = [each.partition_error_code for each in answer.results_by_topic_v3_and_below[0].results_by_partition]
+    assert errors == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert described(world).transaction_state == "Empty"
+
+
+def test_brokers_verify_many_transactions_at_once(world: World) -> None:
+    producer = Producer(world)
+    assert producer.add(0) is ErrorCode.NONE
+    asked = {**producer.who, "verify_only": True, "topics": [{"name": TOPIC, "partitions": [0, 1]}]}
+    answer = world.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, transactions=[asked])
+    (result,) = answer.results_by_transaction
+    errors = [each.partition_error_code for each in result.topic_results[0].results_by_partition]
+    assert errors == [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE]
+
+
+def test_an_administrator_ends_what_hangs_but_an_old_marker_does_not(world: World) -> None:
+    producer = Producer(world)
+    assert producer.write(12, b"value") is ErrorCode.NONE
+
+    def mark(epoch: int, version: int) -> ErrorCode:
+        marker = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": epoch,
+            "transaction_result": False,
+            "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+            "coordinator_epoch": 0,
+            "transaction_version": version,
+        }
+        answer = world.ask(ApiKey.WRITE_TXN_MARKERS, 2, markers=[marker])
+        return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+
+    assert mark(producer.epoch, 2) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert read_committed(world, 0)[1] == 0
+    assert mark(producer.epoch + 1, 2) is ErrorCode.NONE
+    assert read_committed(world, 0)[1] == 2
+
+
+@pytest.mark.parametrize(("timeout_ms"), [0, -1, 900_001])
+def test_a_timeout_out_of_bounds_is_refused(world: World, timeout_ms: int) -> None:
+    answer = world.ask(
+        ApiKey.INIT_PRODUCER_ID,
+        4,
+        transactional_id=NAME,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    assert answer.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_a_topic_that_is_deleted_does_not_hold_up_the_end(world: World) -> None:
+    producer = Producer(world)
+    assert producer.write(12, b"value") is ErrorCode.NONE
+    world.ask(ApiKey.DELETE_TOPICS, 4, topic_names=[TOPIC], timeout_ms=1000)
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert described(world).transaction_state == "CompleteCommit"
+
+
+def test_the_coordinator_of_a_transactional_id_is_found(world: World) -> None:
+    found = world.ask(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=[NAME, ""]).coordinators
+    assert [each.error_code for each in found] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+    assert found[0].node_id == world.node.broker_id
+    assert len(world.node.topics[TRANSACTION_STATE]) == 2
