@@ -5,7 +5,11 @@ import pytest
 from cordwood.simulation.transaction_game import play
 
 
-@pytest.mark.parametrize("seed", range(12))
+LOST_TRANSACTION_INDEX = (227, 561)
+"""The power went after a producer snapshot had reached the disk and before the transaction index had."""
+
+
+@pytest.mark.parametrize("seed", [*range(8), *LOST_TRANSACTION_INDEX])
 def test_no_schedule_tears_a_transaction(seed: int) -> None:
     outcome = play(seed)
     assert outcome.committed > 0

@@ -103,8 +103,12 @@ def _load_epochs(log: "Log") -> tuple[LeaderEpochs, int]:
 
 
 def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
-    """The newest usable snapshot and its offset; the transaction indexes are cut back to it."""
-    states, known_to = _newest_snapshot(log, log.log_end_offset)
+    """The newest usable snapshot and its offset; the transaction indexes are cut back to it.
+
+    One beyond the recovery point would be right about the producers, but the transaction index that was written with it
+    need not have reached the disk.
+    """
+    states, known_to = _newest_snapshot(log, min(log.log_end_offset, log.recovery_point))
     for place in reversed(range(len(log.segments))):
         if log.end_of_segment(place) <= known_to:
             break
