@@ -13,13 +13,13 @@ UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 TIMEOUT_S = 30
 
 
-def transactional(broker: RunningBroker, transactional_id: str | None = None, **config: object) -> Producer:
+def transactional(broker: RunningBroker, transactional_id: str = "", timeout_ms: int = 60_000) -> Producer:
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
             "transactional.id": transactional_id or f"writer-{uuid.uuid4().hex[:8]}",
+            "transaction.timeout.ms": timeout_ms,
             "linger.ms": 0,
-            **config,
         }
     )
     producer.init_transactions(TIMEOUT_S)
@@ -143,5 +143,5 @@ def test_many_transactions_in_a_row(broker: RunningBroker, make_topic: MakeTopic
 
 def test_a_timeout_that_is_too_long_is_refused(broker: RunningBroker) -> None:
     with pytest.raises(KafkaException) as refused:
-        transactional(broker, **{"transaction.timeout.ms": 1_000_000_000})
+        transactional(broker, timeout_ms=1_000_000)
     assert refused.value.args[0].name() in ("INVALID_TRANSACTION_TIMEOUT", "_FATAL")

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.kafka_peer import KafkaJars, PeerUnavailable, install_kafka
 
 from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Codec
 from cordwood.records.build import build_batch
 from cordwood.records.control import (
@@ -23,6 +24,8 @@ from cordwood.segments.names import Suffix, segment_file
 from cordwood.segments.producer_snapshot import ProducerSnapshotEntry, encode_snapshot
 from cordwood.segments.rebuild import RebuiltSegment, rebuild
 from cordwood.segments.scan import SegmentScan
+from cordwood.transactions.log_records import encode_key, record_of
+from cordwood.transactions.transaction import State, Transaction
 
 NOW_MS = 1_700_000_000_000
 BASE_OFFSET = 1000
@@ -218,3 +221,24 @@ def test_the_tool_would_have_complained(kafka: KafkaJars, segment: WrittenSegmen
     path = segment_file(str(tmp_path), BASE_OFFSET, Suffix.INDEX)
     Path(path).write_bytes(index)
     assert "Mismatches in" in "\n".join(dump(kafka, path))
+
+
+@pytest.mark.timeout(660)
+def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_path: Path) -> None:
+    """Those of __transaction_state, with everything in them, also the field that is ours."""
+    partitions = frozenset({TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 2)})
+    transaction = Transaction(
+        "writer", 7, 4, 60_000, State.PREPARE_COMMIT, NOW_MS + 1, partitions, NOW_MS, 5, 6, 2, last_producer_epoch=3
+    )
+    empty = Transaction("reader", 8, 0, 1000, State.EMPTY, NOW_MS)
+    records = [record_of(transaction), record_of(empty), (encode_key("gone"), None)]
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([(NOW_MS, key, value, ()) for key, value in records]))
+    lines = [line for line in dump(kafka, str(path), "--transaction-log-decoder") if line.startswith("| offset")]
+    assert len(lines) == 3
+    for wanted in ('"transactionalId":"writer"', '"producerId":7', '"previousProducerId":5', '"nextProducerId":6'):
+        assert wanted in lines[0].replace(" ", "")
+    for wanted in ('"transactionStatus":2', '"clientTransactionVersion":2', '"topic":"bills","partitionIds":[2]'):
+        assert wanted in lines[0].replace(" ", "")
+    assert '"transactionPartitions":null' in lines[1].replace(" ", "")
+    assert '"transactionalId":"gone"' in lines[2].replace(" ", "")

@@ -274,10 +274,11 @@ def test_a_transaction_is_committed_or_aborted_whole_with_its_positions(
     reader.assign([partition])
     reader.seek(partition, 0)
     found: list[Any] = []
-    eventually(lambda: found.extend(_polled(reader)) or len(found) >= 2, what="the committed records")
+
+    def have_both() -> bool:
+        found.extend(record for records in reader.poll(timeout_ms=200).values() for record in records)
+        return len(found) >= 2
+
+    eventually(have_both, what="the committed records")
     assert [record.value for record in found] == [b"value-0", b"value-2"]
     reader.close()
-
-
-def _polled(consumer: KafkaConsumer) -> list[Any]:
-    return [record for records in consumer.poll(timeout_ms=200).values() for record in records]

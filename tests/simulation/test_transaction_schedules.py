@@ -4,7 +4,6 @@ import pytest
 
 from cordwood.simulation.transaction_game import play
 
-
 LOST_TRANSACTION_INDEX = (227, 561)
 """The power went after a producer snapshot had reached the disk and before the transaction index had."""
 

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.transactions import check_transactions
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.ledger import Ledger
@@ -157,6 +158,7 @@ class TransactionGame:
         # Transactions whose writers are gone end by their timeout.
         world.advance(LONGEST_TRANSACTION_MS)
         check_transactions(world, self.history, at_the_end=True)
+        check_at_rest(world)
         self._note("--- a clean stop ---")
         world.stop()
         world.start()

@@ -13,6 +13,7 @@ from tests.unit.log.log_making import (
     batch_bytes,
     beside,
     disk,
+    end_transaction,
     fill,
     flush,
     log_path,
@@ -447,3 +448,18 @@ def test_epochs_saved_for_a_log_start_that_a_crash_took_back_are_made_again() ->
     log.checkpoint()
     log = open_log(log.filesystem, recovery_point=2, clean=False, log_start_offset=0)
     assert log.leader_epochs.entries == ((3, 0), (4, 1))
+
+
+def test_aborted_transactions_are_known_though_only_the_snapshot_of_a_checkpoint_reached_the_disk() -> None:
+    """The power went in the middle of a checkpoint: the recovery point is still the old one."""
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    append(log, b"aborted", producer=7, transactional=True)
+    end_transaction(log, 7, committed=False)
+    append(log, b"plain")
+    log.checkpoint()
+    assert filesystem.exists(beside(Suffix.SNAPSHOT, 3))
+    log.close()
+    filesystem.open(beside(Suffix.TXN_INDEX)).truncate(0)
+    found = open_log(filesystem, ONE_SEGMENT, recovery_point=0, clean=False)
+    assert found.aborted_transactions(0, 3) == [(7, 0)]

@@ -125,9 +125,9 @@ def test_no_producer_is_given_the_last_epoch_which_only_fences() -> None:
 
 def test_the_first_partition_opens_the_transaction_and_starts_its_clock() -> None:
     opened = changed(add_partitions(EMPTY, 7, 3, [ORDERS], client_version=1, now_ms=2000))
-    assert (opened.state, opened.partitions, opened.started_ms) == (State.ONGOING, {ORDERS}, 2000)
+    assert (opened.state, opened.partitions, opened.started_ms) == (State.ONGOING, frozenset({ORDERS}), 2000)
     more = changed(add_partitions(opened, 7, 3, [BILLS], client_version=1, now_ms=3000))
-    assert (more.partitions, more.started_ms) == ({ORDERS, BILLS}, 2000)
+    assert (more.partitions, more.started_ms) == (frozenset({ORDERS, BILLS}), 2000)
     assert add_partitions(more, 7, 3, [ORDERS], client_version=1, now_ms=3000) == Step()
 
 
@@ -170,7 +170,11 @@ def test_every_end_raises_the_epoch() -> None:
     step = end(OPEN, 3)
     prepared = changed(step)
     assert (step.producer_id, step.producer_epoch) == (7, 4)
-    assert (prepared.state, prepared.producer_epoch, prepared.partitions) == (State.PREPARE_COMMIT, 4, {ORDERS})
+    assert (prepared.state, prepared.producer_epoch, prepared.partitions) == (
+        State.PREPARE_COMMIT,
+        4,
+        frozenset({ORDERS}),
+    )
     done = complete(prepared, 2100)
     assert (done.state, done.producer_epoch, done.partitions) == (State.COMPLETE_COMMIT, 4, frozenset())
 

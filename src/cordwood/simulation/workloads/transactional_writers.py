@@ -354,7 +354,9 @@ class TransactionalWriter(Client):
     def _end_late(self) -> str:
         """An EndTxn of the past comes out of the network, on a connection that nobody listens to."""
         version, values = self.chance.choice(self._late_ends)
-        self.stage.world.connect().request(ApiKey.END_TXN, version, values)
+        connection = self.stage.world.connect()
+        connection.request(ApiKey.END_TXN, version, values)
+        connection.close()
         return f"repeats an EndTxn of epoch {values['producer_epoch']}"
 
     def _refused(self, error: ErrorCode) -> None:
