@@ -61,6 +61,8 @@ class CompactionJob:
     key_memory_bytes: int
     last_offsets: Mapping[int, int] = field(default_factory=dict)
     """The last offset of each live producer id."""
+    aborted_later: tuple[AbortedTransaction, ...] = ()
+    """Transactions with data in the segments whose abort marker comes after them."""
 
 
 class Replacement(NamedTuple):
@@ -117,7 +119,7 @@ def _records(header: BatchHeader, batch: memoryview) -> list[Record]:
 
 
 def _aborted_transactions(filesystem: Filesystem, job: CompactionJob) -> list[AbortedTransaction]:
-    aborted: list[AbortedTransaction] = []
+    aborted = list(job.aborted_later)
     for base_offset in job.segments:
         path = segment_file(job.directory, base_offset, Suffix.TXN_INDEX)
         if filesystem.exists(path):

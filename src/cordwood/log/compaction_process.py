@@ -16,6 +16,7 @@ from typing import Any
 from cordwood.log.compaction import CompactionJob, CompactionResult, Replacement, compact
 from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.errors import DamagedLog, DiskFull, StorageFailure
+from cordwood.segments.transaction_index import AbortedTransaction
 
 NICENESS = 10
 PR_SET_PDEATHSIG = 1
@@ -51,6 +52,7 @@ def _decode_job(encoded: dict[str, Any]) -> CompactionJob:
     encoded["segments"] = tuple(encoded["segments"])
     encoded["sizes"] = tuple(encoded["sizes"])
     encoded["last_offsets"] = dict(encoded["last_offsets"])
+    encoded["aborted_later"] = tuple(AbortedTransaction(*entry) for entry in encoded["aborted_later"])
     return CompactionJob(**encoded)
 
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.log import replay
 from cordwood.segments.damaged import DamagedIndex
+from cordwood.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
@@ -17,14 +18,26 @@ def aborted_between(log: "Log", from_offset: int, end_offset: int) -> list[tuple
     """
     found: list[tuple[int, int]] = []
     for place in range(log.place_of(from_offset), len(log.segments)):
-        segment = log.segments[place]
-        try:
-            transactions = segment.load_transactions()
-        except DamagedIndex:
-            replay.rebuild_transactions(log, place)
-            transactions = segment.load_transactions()
-        entries, complete = transactions.collect(from_offset, end_offset)
+        entries, complete = _index_of(log, place).collect(from_offset, end_offset)
         found.extend((entry.producer_id, entry.first_offset) for entry in entries)
         if complete:
             break
     return found
+
+
+def aborted_later(log: "Log", place: int) -> tuple[AbortedTransaction, ...]:
+    """Those with data before the segment at this place whose marker is in it or behind it."""
+    if place >= len(log.segments):
+        return ()
+    end_offset = log.segments[place].base_offset
+    found = (entry for later in range(place, len(log.segments)) for entry in _index_of(log, later).entries())
+    return tuple(entry for entry in found if entry.first_offset < end_offset)
+
+
+def _index_of(log: "Log", place: int) -> TransactionIndex:
+    segment = log.segments[place]
+    try:
+        return segment.load_transactions()
+    except DamagedIndex:
+        replay.rebuild_transactions(log, place)
+        return segment.load_transactions()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.log import Log
+from cordwood.log.transactions import aborted_later
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.partition import Partition
@@ -97,6 +98,7 @@ class Compaction:
             index_interval_bytes=settings.index_interval_bytes,
             key_memory_bytes=self._node.settings.log_cleaner_dedupe_buffer_size,
             last_offsets=log.producers.last_offsets(),
+            aborted_later=aborted_later(log, count),
         )
         return Candidate(ratio, partition.name, partition, job)
 
