@@ -4,11 +4,14 @@ import pytest
 
 from cordwood.simulation.transaction_game import play
 
-LOST_TRANSACTION_INDEX = (227, 561)
+LOST_TRANSACTION_INDEX = (94, 186)
 """The power went after a producer snapshot had reached the disk and before the transaction index had."""
 
+COMPACTED_ABOVE_THE_SAVED_RECOVERY_POINT = (192,)
+"""The process died after compaction had left gaps that the saved recovery point did not cover."""
 
-@pytest.mark.parametrize("seed", [*range(8), *LOST_TRANSACTION_INDEX])
+
+@pytest.mark.parametrize("seed", [*range(8), *LOST_TRANSACTION_INDEX, *COMPACTED_ABOVE_THE_SAVED_RECOVERY_POINT])
 def test_no_schedule_tears_a_transaction(seed: int) -> None:
     outcome = play(seed)
     assert outcome.committed > 0

@@ -88,6 +88,8 @@ class DataDirectory:
         self._loaded_indexes = loaded_indexes
         self._logs: dict[TopicPartition, Log] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
+        self._durable_recovery_points: dict[TopicPartition, int] = {}
+        """As they are in the file: what a crash would go back to."""
         self._log_starts: dict[TopicPartition, int] = {}
         self._clean_offsets: dict[TopicPartition, int] = {}
         self._on_disk: set[TopicPartition] = set()
@@ -110,6 +112,7 @@ class DataDirectory:
             if identity is not None:
                 self._check_identity(identity)
             self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
+            self._durable_recovery_points = dict(self._recovery_points)
             self._log_starts = self._read_offsets(LOG_START_FILE)
             self._clean_offsets = self._read_offsets(CLEANER_FILE)
             self._look_around()
@@ -252,6 +255,10 @@ class DataDirectory:
         """Up to where the partition's log is compacted."""
         return self._clean_offsets.get(partition, 0)
 
+    def durable_recovery_point(self, partition: TopicPartition) -> int:
+        """Below it the next life would believe every gap; in what is above it would take one for damage."""
+        return self._durable_recovery_points.get(partition, 0)
+
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
         self._clean_offsets[partition] = offset
 
@@ -297,6 +304,8 @@ class DataDirectory:
                     if data != self._written.get(name):
                         self.filesystem.replace(self._file(name), data)
                         self._written[name] = data
+                    if name == RECOVERY_POINT_FILE:
+                        self._durable_recovery_points = by_partition
                     self._saved[name] = number
 
         return write

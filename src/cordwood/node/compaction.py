@@ -74,7 +74,9 @@ class Compaction:
         log = replica.log
         if log.damage:
             return None
-        end_offset, count = self._closed_part(log, min(replica.last_stable_offset, log.recovery_point), now_ms)
+        # Not the log's own recovery point: a crash before that is saved would find gaps where it expects none.
+        settled = min(log.recovery_point, self._node.logs.durable_recovery_point(partition.name))
+        end_offset, count = self._closed_part(log, min(replica.last_stable_offset, settled), now_ms)
         segments = log.segments[:count]
         clean_offset = max(log.log_start_offset, self._node.logs.clean_offset(partition.name))
         dirty_bytes = sum(
