@@ -23,6 +23,9 @@ from cordwood.cli.topic.create import create as create_topic
 from cordwood.cli.topic.delete import delete as delete_topic
 from cordwood.cli.topic.describe import describe_topics
 from cordwood.cli.topic.list import list_topics
+from cordwood.cli.transaction.abort import abort_transaction
+from cordwood.cli.transaction.describe import describe_transaction
+from cordwood.cli.transaction.list import list_transactions
 
 app = typer.Typer(
     name="cordwood",
@@ -66,12 +69,18 @@ _config.command("list")(list_settings)
 _config.command("describe")(describe_config)
 _config.command("alter")(alter_config)
 
+_transaction = typer.Typer(help="Look at transactions, and end those that hang.", no_args_is_help=True)
+_transaction.command("list")(list_transactions)
+_transaction.command("describe")(describe_transaction)
+_transaction.command("abort")(abort_transaction)
+
 app.command("serve")(serve)
 app.command("demo")(demo)
 app.add_typer(_topic, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(_config, name="config")
+app.add_typer(_transaction, name="transaction")
 app.command("inspect")(inspect)
 
 _history = typer.Typer(help="Judge what clients did and saw.", no_args_is_help=True)

@@ -1,0 +1,74 @@
+"""Single requests that librdkafka does not offer, over a plain connection of their own."""
+
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.codec import reader, writer
+from cordwood.wire.schema import load
+
+_CLIENT_ID = b"cordwood-cli"
+_CORRELATION_ID = 1
+_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+_HEADER = struct.Struct(">hhih")
+
+Address = tuple[str, int]
+
+
+def ask(address: Address, key: ApiKey, version: int, values: Mapping[str, Any], timeout_s: float) -> Any:
+    """The response as an entity with Kafka's field names; a Failure if there is none."""
+    messages = load(APIS[key].name)
+    is_flexible = flexible(key, version)
+    parts = [_HEADER.pack(key, version, _CORRELATION_ID, len(_CLIENT_ID)), _CLIENT_ID, b"\x00" if is_flexible else b""]
+    writer(messages["request"], version)(values, parts.append)
+    request = b"".join(parts)
+    host, port = address
+    try:
+        with socket.create_connection(address, timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            (size,) = struct.unpack(">i", _receive(connection, 4))
+            if not 4 <= size <= _MAX_RESPONSE_BYTES:
+                raise OSError(f"a frame of {size} bytes")
+            response = _receive(connection, size)
+    except OSError as error:
+        raise Failure(
+            "BROKER_NOT_REACHABLE",
+            f"{host}:{port} did not answer {APIS[key].name}: {error}",
+            "does this broker offer transactions, and without authentication?",
+            ExitCode.NOT_REACHABLE,
+        ) from error
+    entity, _ = reader(messages["response"], version)(memoryview(response), 5 if is_flexible else 4)
+    return entity
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            raise OSError("the broker closed the connection")
+        received += part
+    return bytes(received)
+
+
+def brokers(connection: Connection) -> list[Address]:
+    """Where the brokers of the cluster are."""
+    metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
+    return [(broker.host, broker.port) for _, broker in sorted(metadata.brokers.items())]
+
+
+def transaction_coordinator(connection: Connection, transactional_id: str) -> Address:
+    found = ask(
+        brokers(connection)[0],
+        ApiKey.FIND_COORDINATOR,
+        2,
+        {"key": transactional_id, "key_type": 1},
+        connection.timeout_s,
+    )
+    if found.error_code:
+        raise Failure(code_name(found.error_code), found.error_message or "the broker knows no coordinator")
+    return found.host, found.port

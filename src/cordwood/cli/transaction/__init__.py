@@ -1,0 +1,1 @@
+"""`cordwood transaction`."""

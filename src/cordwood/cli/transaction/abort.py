@@ -1,0 +1,39 @@
+"""`cordwood transaction abort`."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import print_json, remark, say
+
+
+def abort_transaction(
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Abort an open transaction and fence its producer, so that readers of committed records get on."""
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.transaction.view import aborted, described
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    found = described(connection, transactional_id)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise Failure("USAGE", "aborting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
+        say(f"{transactional_id} is {found['state']}; its producer, id {found['producer_id']}, will be fenced")
+        if not typer.confirm("Abort?"):
+            remark("Nothing was aborted.")
+            raise typer.Exit(ExitCode.FAILED)
+    epoch = aborted(connection, transactional_id)
+    if as_json:
+        print_json({"transactional_id": transactional_id, "was": found["state"], "producer_epoch": epoch})
+    elif found["state"] == "Ongoing":
+        say(f"{transactional_id}: aborted, and producers with an epoch below {epoch} are fenced")
+    else:
+        say(f"{transactional_id}: nothing was open; producers with an epoch below {epoch} are fenced")

@@ -1,0 +1,34 @@
+"""`cordwood transaction describe`."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import facts, print_json, print_table
+
+
+def describe_transaction(
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)],
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show a transactional id: who writes in its name, how long its transaction is open, and where it wrote."""
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.transaction.view import described
+
+    found = described(Connection(bootstrap_servers, timeout_s), transactional_id)
+    if as_json:
+        print_json(found)
+        return
+    open_for_ms = found["open_for_ms"]
+    facts(
+        [
+            ("state", found["state"] if open_for_ms is None else f"{found['state']}, for {open_for_ms / 1000:.1f} s"),
+            ("producer", f"id {found['producer_id']}, epoch {found['producer_epoch']}"),
+            ("timeout", f"{found['timeout_ms'] / 1000:g} s"),
+        ]
+    )
+    if found["partitions"]:
+        print_table(["topic", "partition"], [(each["topic"], each["partition"]) for each in found["partitions"]])

@@ -1,0 +1,84 @@
+"""Transactions as the commands show them."""
+
+import time
+from typing import Any
+
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.raw_request import Address, ask, brokers, transaction_coordinator
+from cordwood.model.errors import ErrorCode
+from cordwood.wire.apis import ApiKey
+
+
+def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
+    """All transactional ids of the cluster, or those in these states."""
+    found: list[dict[str, Any]] = []
+    filters = {"state_filters": states, "producer_id_filters": []}
+    for address in brokers(connection):
+        answer = ask(address, ApiKey.LIST_TRANSACTIONS, 0, filters, connection.timeout_s)
+        if answer.error_code:
+            raise Failure(code_name(answer.error_code), f"{address[0]}:{address[1]} cannot list its transactions")
+        if answer.unknown_state_filters:
+            raise Failure(
+                "USAGE",
+                f"there is no state {', '.join(answer.unknown_state_filters)}",
+                "states are Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort",
+                ExitCode.USAGE,
+            )
+        found += [
+            {
+                "transactional_id": each.transactional_id,
+                "state": each.transaction_state,
+                "producer_id": each.producer_id,
+            }
+            for each in answer.transaction_states
+        ]
+    return sorted(found, key=lambda each: str(each["transactional_id"]))
+
+
+def described(connection: Connection, transactional_id: str) -> dict[str, Any]:
+    address = transaction_coordinator(connection, transactional_id)
+    answer = ask(
+        address, ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [transactional_id]}, connection.timeout_s
+    )
+    (found,) = answer.transaction_states
+    if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        raise Failure(
+            code_name(found.error_code),
+            f"there is no transactional id {transactional_id!r}",
+            "`cordwood transaction list` shows those that there are",
+            ExitCode.NOT_FOUND,
+        )
+    if found.error_code:
+        raise Failure(code_name(found.error_code), f"{transactional_id} cannot be described")
+    is_open = found.transaction_start_time_ms > 0 and found.transaction_state == "Ongoing"
+    return {
+        "transactional_id": transactional_id,
+        "state": found.transaction_state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.transaction_timeout_ms,
+        "open_for_ms": max(0, int(time.time() * 1000) - found.transaction_start_time_ms) if is_open else None,
+        "partitions": [
+            {"topic": topic.topic, "partition": index} for topic in found.topics for index in topic.partitions
+        ],
+    }
+
+
+def aborted(connection: Connection, transactional_id: str) -> int:
+    """Aborts the open transaction and fences its producer; the epoch that nobody below writes with any more."""
+    address = transaction_coordinator(connection, transactional_id)
+    deadline = time.monotonic() + connection.timeout_s
+    while True:
+        answer = _init_producer(connection, address, transactional_id)
+        if answer.error_code == 0:
+            return int(answer.producer_epoch)
+        waits = answer.error_code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not waits or time.monotonic() > deadline:
+            raise Failure(code_name(answer.error_code), f"the transaction of {transactional_id} cannot be aborted")
+        time.sleep(0.05)
+
+
+def _init_producer(connection: Connection, address: Address, transactional_id: str) -> Any:
+    values = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
+    return ask(address, ApiKey.INIT_PRODUCER_ID, 1, values, connection.timeout_s)
