@@ -58,7 +58,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 def brokers(connection: Connection) -> list[Address]:
     """Where the brokers of the cluster are."""
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
-    return [(broker.host, broker.port) for _, broker in sorted(metadata.brokers.items())]
+    return [(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
 
 
 def transaction_coordinator(connection: Connection, transactional_id: str) -> Address:

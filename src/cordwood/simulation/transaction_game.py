@@ -26,7 +26,6 @@ from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 SETTINGS = {
-    "transaction.state.log.num.partitions": "2",
     "transaction.state.log.segment.bytes": "3000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
     "log.flush.offset.checkpoint.interval.ms": "3000",

@@ -40,6 +40,7 @@ STEPS_TO_SETTLE = 100_000
 SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
     "offsets.topic.segment.bytes": "2000",
+    "transaction.state.log.num.partitions": "2",
     "max.incremental.fetch.session.cache.slots": "4",
 }
 """Small, so that what is rare on a real machine happens often here."""

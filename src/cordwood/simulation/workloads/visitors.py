@@ -73,6 +73,9 @@ class Vandal(Client):
                 acks = 2
             case "transaction":
                 transactional_id = "nobody"
+                records = bytes(
+                    build_batch([record], producer_id=9999, producer_epoch=0, base_sequence=0, transactional=True)
+                )
             case "partition":
                 index = 1000
             case "control":
