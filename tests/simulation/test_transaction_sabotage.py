@@ -1,0 +1,67 @@
+"""Who guards the guards: a coordinator with a bug built in does not get through many games."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.node import transaction_coordinator
+from cordwood.node.transaction_coordinator import TransactionCoordinator
+from cordwood.simulation.run import SimulationFailed
+from cordwood.simulation.transaction_game import play
+from cordwood.transactions import adding, ending
+from cordwood.transactions.transaction import State, Transaction
+
+Patch = pytest.MonkeyPatch
+MOST_GAMES = 40
+
+
+def vouches_for_everybody(patch: Patch) -> None:
+    def verify(_: Any, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]) -> Any:
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    patch.setattr(adding, "verify_partitions", verify)
+
+
+def writes_one_marker_of_many(patch: Patch) -> None:
+    real = transaction_coordinator.write_markers
+
+    def write(node: Any, how: Any, partitions: Iterable[TopicPartition], now_ms: int, done: Any) -> None:
+        real(node, how, list(partitions)[:1], now_ms, done)
+
+    patch.setattr(transaction_coordinator, "write_markers", write)
+
+
+def aborts_without_fencing(patch: Patch) -> None:
+    def fenced(transaction: Transaction, now_ms: int, **_: int) -> Transaction:
+        return replace(transaction, state=State.PREPARE_ABORT, updated_ms=now_ms)
+
+    patch.setattr(Transaction, "fenced", fenced)
+
+
+def forgets_at_a_restart_what_was_decided(patch: Patch) -> None:
+    patch.setattr(TransactionCoordinator, "_look_at_all", lambda *arguments: None)
+
+
+def listens_to_an_end_of_any_epoch(patch: Patch) -> None:
+    patch.setattr(ending, "owner_problem", lambda *arguments: ErrorCode.NONE)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        vouches_for_everybody,
+        writes_one_marker_of_many,
+        aborts_without_fencing,
+        forgets_at_a_restart_what_was_decided,
+        listens_to_an_end_of_any_epoch,
+    ],
+)
+def test_a_coordinator_with_a_bug_is_found_out(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    sabotage(monkeypatch)
+    with pytest.raises(SimulationFailed):
+        for seed in range(MOST_GAMES):
+            play(seed)
