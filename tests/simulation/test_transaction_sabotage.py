@@ -63,5 +63,9 @@ def listens_to_an_end_of_any_epoch(patch: Patch) -> None:
 def test_a_coordinator_with_a_bug_is_found_out(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
     sabotage(monkeypatch)
     with pytest.raises(SimulationFailed):
-        for seed in range(MOST_GAMES):
-            play(seed)
+        play_many()
+
+
+def play_many() -> None:
+    for seed in range(MOST_GAMES):
+        play(seed)

@@ -10,8 +10,13 @@ LOST_TRANSACTION_INDEX = (94, 186)
 COMPACTED_ABOVE_THE_SAVED_RECOVERY_POINT = (192,)
 """The process died after compaction had left gaps that the saved recovery point did not cover."""
 
+INDEX_WITHOUT_ITS_MARKER = (2628,)
+"""The power went after the transaction index had reached the disk and before the marker had."""
 
-@pytest.mark.parametrize("seed", [*range(8), *LOST_TRANSACTION_INDEX, *COMPACTED_ABOVE_THE_SAVED_RECOVERY_POINT])
+FOUND = (*LOST_TRANSACTION_INDEX, *COMPACTED_ABOVE_THE_SAVED_RECOVERY_POINT, *INDEX_WITHOUT_ITS_MARKER)
+
+
+@pytest.mark.parametrize("seed", [*range(8), *FOUND])
 def test_no_schedule_tears_a_transaction(seed: int) -> None:
     outcome = play(seed)
     assert outcome.committed > 0

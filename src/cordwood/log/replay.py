@@ -109,8 +109,10 @@ def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
     need not have reached the disk.
     """
     states, known_to = _newest_snapshot(log, min(log.log_end_offset, log.recovery_point))
+    last = len(log.segments) - 1
     for place in reversed(range(len(log.segments))):
-        if log.end_of_segment(place) <= known_to:
+        # The last one is always looked at: it may know of markers beyond the log's end, which a crash took back.
+        if log.end_of_segment(place) <= known_to and place != last:
             break
         segment = log.segments[place]
         try:

@@ -463,3 +463,21 @@ def test_aborted_transactions_are_known_though_only_the_snapshot_of_a_checkpoint
     filesystem.open(beside(Suffix.TXN_INDEX)).truncate(0)
     found = open_log(filesystem, ONE_SEGMENT, recovery_point=0, clean=False)
     assert found.aborted_transactions(0, 3) == [(7, 0)]
+
+
+def test_an_aborted_transaction_whose_marker_a_crash_took_back_is_open_again() -> None:
+    """The transaction index reached the disk before the marker did."""
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    append(log, b"open", producer=7, transactional=True)
+    log.checkpoint()
+    size = filesystem.open(log_path()).size
+    end_transaction(log, 7, committed=False)
+    log.checkpoint()
+    log.close()
+    filesystem.open(log_path()).truncate(size)
+    found = open_log(filesystem, ONE_SEGMENT, recovery_point=1, clean=False)
+    assert found.first_unstable_offset == 0
+    assert found.aborted_transactions(0, 1) == []
+    end_transaction(found, 7, committed=False)
+    assert found.aborted_transactions(0, 2) == [(7, 0)]
