@@ -10,6 +10,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node import transaction_coordinator
 from cordwood.node.transaction_coordinator import TransactionCoordinator
+from cordwood.node.transaction_markers import write_markers
 from cordwood.simulation.run import SimulationFailed
 from cordwood.simulation.transaction_game import play
 from cordwood.transactions import adding, ending
@@ -27,10 +28,8 @@ def vouches_for_everybody(patch: Patch) -> None:
 
 
 def writes_one_marker_of_many(patch: Patch) -> None:
-    real = transaction_coordinator.write_markers
-
     def write(node: Any, how: Any, partitions: Iterable[TopicPartition], now_ms: int, done: Any) -> None:
-        real(node, how, list(partitions)[:1], now_ms, done)
+        write_markers(node, how, list(partitions)[:1], now_ms, done)
 
     patch.setattr(transaction_coordinator, "write_markers", write)
 

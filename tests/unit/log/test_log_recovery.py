@@ -471,11 +471,12 @@ def test_an_aborted_transaction_whose_marker_a_crash_took_back_is_open_again() -
     log = open_log(filesystem, ONE_SEGMENT)
     append(log, b"open", producer=7, transactional=True)
     log.checkpoint()
-    size = filesystem.open(log_path()).size
+    size, snapshot = filesystem.open(log_path()).size, filesystem.read_bytes(beside(Suffix.SNAPSHOT, 1))
     end_transaction(log, 7, committed=False)
     log.checkpoint()
     log.close()
     filesystem.open(log_path()).truncate(size)
+    filesystem.replace(beside(Suffix.SNAPSHOT, 1), snapshot)
     found = open_log(filesystem, ONE_SEGMENT, recovery_point=1, clean=False)
     assert found.first_unstable_offset == 0
     assert found.aborted_transactions(0, 1) == []
