@@ -236,8 +236,8 @@ def test_every_producer_gets_an_id_of_its_own(world: World, version: int) -> Non
     assert len({*before, *after}) == 6
 
 
-def test_a_transactional_id_is_refused(world: World) -> None:
-    answer = world.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="payments", transaction_timeout_ms=1000)
+def test_an_empty_transactional_id_is_refused(world: World) -> None:
+    answer = world.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="", transaction_timeout_ms=1000)
     assert (error(answer.error_code), answer.producer_id) == ("INVALID_REQUEST", -1)
 
 

@@ -80,9 +80,9 @@ def test_the_broker_is_the_coordinator_of_every_group(world: World, version: int
     assert CONSUMER_OFFSETS_TOPIC in world.node.topics
 
 
-def test_there_is_no_coordinator_of_transactions(world: World) -> None:
+def test_the_coordinator_of_transactions_needs_no_topic_of_positions(world: World) -> None:
     answer = world.ask(ApiKey.FIND_COORDINATOR, 4, key_type=TRANSACTION_KEY, coordinator_keys=["a"])
-    assert error(answer.coordinators[0].error_code) == "INVALID_REQUEST"
+    assert error(answer.coordinators[0].error_code) == NONE
     assert CONSUMER_OFFSETS_TOPIC not in world.node.topics
 
 

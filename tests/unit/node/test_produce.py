@@ -84,13 +84,13 @@ def test_acks_other_than_0_1_and_all_are_refused_for_every_partition(world: Worl
     assert "not 2" in answers[0].error_message
 
 
-def test_transactions_are_refused_whether_the_request_or_the_batch_asks_for_one(world: World) -> None:
+def test_a_batch_of_a_transaction_needs_a_transactional_id_that_the_coordinator_knows(world: World) -> None:
     create_topic(world)
-    values = produce_values("orders", batch_of(world)) | {"transactional_id": "payments"}
-    answer = world.ask(ApiKey.PRODUCE, 9, **values)
-    assert errors(answer.responses[0].partition_responses) == ["INVALID_TXN_STATE"]
     batch = batch_of(world, transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
     assert errors(produce(world, "orders", batch)) == ["INVALID_TXN_STATE"]
+    values = produce_values("orders", batch) | {"transactional_id": "payments"}
+    answer = world.ask(ApiKey.PRODUCE, 9, **values)
+    assert errors(answer.responses[0].partition_responses) == ["INVALID_PRODUCER_ID_MAPPING"]
 
 
 @pytest.mark.parametrize(("version", "expected"), [(6, "UNSUPPORTED_COMPRESSION_TYPE"), (7, "NONE")])
