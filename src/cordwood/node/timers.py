@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Timer:
-    """One deadline. `cancel()` is all that can be done with it."""
+    """One deadline. It can be cancelled, or called before its time."""
 
     __slots__ = ("callback",)
 
@@ -14,6 +14,12 @@ class Timer:
 
     def cancel(self) -> None:
         self.callback = None
+
+    def fire(self, now_ms: int) -> None:
+        """Calls back now, unless that has happened, and not again."""
+        callback, self.callback = self.callback, None
+        if callback is not None:
+            callback(now_ms)
 
 
 class Timers:
@@ -36,8 +42,7 @@ class Timers:
             if timer.callback is not None and deadline_ms > now_ms:
                 return deadline_ms
             heapq.heappop(heap)
-            if timer.callback is not None:
-                timer.callback(now_ms)
+            timer.fire(now_ms)
         return None
 
     def shift(self, by_ms: int) -> None:

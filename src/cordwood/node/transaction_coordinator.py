@@ -12,6 +12,7 @@ from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
+from cordwood.node.timers import Timer
 from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions import adding, beginning, ending
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 RETRY_AFTER_MS = 500
+PATIENCE_MS = 100
+"""How long a request waits for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
+before they ask again, mostly for longer than the markers take."""
 
 _GONE_FOR_GOOD = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
 """Outcomes of a marker after which there is nothing left to end in that partition."""
@@ -43,6 +47,9 @@ class TransactionCoordinator:
         self._node = node
         self._log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
         self._completing: set[str] = set()
+        self._patient: dict[str, list[Timer]] = {}
+        """Requests that wait for a completion, by transactional id: each is decided again then, or when its time is
+        up."""
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         self._log.when_topic_exists(done)
@@ -184,7 +191,13 @@ class TransactionCoordinator:
         new_producer_id: NewProducerId,
         now_ms: int,
         done: Stepped,
+        *,
+        patient: bool = True,
     ) -> None:
+        def again(producer_ids: NewProducerId, *, patient: bool) -> None:
+            # Others were served in the meantime, so it is decided anew.
+            self._decide(shard, transactional_id, decide, producer_ids, self._node.now_ms, done, patient=patient)
+
         try:
             step = decide(shard.machine.get(transactional_id), new_producer_id, now_ms)
         except NeedsProducerId:
@@ -193,10 +206,13 @@ class TransactionCoordinator:
                 if isinstance(producer_id, ErrorCode):
                     done(Step(producer_id))
                     return
-                # Decided anew: others were served while the id was on its way.
-                self._decide(shard, transactional_id, decide, lambda: producer_id, self._node.now_ms, done)
+                again(lambda: producer_id, patient=patient)
 
             self._node.producer_ids.next(allocated)
+            return
+
+        if patient and step == Step(ErrorCode.CONCURRENT_TRANSACTIONS):
+            self._when_complete(transactional_id, lambda: again(new_producer_id, patient=False))
             return
 
         def committed(error: ErrorCode) -> None:
@@ -241,6 +257,8 @@ class TransactionCoordinator:
             self._completing.discard(transactional_id)
             completed = ending.complete(decided, node.now_ms)
             self._log.write(shard, [record_of(completed)], node.now_ms, written)
+            for timer in self._patient.pop(transactional_id, ()):
+                timer.fire(node.now_ms)
 
         def written(error: ErrorCode) -> None:
             still = shard.machine.get(transactional_id)
@@ -257,6 +275,22 @@ class TransactionCoordinator:
             write_markers(node, how, sorted(decided.partitions), node.now_ms, marked)
 
         self._log.when_committed(shard, node.now_ms, committed)
+
+    def _when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
+        """Calls back when the markers are written, or soon."""
+        node = self._node
+
+        def fired(_: int) -> None:
+            waiting = self._patient.get(transactional_id)
+            if waiting is not None and timer in waiting:
+                waiting.remove(timer)
+                if not waiting:
+                    del self._patient[transactional_id]
+            decide_again()
+
+        timer = node.timers.at(node.now_ms + PATIENCE_MS, fired)
+        self._patient.setdefault(transactional_id, []).append(timer)
+        node.effects.wake()
 
     # Time
 
