@@ -266,3 +266,19 @@ def test_ten_thousand_empty_partitions_cost_no_file() -> None:
     directory.checkpoint()
     directory.close()
     assert not [name for name in filesystem.list(PATH) if name.startswith("wide")]
+
+
+def test_a_recovery_point_is_durable_when_it_is_saved_and_not_before(place: tuple[Filesystem, str]) -> None:
+    """Compaction leaves gaps only below it: a crash before the save would take them for damage."""
+    filesystem, path = place
+    directory = opened(filesystem, path)
+    log = log_of(directory)
+    fill(log, 10)
+    checkpoint = directory.begin_checkpoint()
+    checkpoint.write()
+    save = directory.finish_checkpoint(checkpoint)
+    assert (log.recovery_point, directory.durable_recovery_point(ORDERS)) == (10, 0)
+    save()
+    assert directory.durable_recovery_point(ORDERS) == 10
+    directory.close()
+    assert opened(filesystem, path).durable_recovery_point(ORDERS) == 10
