@@ -4,7 +4,7 @@ import pytest
 
 from cordwood.simulation.transaction_game import play
 
-# Seeds that once failed. What they play changes with the broker's timing, so each bug also has a test of its own with the
+# Seeds that once failed. What they play changes with the broker, so each bug also has a test of its own with the
 # log's tests or in test_transactions_and_compaction.py.
 
 LOST_TRANSACTION_INDEX = (94, 186)
