@@ -3,6 +3,8 @@
 from cordwood.node.handlers import (
     configs,
     fetch,
+    group_administration,
+    groups,
     log_dirs,
     metadata,
     offsets_in_log,
@@ -15,7 +17,19 @@ from cordwood.node.request import Handler
 
 HANDLERS: dict[int, Handler] = {
     handler.api.key: handler
-    for family in (produce, fetch, offsets_in_log, metadata, topics, configs, producers, positions, log_dirs)
+    for family in (
+        produce,
+        fetch,
+        offsets_in_log,
+        metadata,
+        topics,
+        configs,
+        producers,
+        positions,
+        groups,
+        group_administration,
+        log_dirs,
+    )
     for handler in family.HANDLERS
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.groups.classic.group import NEVER_MS, Group, Limits, State
+from cordwood.groups.classic.group import NEVER_MS, Group, Limits
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
@@ -88,7 +88,12 @@ class GroupCoordinator:
         self._with_shard(group_id, loaded, done)
 
     def leave(
-        self, group_id: str, leaving: list[Leaving], now_ms: int, done: Callable[[list[ErrorCode]], None], failed: Failed
+        self,
+        group_id: str,
+        leaving: list[Leaving],
+        now_ms: int,
+        done: Callable[[list[ErrorCode]], None],
+        failed: Failed,
     ) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()

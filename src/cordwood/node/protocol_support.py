@@ -21,8 +21,8 @@ Only what is listed is advertised: a client that asks for anything else finds it
 
 _NOTES = {
     0: "Versions 0-2 are advertised and refused, as Kafka does for old librdkafka (KAFKA-18659). No transactions yet.",
-    8: "For readers that assign partitions to themselves; a member id is unknown here.",
-    9: "All versions; positions of groups without members.",
+    11: "The classic protocol, with static members; every assignor of the clients.",
+    16: "Classic groups, filtered by state and type.",
     10: "Groups only; there is no transaction coordinator yet.",
     22: "Idempotent producers; version 6 (two-phase commit) is unstable in Kafka and not offered.",
     1: "Long poll, sessions, topic ids. Replica fetches are refused: there are no followers yet.",
