@@ -48,10 +48,11 @@ class Worker:
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.owned -= {each.partition for each in partitions}
 
-    def poll(self) -> None:
+    def poll(self) -> "Worker":
         message = self.consumer.poll(0.05)
         if message is not None and message.error() is None:
             self.values.append(message.value())
+        return self
 
 
 def shared(workers: list[Worker]) -> bool:
@@ -134,7 +135,7 @@ def test_a_member_that_is_killed_is_missed_after_its_session_timeout(
             assert process.stdout is not None
             assert process.stdout.readline() == f"{PARTITIONS}\n"
             workers.append(Worker(broker.bootstrap, group, filled))
-            eventually(lambda: workers[0].poll() or len(workers[0].owned) == 2, what="the two share")
+            eventually(lambda: len(workers[0].poll().owned) == 2, what="the two share")
             os.kill(process.pid, signal.SIGKILL)
             killed_s = time.monotonic()
             eventually(lambda: shared(workers), what="the survivor takes over")

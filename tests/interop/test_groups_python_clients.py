@@ -45,28 +45,31 @@ def kafka_python_member(broker: RunningBroker, group: str, topic: str) -> Any:
     )
 
 
-def polled(consumer: Any) -> list[bytes]:
-    return [record.value for records in consumer.poll(timeout_ms=50).values() for record in records]
+def poll(consumer: Any, values: list[bytes]) -> int:
+    """Reads what there is; how many values there are now."""
+    values += [record.value for records in consumer.poll(timeout_ms=50).values() for record in records]
+    return len(values)
 
 
 def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, group: str, filled: str) -> None:
     first = kafka_python_member(broker, group, filled)
     values: list[bytes] = []
-    eventually(lambda: values.extend(polled(first)) or len(values) == 20, what="all is read")
+    eventually(lambda: poll(first, values) == 20, what="all is read")
     first.commit()
     second = kafka_python_member(broker, group, filled)
 
     def share() -> bool:
-        values.extend(polled(first) + polled(second))
+        poll(first, values)
+        poll(second, values)
         return len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2
 
     eventually(share, what="two members share")
     assert first.assignment().isdisjoint(second.assignment())
     first.close()
     # What is read before the round and not committed would be read again after it.
-    eventually(lambda: values.extend(polled(second)) or len(second.assignment()) == PARTITIONS, what="it has all")
+    eventually(lambda: poll(second, values) and len(second.assignment()) == PARTITIONS, what="it has all")
     fill(broker, filled, 20, 24)
-    eventually(lambda: values.extend(polled(second)) or len(values) >= 24, what="the rest is read")
+    eventually(lambda: poll(second, values) >= 24, what="the rest is read")
     second.commit()
     second.close()
     assert len(values) == len(set(values)) == 24
@@ -74,7 +77,7 @@ def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, gro
     third = kafka_python_member(broker, group, filled)
     fill(broker, filled, 24, 25)
     later: list[bytes] = []
-    eventually(lambda: later.extend(polled(third)) or later, what="only what is new")
+    eventually(lambda: poll(third, later), what="only what is new")
     third.close()
     assert later == [b"v24"]
 

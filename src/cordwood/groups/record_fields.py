@@ -1,7 +1,7 @@
 """The primitive fields of Kafka's coordinator records, as they stand in __consumer_offsets.
 
 Keys are never flexible; values are from the version on that their schema says: lengths are then varints plus one and
-every struct ends in tagged fields, which are passed over.
+every struct ends in tagged fields.
 """
 
 import struct
@@ -18,6 +18,9 @@ class FieldReader:
         self._data = data
         self._at = 0
         self.flexible = flexible
+
+    def int8(self) -> int:
+        return self._fixed(">b", 1)
 
     def int16(self) -> int:
         return self._fixed(">h", 2)
@@ -51,11 +54,15 @@ class FieldReader:
             raise UnreadableRecord(f"an array of {count} elements does not fit into {len(self._data)} bytes")
         return max(count, 0)
 
+    def raw(self, size: int) -> bytes:
+        return self._taken(size) or b""
+
     def end_of_struct(self) -> None:
         if self.flexible:
-            for _ in range(self._uvarint()):
-                self._uvarint()
-                self._taken(self._uvarint())
+            self.tagged()
+
+    def tagged(self) -> dict[int, bytes]:
+        return {self._uvarint(): self._taken(self._uvarint()) or b"" for _ in range(self._uvarint())}
 
     def _fixed(self, layout: str, size: int) -> int:
         if self._at + size > len(self._data):

@@ -130,6 +130,31 @@ _OWN_SETTINGS = [
         changeable=False,
     ),
     Setting(
+        "group.consumer.heartbeat.interval.ms",
+        Kind.INT,
+        1000,
+        "How often members of the consumer protocol are told to send a heartbeat. Kafka's is 5000: a shorter one makes "
+        "rebalances quicker, because members learn of their next step from the answer.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "group.consumer.max.size",
+        Kind.INT,
+        1000,
+        "Members of one group of the consumer protocol at most. Kafka has no limit of its own.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "group.consumer.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "A member of the consumer protocol that is not heard of for this long is taken out of its group.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
         "group.initial.rebalance.delay.ms",
         Kind.INT,
         100,
@@ -422,6 +447,9 @@ class BrokerSettings:
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
     flush_threads: int = 8
+    group_consumer_heartbeat_interval_ms: int = 1000
+    group_consumer_max_size: int = 1000
+    group_consumer_session_timeout_ms: int = 45_000
     group_initial_rebalance_delay_ms: int = 100
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1000
@@ -482,6 +510,11 @@ class BrokerSettings:
             raise InvalidSetting(
                 f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms}) must be at least "
                 f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms})"
+            )
+        if self.group_consumer_session_timeout_ms <= self.group_consumer_heartbeat_interval_ms:
+            raise InvalidSetting(
+                f"group.consumer.session.timeout.ms ({self.group_consumer_session_timeout_ms}) must be more than "
+                f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms})"
             )
         check_together(self.topic_settings)
 

@@ -2,6 +2,7 @@
 
 from cordwood.node.handlers import (
     configs,
+    consumer_groups,
     fetch,
     group_administration,
     groups,
@@ -27,6 +28,7 @@ HANDLERS: dict[int, Handler] = {
         producers,
         positions,
         groups,
+        consumer_groups,
         group_administration,
         log_dirs,
     )

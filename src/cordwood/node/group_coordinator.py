@@ -9,11 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.groups.classic.group import NEVER_MS, Group, Limits
+from cordwood.groups.classic.group import NEVER_MS, Limits
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.sync import SyncRequest
+from cordwood.groups.consumer.assignors import TopicShape
+from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit, Record, coordinating_partition
 from cordwood.groups.shard import GroupListing, GroupShard
@@ -48,7 +50,7 @@ class GroupCoordinator:
         self._node = node
         self._chance = random.Random(seed)
         self._alarms: dict[str, Alarm] = {}
-        self._log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, GroupShard, self._loaded)
+        self._log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self._shape_of), self._loaded)
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         self._log.when_topic_exists(done)
@@ -102,6 +104,35 @@ class GroupCoordinator:
 
         self._with_shard(group_id, loaded, failed)
 
+    def consumer_heartbeat(
+        self,
+        group_id: str,
+        request: HeartbeatRequest,
+        now_ms: int,
+        done: Callable[[HeartbeatAnswer | ProtocolError], None],
+    ) -> None:
+        """The consumer protocol's only request: all else follows from it."""
+
+        def failed(error: ErrorCode) -> None:
+            done(ProtocolError(error, "The coordinator is not available."))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            limits = self._consumer_limits()
+            answer: HeartbeatAnswer | ProtocolError
+            try:
+                if not shard.machine.exists(group_id) and self._is_full():
+                    raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This broker has as many groups as it takes.")
+                answer = shard.machine.consumer_heartbeat(group_id, request, out, limits)
+            except ProtocolError as refusal:
+                out, answer = Outbox(), refusal
+            self._settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(answer))
+            if not isinstance(answer, ProtocolError):
+                shard.machine.consumer_heard_of(group_id, request.member_id, now_ms, limits)
+                self._set_alarm(shard, group_id)
+
+        self._with_shard(group_id, loaded, failed)
+
     # Positions
 
     def commit(
@@ -131,13 +162,18 @@ class GroupCoordinator:
         self._with_shard(group_id, loaded, failed)
 
     def fetch(
-        self, group_id: str, now_ms: int, done: Callable[[dict[TopicPartition, Position] | ErrorCode], None]
+        self,
+        group_id: str,
+        reader: Author,
+        now_ms: int,
+        done: Callable[[dict[TopicPartition, Position] | ErrorCode], None],
     ) -> None:
         """All positions of a group, as committed by now."""
 
         def loaded(shard: Shard[GroupShard]) -> None:
+            refusal = shard.machine.check_fetch(group_id, reader.member_id, reader.generation)
             found = dict(shard.machine.positions.of_group(group_id))
-            self._log.when_committed(shard, now_ms, lambda error: done(error or found))
+            self._log.when_committed(shard, now_ms, lambda error: done(error or refusal or found))
 
         self._with_shard(group_id, loaded, done)
 
@@ -156,11 +192,13 @@ class GroupCoordinator:
 
     # Administration
 
-    def describe(self, group_id: str, now_ms: int, done: Callable[[Group | None], None], failed: Failed) -> None:
+    def describe(self, group_id: str, now_ms: int, done: Callable[[GroupShard], None], failed: Failed) -> None:
+        """Shows the shard that the group lives in, if it does; the caller changes nothing."""
+
         def loaded(shard: Shard[GroupShard]) -> None:
             def committed(error: ErrorCode) -> None:
                 if error is ErrorCode.NONE:
-                    done(shard.machine.describe(group_id))
+                    done(shard.machine)
                 else:
                     failed(error)
 
@@ -213,14 +251,13 @@ class GroupCoordinator:
         self._alarms = {group_id: Alarm(at_ms + by_ms, timer) for group_id, (at_ms, timer) in self._alarms.items()}
 
     def _loaded(self, shard: Shard[GroupShard]) -> None:
-        shard.machine.after_loading(self._node.now_ms)
-        for group_id in shard.machine.groups:
+        shard.machine.after_loading(self._node.now_ms, self._consumer_limits())
+        for group_id in shard.machine.group_ids():
             self._set_alarm(shard, group_id)
 
     def _set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:
         """One timer for each group, never later than its next deadline: heartbeats need not touch it."""
-        group = shard.machine.groups.get(group_id)
-        wake_ms = NEVER_MS if group is None else group.wake_ms
+        wake_ms = shard.machine.wake_ms(group_id)
         alarm = self._alarms.get(group_id)
         if alarm is not None:
             if alarm.at_ms <= wake_ms < NEVER_MS:
@@ -276,6 +313,14 @@ class GroupCoordinator:
             settings.group_initial_rebalance_delay_ms,
             shard.partition.settings.max_message_bytes,
         )
+
+    def _consumer_limits(self) -> ConsumerLimits:
+        settings = self._node.settings
+        return ConsumerLimits(settings.group_consumer_max_size, settings.group_consumer_session_timeout_ms)
+
+    def _shape_of(self, topic: str) -> TopicShape | None:
+        image = self._node.image.topics.get(topic)
+        return None if image is None else TopicShape(image.topic_id, len(image.partitions))
 
     def _is_full(self) -> bool:
         return sum(shard.machine.at_least() for shard in self._log.loaded_shards()) >= self._node.settings.groups_max

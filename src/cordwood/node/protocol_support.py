@@ -22,7 +22,8 @@ Only what is listed is advertised: a client that asks for anything else finds it
 _NOTES = {
     0: "Versions 0-2 are advertised and refused, as Kafka does for old librdkafka (KAFKA-18659). No transactions yet.",
     11: "The classic protocol, with static members; every assignor of the clients.",
-    16: "Classic groups, filtered by state and type.",
+    16: "Groups of both protocols, filtered by state and type.",
+    68: "Server-side assignors uniform and range; no regular expressions yet (INVALID_REGULAR_EXPRESSION).",
     10: "Groups only; there is no transaction coordinator yet.",
     22: "Idempotent producers; version 6 (two-phase commit) is unstable in Kafka and not offered.",
     1: "Long poll, sessions, topic ids. Replica fetches are refused: there are no followers yet.",

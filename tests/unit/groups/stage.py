@@ -6,6 +6,7 @@ from cordwood.groups.classic.group import Group, Limits, State
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.sync import SyncRequest
+from cordwood.groups.consumer.heartbeat import ConsumerLimits
 from cordwood.groups.positions import Commit, Record
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
@@ -64,7 +65,7 @@ class Stage:
         self.shard = GroupShard()
         for record in self.log:
             self.shard.replay(*record)
-        self.shard.after_loading(self.now_ms)
+        self.shard.after_loading(self.now_ms, ConsumerLimits(5, SESSION_MS))
 
     def pass_time(self, by_ms: int) -> None:
         """Time passes, deadline by deadline, as the node's timers have it."""

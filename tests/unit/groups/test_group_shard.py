@@ -160,9 +160,9 @@ def test_a_group_of_another_kind_keeps_all_positions_while_it_has_members() -> N
 def test_listing_names_every_group_once_with_its_state() -> None:
     stage = Stage()
     stage.commit(ORDERS, 1)
-    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "", State.EMPTY)]
+    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "", "Empty", "Classic")]
     member_of(stage)
-    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "consumer", State.STABLE)]
+    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "consumer", "Stable", "Classic")]
 
 
 def expire(stage: Stage) -> None:
@@ -212,4 +212,4 @@ def test_a_group_whose_subscriptions_cannot_be_read_might_read_anything() -> Non
     actor = Actor(stage, "a", protocols=(("range", b"?"),))
     form_group(actor)
     assert stage.shard.delete_positions(GROUP, [ORDERS], Outbox()) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
-    assert subscribed_topics(subscription("a", "b")) == {"a", "b"}
+    assert subscribed_topics(subscription("a", "b")) == frozenset({"a", "b"})

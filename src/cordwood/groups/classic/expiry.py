@@ -1,6 +1,6 @@
 """What time does to a group: rounds end, and members that were not heard of in time are taken out."""
 
-from cordwood.groups.classic.group import NEVER_MS, Group, Limits, Member, State
+from cordwood.groups.classic.group import NEVER_MS, Group, Limits, Member, State, shifted
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.classic.rebalance import (
     begin,
@@ -69,16 +69,12 @@ def after_loading(group: Group, now_ms: int) -> None:
 
 def shift_deadlines(group: Group, by_ms: int) -> None:
     """The wall clock was set: what was to wait a while still waits that while."""
-    group.join_deadline_ms = _shifted(group.join_deadline_ms, by_ms)
-    group.sync_deadline_ms = _shifted(group.sync_deadline_ms, by_ms)
-    group.wake_ms = _shifted(group.wake_ms, by_ms)
+    group.join_deadline_ms = shifted(group.join_deadline_ms, by_ms)
+    group.sync_deadline_ms = shifted(group.sync_deadline_ms, by_ms)
+    group.wake_ms = shifted(group.wake_ms, by_ms)
     group.pending = {member_id: deadline_ms + by_ms for member_id, deadline_ms in group.pending.items()}
     for member in group.members.values():
-        member.session_deadline_ms = _shifted(member.session_deadline_ms, by_ms)
-
-
-def _shifted(deadline_ms: int, by_ms: int) -> int:
-    return deadline_ms if deadline_ms == NEVER_MS else deadline_ms + by_ms
+        member.session_deadline_ms = shifted(member.session_deadline_ms, by_ms)
 
 
 def refuse_all(group: Group, out: Outbox, reason: ErrorCode) -> None:

@@ -12,6 +12,10 @@ NEVER_MS = 1 << 62
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
+def shifted(deadline_ms: int, by_ms: int) -> int:
+    return deadline_ms if deadline_ms == NEVER_MS else deadline_ms + by_ms
+
+
 class State(Enum):
     """By the names that Kafka's tools show. A group that is not there is Dead."""
 

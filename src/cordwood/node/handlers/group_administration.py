@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cordwood.groups.classic.group import Group, State
-from cordwood.groups.shard import GroupListing
+from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.request import Request, by_topic, serves
@@ -14,7 +14,6 @@ from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
-CLASSIC = "Classic"
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, describe configs, alter configs, as Kafka numbers them."""
 
@@ -37,7 +36,8 @@ def describe_groups(node: "Node", request: Request) -> None:
         request.answer(groups=[])
     for place, group_id in enumerate(group_ids):
 
-        def found(group: Group | None, place: int = place) -> None:
+        def found(shard: GroupShard, place: int = place) -> None:
+            group = shard.describe(group_ids[place])
             described(place, _absent(request.version) if group is None else _description(group))
 
         def failed(error: ErrorCode, place: int = place) -> None:
@@ -88,7 +88,7 @@ def list_groups(node: "Node", request: Request) -> None:
     types = {kind.lower() for kind in body.types_filter or ()}
 
     def wanted(listing: GroupListing) -> bool:
-        return (not states or listing.state.value.lower() in states) and (not types or CLASSIC.lower() in types)
+        return (not states or listing.state.lower() in states) and (not types or listing.kind.lower() in types)
 
     def listed(found: list[GroupListing], error: ErrorCode) -> None:
         request.answer(
@@ -97,8 +97,8 @@ def list_groups(node: "Node", request: Request) -> None:
                 {
                     "group_id": listing.group_id,
                     "protocol_type": listing.protocol_type,
-                    "group_state": listing.state.value,
-                    "group_type": CLASSIC,
+                    "group_state": listing.state,
+                    "group_type": listing.kind,
                 }
                 for listing in found
                 if wanted(listing)

@@ -143,7 +143,11 @@ def offset_fetch(node: "Node", request: Request) -> None:
         if not group.group_id:
             one_done(place)(ErrorCode.INVALID_GROUP_ID)
         else:
-            node.groups.fetch(group.group_id, request.now_ms, one_done(place))
+            node.groups.fetch(group.group_id, _reader(version, group), request.now_ms, one_done(place))
+
+
+def _reader(version: int, group: Any) -> Author:
+    return Author(group.member_id or "", None, group.member_epoch) if version >= 9 else Author()
 
 
 def _group_answer(
