@@ -10,57 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupState, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
-from tests.interop.confluent_clients import produce_all
+from tests.interop.group_workers import PARTITIONS, Worker, fill, shared
 
-PARTITIONS = 4
 STRATEGIES = ["range", "roundrobin", "cooperative-sticky"]
-
-
-class Worker:
-    """A consumer in a group, polled by the test, that knows what it owns and what it got."""
-
-    def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
-        self.owned: set[int] = set()
-        self.values: list[bytes | None] = []
-        self.assignments = 0
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "session.timeout.ms": 6000,
-                "heartbeat.interval.ms": 300,
-                **settings,
-            }
-        )
-        self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
-
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.assignments += 1
-        self.owned |= {each.partition for each in partitions}
-
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self.owned -= {each.partition for each in partitions}
-
-    def poll(self) -> "Worker":
-        message = self.consumer.poll(0.05)
-        if message is not None and message.error() is None:
-            self.values.append(message.value())
-        return self
-
-
-def shared(workers: list[Worker]) -> bool:
-    """Everybody polls once; whether all partitions are owned, each by one, and nobody is idle."""
-    for worker in workers:
-        worker.poll()
-    owned = [partition for worker in workers for partition in worker.owned]
-    return sorted(owned) == list(range(PARTITIONS)) and all(worker.owned for worker in workers)
 
 
 @pytest.fixture
@@ -73,12 +30,6 @@ def filled(broker: RunningBroker, make_topic: MakeTopic) -> str:
     topic = make_topic(partitions=PARTITIONS)
     fill(broker.bootstrap, topic, 40)
     return topic
-
-
-def fill(bootstrap: str, topic: str, count: int, start: int = 0) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
-    records = [{"topic": topic, "value": f"v{n}", "partition": n % PARTITIONS} for n in range(start, start + count)]
-    produce_all(producer, records)
 
 
 @pytest.fixture
