@@ -113,7 +113,8 @@ def test_members_go_on_when_the_broker_is_killed_and_comes_back(tmp_path: Path, 
             worker.consumer.close()
 
         def is_empty() -> bool:
-            return administrator.describe_consumer_groups([group])[group].result().state == ConsumerGroupState.EMPTY
+            described = administrator.describe_consumer_groups([group])[group].result()
+            return bool(described.state == ConsumerGroupState.EMPTY)
 
         eventually(is_empty, what="all have left")
 

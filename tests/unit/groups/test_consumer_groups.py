@@ -55,6 +55,10 @@ class Stage:
     def group(self) -> ConsumerGroup:
         return self.shard.consumer_groups[GROUP]
 
+    @property
+    def state(self) -> ConsumerGroupState:
+        return self.group.state
+
     def settle(self, out: Outbox) -> None:
         for record in out.records:
             self.log.append(record)
@@ -147,7 +151,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     a = Member(Stage(), "a", "orders", "refunds")
     a.beat()
     assert len(a.owned) == 8
-    assert a.stage.group.state is ConsumerGroupState.STABLE
+    assert a.stage.state is ConsumerGroupState.STABLE
 
 
 def test_an_answer_repeats_no_assignment_that_did_not_change() -> None:
@@ -163,7 +167,7 @@ def test_a_second_member_gets_its_share_when_the_first_has_given_it_back() -> No
     a.beat()
     b.beat()
     assert sizes(a, b) == [6, 0]
-    assert stage.group.state is ConsumerGroupState.RECONCILING
+    assert stage.state.value == "Reconciling"
     a.beat()
     assert len(a.owned) == 3
     b.beat()
@@ -172,7 +176,7 @@ def test_a_second_member_gets_its_share_when_the_first_has_given_it_back() -> No
     b.beat()
     assert sizes(a, b) == [3, 3]
     assert a.owned.isdisjoint(b.owned)
-    assert stage.group.state is ConsumerGroupState.STABLE
+    assert stage.state is ConsumerGroupState.STABLE
 
 
 def test_a_member_that_leaves_gives_everything_to_the_rest() -> None:
@@ -285,7 +289,7 @@ def test_a_static_member_that_stays_away_is_taken_out() -> None:
     a.beat()
     a.send(-2)
     stage.pass_time(SESSION_MS)
-    assert stage.group.state is ConsumerGroupState.EMPTY
+    assert stage.state is ConsumerGroupState.EMPTY
 
 
 def test_bad_requests_change_nothing() -> None:
@@ -324,7 +328,7 @@ def test_everything_is_back_after_a_restart_even_from_a_compacted_log() -> None:
     assert a.beat().assignment is None
     assert stage.group.owners.keys() == a.owned | b.owned
     stage.pass_time(SESSION_MS)
-    assert stage.group.state is ConsumerGroupState.EMPTY
+    assert stage.state is ConsumerGroupState.EMPTY
     assert stage.shard.wake_ms(GROUP) == NEVER_MS
 
 
@@ -476,5 +480,5 @@ def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(seed
             except ProtocolError:
                 member.epoch, member.owned = 0, NOTHING
     check()
-    assert stage.group.state is ConsumerGroupState.STABLE
+    assert stage.state is ConsumerGroupState.STABLE
     assert sum(len(member.owned) for member in members) == 8
