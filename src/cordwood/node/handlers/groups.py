@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def join_group(node: "Node", request: Request) -> None:
     """Answers when the round is complete, which takes as long as the slowest member."""
     body = request.decode()
+    request.let_go_of_frame()
     version = request.version
 
     def answer(joined: JoinAnswer) -> None:
@@ -58,6 +59,7 @@ def join_group(node: "Node", request: Request) -> None:
 def sync_group(node: "Node", request: Request) -> None:
     """Answers when the leader has brought the assignments and they are committed."""
     body = request.decode()
+    request.let_go_of_frame()
 
     def answer(share: SyncAnswer) -> None:
         request.answer(
