@@ -165,6 +165,14 @@ def test_an_empty_group_id_is_refused_everywhere(client: RawClient) -> None:
     assert deleted.error_code == ErrorCode.INVALID_GROUP_ID
 
 
+def test_a_group_id_that_is_too_long_is_refused_everywhere(client: RawClient) -> None:
+    group = "g" * 40_000
+    assert client.join(9, group).error_code == ErrorCode.INVALID_GROUP_ID
+    assert commit(client, 9, group, 1) == ErrorCode.INVALID_GROUP_ID
+    assert client.send(ApiKey.OFFSET_FETCH, 7, group_id=group, topics=None).error_code == ErrorCode.INVALID_GROUP_ID
+    assert client.send(ApiKey.DESCRIBE_GROUPS, 6, groups=[group]).groups[0].error_code == ErrorCode.INVALID_GROUP_ID
+
+
 @pytest.mark.parametrize("version", range(2))
 def test_the_consumer_protocol_says_what_is_wrong_with_a_heartbeat(client: RawClient, version: int) -> None:
     joining = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.groups.classic.group import NEVER_MS, Limits
+from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS, Limits
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 MINUTE_MS = 60_000
+MAX_PREFIX_LENGTH = 200
 
 Failed = Callable[[ErrorCode], None]
 
@@ -56,7 +57,7 @@ class GroupCoordinator:
         self._log.when_topic_exists(done)
 
     def new_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{uuid.UUID(int=self._chance.getrandbits(128), version=4)}"
+        return f"{prefix[:MAX_PREFIX_LENGTH]}-{uuid.UUID(int=self._chance.getrandbits(128), version=4)}"
 
     # Membership
 
@@ -302,6 +303,9 @@ class GroupCoordinator:
         self._set_alarm(shard, group_id)
 
     def _with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Failed) -> None:
+        if len(group_id.encode()) > MAX_NAME_BYTES:
+            failed(ErrorCode.INVALID_GROUP_ID)
+            return
         self._log.with_shard(partial(coordinating_partition, group_id), done, failed)
 
     def _limits(self, shard: Shard[GroupShard]) -> Limits:
@@ -316,7 +320,11 @@ class GroupCoordinator:
 
     def _consumer_limits(self) -> ConsumerLimits:
         settings = self._node.settings
-        return ConsumerLimits(settings.group_consumer_max_size, settings.group_consumer_session_timeout_ms)
+        return ConsumerLimits(
+            settings.group_consumer_max_size,
+            settings.group_consumer_session_timeout_ms,
+            self._node.image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes,
+        )
 
     def _shape_of(self, topic: str) -> TopicShape | None:
         image = self._node.image.topics.get(topic)

@@ -350,13 +350,12 @@ def test_session_timeouts_and_metadata_are_bounded() -> None:
     stage = Stage()
     short, long = Actor(stage, "a", session_ms=9), Actor(stage, "b", session_ms=10_001)
     large = Actor(stage, "c", protocols=(("range", b"x" * 10_001),))
-    for actor in (short, long, large):
+    many = Actor(stage, "d", protocols=(("range", b""),) * 101)
+    named = Actor(stage, "e", instance_id="i" * 1025)
+    for actor in (short, long, large, many, named):
         actor.ask_to_join()
-    assert [actor.joins[-1].error for actor in (short, long, large)] == [
-        ErrorCode.INVALID_SESSION_TIMEOUT,
-        ErrorCode.INVALID_SESSION_TIMEOUT,
-        ErrorCode.INVALID_REQUEST,
-    ]
+    assert [actor.joins[-1].error for actor in (short, long)] == [ErrorCode.INVALID_SESSION_TIMEOUT] * 2
+    assert [actor.joins[-1].error for actor in (large, many, named)] == [ErrorCode.INVALID_REQUEST] * 3
     assert stage.state is State.DEAD, "a refused request leaves no group behind"
 
 

@@ -40,7 +40,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 GROUP = "g"
 SESSION_MS = 1000
 REBALANCE_MS = 3000
-LIMITS = ConsumerLimits(max_size=5, session_timeout_ms=SESSION_MS)
+LIMITS = ConsumerLimits(max_size=5, session_timeout_ms=SESSION_MS, max_profile_bytes=10_000)
 ORDERS, REFUNDS = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
@@ -296,6 +296,9 @@ def test_bad_requests_change_nothing() -> None:
     stage = Stage()
     assert Member(stage, "a", assignor="magic").refused() is ErrorCode.UNSUPPORTED_ASSIGNOR
     assert Member(stage, "a").refused(epoch=3) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert Member(stage, "a" * 1025).refused() is ErrorCode.INVALID_REQUEST
+    assert Member(stage, "a", instance_id="i" * 1025).refused() is ErrorCode.INVALID_REQUEST
+    assert Member(stage, "a", "t" * 10_000).refused() is ErrorCode.INVALID_REQUEST
     assert not stage.log
     members = [Member(stage, str(number)) for number in range(LIMITS.max_size)]
     settle(*members)

@@ -10,6 +10,8 @@ from cordwood.groups.classic.subscription import subscribed_topics
 
 NEVER_MS = 1 << 62
 CONSUMER_PROTOCOL_TYPE = "consumer"
+MAX_NAME_BYTES = 1024
+"""Of groups, members and instances: they are kept in memory, and keys of records take no more than 32,767."""
 
 
 def shifted(deadline_ms: int, by_ms: int) -> int:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from cordwood.groups.classic.group import Group, Limits, Member, State
+from cordwood.groups.classic.group import MAX_NAME_BYTES, Group, Limits, Member, State
 from cordwood.groups.classic.membership import find_member
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox
 from cordwood.groups.classic.rebalance import begin_or_go_on, joined, refuse_waiting
@@ -12,6 +12,8 @@ from cordwood.model.errors import ErrorCode
 
 NEW_MEMBER_PATIENCE_MS = 300_000
 """How long a newcomer may wait for its first round: librdkafka and Java hang up and come again after that."""
+
+MAX_PROTOCOLS = 100
 
 
 class JoinRequest(NamedTuple):
@@ -47,7 +49,7 @@ def join(group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, no
 def _refusal(group: Group, request: JoinRequest, limits: Limits) -> ErrorCode:
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
-    if sum(len(name) + len(metadata) for name, metadata in request.protocols) > limits.max_metadata_bytes:
+    if _is_too_large(request, limits):
         return ErrorCode.INVALID_REQUEST
     known_as = request.member_id
     if not known_as and request.instance_id is not None:
@@ -58,6 +60,13 @@ def _refusal(group: Group, request: JoinRequest, limits: Limits) -> ErrorCode:
     if comes_anew and len(group.members) + len(group.pending) >= limits.max_size:
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     return ErrorCode.NONE
+
+
+def _is_too_large(request: JoinRequest, limits: Limits) -> bool:
+    names = [request.instance_id or "", request.protocol_type, *(name for name, _ in request.protocols)]
+    if len(names) > MAX_PROTOCOLS or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
+        return True
+    return sum(len(metadata) for _, metadata in request.protocols) > limits.max_metadata_bytes
 
 
 def _join_without_id(

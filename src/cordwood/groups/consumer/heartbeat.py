@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from cordwood.groups.classic.group import NEVER_MS
+from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS
 from cordwood.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber, TopicShape
 from cordwood.groups.consumer.group import FRESH, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.reconcile import next_step
@@ -42,6 +42,7 @@ class ConsumerLimits(NamedTuple):
 
     max_size: int
     session_timeout_ms: int
+    max_profile_bytes: int
 
 
 class HeartbeatRequest(NamedTuple):
@@ -91,7 +92,10 @@ def heartbeat(
         current = FRESH
     profile = _updated(known, request)
     if known is None or replaced is not None or profile != known.profile:
-        records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), encode_profile(profile)))
+        value = encode_profile(profile)
+        if len(value) > limits.max_profile_bytes:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "What the member says about itself is too long.")
+        records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), value))
     changed = known is None or (profile.topics, profile.assignor) != (known.profile.topics, known.profile.assignor)
     epoch, target, owners = group.target_epoch, group.targets.get(request.member_id, NOTHING), group.owners
     if changed or replaced is not None or not _is_up_to_date(group, shape_of):
@@ -114,6 +118,8 @@ def heartbeat(
 
 def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
     """The id of the static member that this one replaces, if it does."""
+    if max(len(request.member_id.encode()), len((request.instance_id or "").encode())) > MAX_NAME_BYTES:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A member's id has at most {MAX_NAME_BYTES} bytes.")
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         raise ProtocolError(
             ErrorCode.UNSUPPORTED_ASSIGNOR, f"The assignor {request.assignor} is not one of {', '.join(ASSIGNORS)}."
