@@ -24,15 +24,11 @@ def check_commit(
 
     `known` says whether a group without members has committed before.
     """
-    names_member = generation >= 0 or bool(member_id) or instance_id is not None
-    if group is None:
-        if not names_member:
-            return ErrorCode.NONE
-        return ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.ILLEGAL_GENERATION
-    if generation < 0 and group.state is State.EMPTY:
+    if generation < 0 and (group is None or group.state is State.EMPTY):
+        # As in Kafka: without a generation it is a reader that assigns to itself, whatever it calls itself.
         return ErrorCode.NONE
-    if not names_member:
-        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.ILLEGAL_GENERATION
     member = find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(member, Member):
         return member
