@@ -16,6 +16,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import KafkaAdminClient
 from tests.broker_process import BrokerProcess, free_port
+from tests.deadline import eventually
 from tests.fuzz.recording_proxy import RecordingProxy
 from tests.interop.confluent_clients import produce_all, read_to_end
 
@@ -87,10 +88,12 @@ def real_frames(target: Target) -> list[bytes]:
     """Requests as three clients send them, of all the APIs that they use here."""
     bootstrap = target.proxy.bootstrap
     _confluent_session(bootstrap)
+    for protocol in ("classic", "consumer"):
+        _group_session(bootstrap, protocol)
     _kafka_python_session(bootstrap)
     asyncio.run(_aiokafka_session(bootstrap))
     frames = target.proxy.frames()
-    assert len({frame[:2] for frame in frames}) >= 15, "too few APIs were seen"
+    assert len({frame[:2] for frame in frames}) >= 20, "too few APIs were seen"
     return frames
 
 
@@ -112,6 +115,28 @@ def _confluent_session(bootstrap: str) -> None:
     partition = TopicPartition("stock", 0)
     admin.list_offsets({partition: OffsetSpec.max_timestamp()})[partition].result(30)
     admin.delete_records([TopicPartition("stock", 0, 1)])
+
+
+def _group_session(bootstrap: str, protocol: str) -> None:
+    """A member's life, and an administrator's look at it."""
+    group = f"stock-{protocol}"
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["stock"])
+    eventually(lambda: consumer.poll(0.1), what="a record")
+    consumer.commit(asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.describe_consumer_groups([group])[group].result(30)
+    admin.list_consumer_groups().result(30)
+    consumer.close()
+    admin.delete_consumer_groups([group])[group].result(30)
 
 
 def _kafka_python_session(bootstrap: str) -> None:

@@ -14,6 +14,10 @@ from cordwood.cli.config.describe import describe as describe_config
 from cordwood.cli.config.list import list_settings
 from cordwood.cli.consume import consume
 from cordwood.cli.demo.command import demo
+from cordwood.cli.group.delete import delete_groups
+from cordwood.cli.group.describe import describe_group
+from cordwood.cli.group.list import list_groups
+from cordwood.cli.group.reset import reset as reset_group
 from cordwood.cli.history import check as check_history
 from cordwood.cli.inspect.command import inspect
 from cordwood.cli.produce import produce
@@ -62,6 +66,14 @@ _topic.command("describe")(describe_topics)
 _topic.command("alter")(alter_topic)
 _topic.command("delete")(delete_topic)
 
+_group = typer.Typer(
+    help="Groups of consumers: who shares the work, and how far behind they are.", no_args_is_help=True
+)
+_group.command("list")(list_groups)
+_group.command("describe")(describe_group)
+_group.command("reset")(reset_group)
+_group.command("delete")(delete_groups)
+
 _config = typer.Typer(
     help="Settings of topics and brokers: what there is, what is set, and changing it.", no_args_is_help=True
 )
@@ -79,6 +91,7 @@ app.command("demo")(demo)
 app.add_typer(_topic, name="topic")
 app.command("produce")(produce)
 app.command("consume")(consume)
+app.add_typer(_group, name="group")
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.command("inspect")(inspect)

@@ -204,5 +204,7 @@ _HINTS: Mapping[int, str] = {
     ErrorCode.INVALID_CONFIG: "`cordwood config list` shows every setting, its values and its meaning",
     ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes is the limit for one batch",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
+    ErrorCode.NON_EMPTY_GROUP: "it has members: stop its consumers first; `cordwood group describe` names them",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop its consumers first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "a topic cannot have more replicas than there are brokers",
 }

@@ -77,12 +77,11 @@ class Positions:
         """All positions of a group; the caller does not change them."""
         return self._groups.get(group, {})
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def groups(self) -> Iterator[str]:
         return iter(sorted(self._groups))
-
-    def expired(self, now_ms: int, retention_ms: int) -> list[Record]:
-        """Tombstones for positions that nobody renewed within the retention."""
-        return self._tombstones(lambda _, position: position.commit_timestamp_ms + retention_ms <= now_ms)
 
     def of_deleted_topic(self, topic: str) -> list[Record]:
         """Tombstones for positions in a topic that is gone: a new topic of the same name starts afresh."""

@@ -130,6 +130,72 @@ _OWN_SETTINGS = [
         changeable=False,
     ),
     Setting(
+        "group.consumer.heartbeat.interval.ms",
+        Kind.INT,
+        1000,
+        "How often members of the consumer protocol are told to send a heartbeat. Kafka's is 5000: a shorter one makes "
+        "rebalances quicker, because members learn of their next step from the answer.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "group.consumer.max.size",
+        Kind.INT,
+        1000,
+        "Members of one group of the consumer protocol at most. Kafka has no limit of its own.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "group.consumer.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "A member of the consumer protocol that is not heard of for this long is taken out of its group.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        100,
+        "How long the first round of a group waits for more members, and again that long while more come. Kafka waits "
+        "3000: longer saves rebalances when many members start slowly, shorter lets the first one read sooner.",
+        low=0,
+        changeable=False,
+    ),
+    Setting(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        1_800_000,
+        "The longest session timeout that a member of a group may ask for.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "group.max.size",
+        Kind.INT,
+        1000,
+        "Members of one group at most. Kafka has no limit of its own.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6000,
+        "The shortest session timeout that a member of a group may ask for.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
+        "groups.max",
+        Kind.INT,
+        100_000,
+        "Groups that this broker coordinates at most: a new one beyond that is refused.",
+        low=1,
+        changeable=False,
+    ),
+    Setting(
         "listeners",
         Kind.LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
@@ -445,6 +511,14 @@ class BrokerSettings:
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57_671_680
     flush_threads: int = 8
+    group_consumer_heartbeat_interval_ms: int = 1000
+    group_consumer_max_size: int = 1000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_initial_rebalance_delay_ms: int = 100
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 1000
+    group_min_session_timeout_ms: int = 6000
+    groups_max: int = 100_000
     listeners: tuple[str, ...] = ("PLAINTEXT://127.0.0.1:9092",)
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
@@ -503,6 +577,16 @@ class BrokerSettings:
             raise InvalidSetting(
                 f"queued.max.request.bytes ({self.queued_max_request_bytes}) must be at least "
                 f"socket.request.max.bytes ({self.socket_request_max_bytes}): a request of that size would never fit"
+            )
+        if self.group_max_session_timeout_ms < self.group_min_session_timeout_ms:
+            raise InvalidSetting(
+                f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms}) must be at least "
+                f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms})"
+            )
+        if self.group_consumer_session_timeout_ms <= self.group_consumer_heartbeat_interval_ms:
+            raise InvalidSetting(
+                f"group.consumer.session.timeout.ms ({self.group_consumer_session_timeout_ms}) must be more than "
+                f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms})"
             )
         check_together(self.topic_settings)
 

@@ -2,7 +2,10 @@
 
 from cordwood.node.handlers import (
     configs,
+    consumer_groups,
     fetch,
+    group_administration,
+    groups,
     log_dirs,
     metadata,
     offsets_in_log,
@@ -25,6 +28,9 @@ HANDLERS: dict[int, Handler] = {
         configs,
         producers,
         positions,
+        groups,
+        consumer_groups,
+        group_administration,
         log_dirs,
         transactions,
     )

@@ -90,8 +90,15 @@ class Shard(Generic[M]):
 class CoordinatorLog(Generic[M]):
     """All shards of one internal topic on this node."""
 
-    def __init__(self, node: "Node", topic: str, new_machine: Callable[[], M]) -> None:
+    def __init__(
+        self,
+        node: "Node",
+        topic: str,
+        new_machine: Callable[[], M],
+        after_loading: Callable[[Shard[M]], None] = lambda shard: None,
+    ) -> None:
         self._node = node
+        self._after_loading = after_loading
         self.topic = topic
         self._new_machine = new_machine
         self._shards: dict[int, Shard[M]] = {}
@@ -127,18 +134,37 @@ class CoordinatorLog(Generic[M]):
 
         self.when_topic_exists(topic_exists)
 
-    def each_shard_with_records(self, done: Callable[[Shard[M]], None]) -> None:
-        """Calls back for every partition that holds something, once it is loaded."""
-        for index, partition in enumerate(self._node.topics.get(self.topic, ())):
-            if partition.opened is None and not self._node.logs.has_log(partition.name):
-                continue
+    def each_shard_with_records(
+        self, done: Callable[[Shard[M]], None], finished: Done = lambda worst_error: None
+    ) -> None:
+        """Calls back for every partition that holds something, once it is loaded, and when all are done."""
+        holding = [
+            index
+            for index, partition in enumerate(self._node.topics.get(self.topic, ()))
+            if partition.opened is not None or self._node.logs.has_log(partition.name)
+        ]
+        left = len(holding)
+        worst = ErrorCode.NONE
+        if not holding:
+            finished(worst)
+
+        for index in holding:
             shard = self._shard(index)
 
             def loaded(code: ErrorCode, shard: Shard[M] = shard) -> None:
+                nonlocal left, worst
+                left -= 1
                 if code is ErrorCode.NONE:
                     done(shard)
+                else:
+                    worst = code
+                if not left:
+                    finished(worst)
 
             self._load_then(shard, loaded)
+
+    def loaded_shards(self) -> list[Shard[M]]:
+        return [shard for shard in self._shards.values() if shard.loaded]
 
     def when_loaded(self, done: Callable[[list[Shard[M]]], None]) -> None:
         """Calls back once, with all shards that hold something and could be loaded."""
@@ -291,6 +317,7 @@ class CoordinatorLog(Generic[M]):
         error = ErrorCode.NONE
         if failure is None:
             shard.loaded = True
+            self._after_loading(shard)
         else:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             shard.machine = self._new_machine()

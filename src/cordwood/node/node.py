@@ -22,7 +22,7 @@ from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.node.apis import HANDLERS, SERVED_APIS
 from cordwood.node.compaction import Compaction
 from cordwood.node.fetch_sessions import FetchSessions
-from cordwood.node.group_positions import GroupPositions
+from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
 from cordwood.node.maintenance import Maintenance
 from cordwood.node.partition import Done, Partition, no_such_partition
@@ -74,7 +74,7 @@ class Node:
         self.timers = Timers()
         self.topics: dict[str, list[Partition]] = {}
         self.fetch_sessions = FetchSessions(self.settings.max_incremental_fetch_session_cache_slots, seed)
-        self.positions = GroupPositions(self)
+        self.groups = GroupCoordinator(self, seed)
         self.transactions = TransactionCoordinator(self)
         self.transactional_appends = TransactionalAppends(self)
         self.producer_ids = ProducerIds(effects)
@@ -142,6 +142,7 @@ class Node:
         self.now_ms = now_ms
         for parked in [parked for waiting in self._parked.values() for parked in waiting]:
             parked.hurry(now_ms)
+        self.groups.stop_waiting(now_ms)
 
     # Topics and partitions
 
@@ -217,7 +218,7 @@ class Node:
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         self.maintenance.delete_logs(partitions)
         self.encoded_topics.forget(topic.name)
-        self.positions.topic_deleted(topic.name, now_ms)
+        self.groups.topic_deleted(topic.name, now_ms)
 
     def _new_partition(self, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]
@@ -355,6 +356,7 @@ class Node:
     def clock_jumped(self, by_ms: int) -> None:
         """The wall clock was set: deadlines keep their distance."""
         self.timers.shift(by_ms)
+        self.groups.shift_deadlines(by_ms)
         for partition in self._partitions_with_acks:
             partition.shift_deadlines(by_ms)
 

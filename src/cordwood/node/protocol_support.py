@@ -21,14 +21,15 @@ Only what is listed is advertised: a client that asks for anything else finds it
 
 _NOTES = {
     0: "Versions 0-2 are advertised and refused, as Kafka does for old librdkafka (KAFKA-18659).",
-    8: "For readers that assign partitions to themselves; a member id is unknown here.",
-    9: "All versions; positions of groups without members.",
     10: "Groups and transactional ids.",
     22: "Idempotent and transactional producers; version 6 (two-phase commit) is unstable in Kafka and not offered.",
     24: "Versions 4 and 5 are for brokers: many transactions, verify only.",
     26: "From version 5 every end raises the epoch (KIP-890); transaction.version 2 is finalized.",
-    28: "From version 5 on it adds the group to the transaction. For readers without a member id.",
+    28: "From version 5 on it adds the group to the transaction.",
     66: "Version 2 filters by a regular expression and is not offered yet.",
+    11: "The classic protocol, with static members; every assignor of the clients.",
+    16: "Groups of both protocols, filtered by state and type.",
+    68: "Server-side assignors uniform and range; no regular expressions yet (INVALID_REGULAR_EXPRESSION).",
     1: "Long poll, sessions, topic ids. Replica fetches are refused: there are no followers yet.",
     2: "All special timestamps, -1 to -6.",
     32: "Topics and brokers.",

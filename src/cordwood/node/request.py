@@ -30,6 +30,10 @@ class Request:
         """The request, with Kafka's field names as attributes (`wire/messages`)."""
         return decode_request(self.header, self.frame)
 
+    def let_go_of_frame(self) -> None:
+        """For a request that may wait for minutes: the network's buffer is not kept in memory for it."""
+        self.frame = memoryview(b"")
+
     def answer(self, **values: Any) -> None:
         """Sends the response made of these values, in the request's version."""
         self.reply.send(encode_response(self.header, values))

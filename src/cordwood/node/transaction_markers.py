@@ -54,7 +54,7 @@ def _write(node: "Node", ending: Ending, name: TopicPartition, now_ms: int, done
         partition = node.partition(*name)
         _check_epoch(ending, partition)
         if name.topic == CONSUMER_OFFSETS_TOPIC:
-            node.positions.end_transaction(
+            node.groups.end_transaction(
                 name.partition,
                 ending.writer,
                 ending.marker,

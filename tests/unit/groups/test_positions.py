@@ -74,19 +74,6 @@ def test_metadata_beyond_the_limit_is_refused_and_the_rest_of_the_commit_goes_on
     assert [decode_key(key).partition for key, _ in outcome.records] == [TopicPartition("orders", 4)]
 
 
-def test_positions_expire_once_nobody_renewed_them_for_the_retention() -> None:
-    positions = Positions()
-    for offset, now_ms in ((1, 100), (2, 200)):
-        commits = [Commit(ORDERS, offset, -1, "")]
-        for record in positions.commit(f"g{offset}", commits, metadata_max_bytes=9, now_ms=now_ms).records:
-            positions.replay(*record)
-    expired = positions.expired(now_ms=250, retention_ms=100)
-    assert [decode_key(key).group for key, _ in expired] == ["g1"]
-    for record in expired:
-        positions.replay(*record)
-    assert list(positions.groups()) == ["g2"]
-
-
 def test_positions_of_a_deleted_topic_go_with_it() -> None:
     positions = Positions()
     other = TopicPartition("other", 0)

@@ -162,8 +162,11 @@ def test_unknown_topic_ids_are_told(world: World) -> None:
 def test_members_groups_without_a_name_and_long_notes_are_refused(world: World) -> None:
     topic = create_topic(world)
     assert commit(world, topic, 5, group="") == ["INVALID_GROUP_ID"]
-    assert commit(world, topic, 5, member_id="somebody") == ["UNKNOWN_MEMBER_ID"]
+    # In a group without members a generation is nobody's; before its first commit there is not even a group.
+    assert commit(world, topic, 5, generation_id_or_member_epoch=3) == ["ILLEGAL_GENERATION"]
+    assert commit(world, topic, 5) == ["NONE"]
     assert commit(world, topic, 5, generation_id_or_member_epoch=3) == ["UNKNOWN_MEMBER_ID"]
+    assert commit(world, topic, 5, generation_id_or_member_epoch=3, member_id="somebody") == ["UNKNOWN_MEMBER_ID"]
     assert commit(world, topic, 5, metadata="x" * 4097) == ["OFFSET_METADATA_TOO_LARGE"]
     assert commit(world, topic, 6, metadata="x" * 4096) == [NONE]
 

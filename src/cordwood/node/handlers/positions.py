@@ -1,6 +1,6 @@
 """A reader's position, kept for it: FindCoordinator, OffsetCommit, OffsetFetch.
 
-Only readers that assign partitions to themselves: a request that names a member is told that the member is unknown.
+A group with members takes commits from them alone, and only in their generation; one without takes them from anybody.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from cordwood.node.group_positions import UNSTABLE
+from cordwood.node.group_coordinator import UNSTABLE, Author
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
-NO_GENERATION = -1
 
 
 def find_coordinator(node: "Node", request: Request) -> None:
@@ -50,7 +49,7 @@ def find_coordinator(node: "Node", request: Request) -> None:
             request.answer(**{name: value for name, value in found[0].items() if name != "key"})
 
     if key_type == GROUP_KEY:
-        node.positions.when_topic_exists(answer)
+        node.groups.when_topic_exists(answer)
     elif key_type == TRANSACTION_KEY:
         node.transactions.when_topic_exists(answer)
     else:
@@ -83,9 +82,8 @@ def offset_commit(node: "Node", request: Request) -> None:
             entry["partitions"].append({"partition_index": partition.partition_index, "error_code": error})
         request.answer(topics=list(topics.values()))
 
-    refusal = member_problem(body.group_id, body.generation_id_or_member_epoch, body.member_id)
-    if refusal is not None:
-        answer([refusal] * len(asked))
+    if not body.group_id:
+        answer([ErrorCode.INVALID_GROUP_ID] * len(asked))
         return
 
     commits: list[Commit] = []
@@ -112,15 +110,8 @@ def offset_commit(node: "Node", request: Request) -> None:
             errors[place] = error
         answer(errors)
 
-    node.positions.commit(body.group_id, commits, request.now_ms, committed)
-
-
-def member_problem(group: str, generation: int, member_id: str) -> ErrorCode | None:
-    if not group:
-        return ErrorCode.INVALID_GROUP_ID
-    if generation != NO_GENERATION or member_id:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    return None
+    author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
+    node.groups.commit(body.group_id, author, commits, request.now_ms, committed)
 
 
 def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
@@ -157,7 +148,17 @@ def offset_fetch(node: "Node", request: Request) -> None:
         if not group.group_id:
             one_done(place)(ErrorCode.INVALID_GROUP_ID)
         else:
-            node.positions.fetch(group.group_id, request.now_ms, one_done(place), require_stable=body.require_stable)
+            node.groups.fetch(
+                group.group_id,
+                _reader(version, group),
+                request.now_ms,
+                one_done(place),
+                require_stable=body.require_stable,
+            )
+
+
+def _reader(version: int, group: Any) -> Author:
+    return Author(group.member_id or "", None, group.member_epoch) if version >= 9 else Author()
 
 
 def _group_answer(

@@ -7,7 +7,7 @@ from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
-from cordwood.node.handlers.positions import member_problem
+from cordwood.node.group_coordinator import Author
 from cordwood.node.request import Request, by_topic, serves
 from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.records.control import TransactionMarker
@@ -127,7 +127,7 @@ def add_offsets_to_txn(node: "Node", request: Request) -> None:
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         writer = Writer(body.producer_id, body.producer_epoch)
-        partitions = [node.positions.partition_of(body.group_id)]
+        partitions = [node.groups.partition_of(body.group_id)]
         node.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, node.now_ms, answer)
 
     if not body.transactional_id:
@@ -135,7 +135,7 @@ def add_offsets_to_txn(node: "Node", request: Request) -> None:
     elif not body.group_id:
         answer(ErrorCode.INVALID_GROUP_ID)
     else:
-        node.positions.when_topic_exists(topic_exists)
+        node.groups.when_topic_exists(topic_exists)
 
 
 def txn_offset_commit(node: "Node", request: Request) -> None:
@@ -152,10 +152,10 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
         )
         request.answer(topics=by_topic(results))
 
-    refusal = member_problem(body.group_id, body.generation_id_or_member_epoch, body.member_id)
+    refusal = ErrorCode.NONE if body.group_id else ErrorCode.INVALID_GROUP_ID
     if not body.transactional_id:
         refusal = ErrorCode.INVALID_REQUEST
-    if refusal is not None:
+    if refusal is not ErrorCode.NONE:
         errors = [refusal] * len(asked)
         answer()
         return
@@ -183,6 +183,7 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
     if not commits:
         answer()
         return
+    author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     writer = Writer(body.producer_id, body.producer_epoch)
     add = version >= OFFSETS_ADD_FROM_VERSION
 
@@ -197,7 +198,7 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
             add=add,
         )
 
-    node.positions.commit_in_transaction(body.group_id, commits, admit, writer, committed)
+    node.groups.commit_in_transaction(body.group_id, author, commits, admit, writer, committed)
 
 
 def _offset_error(error: ErrorCode, version: int) -> ErrorCode:

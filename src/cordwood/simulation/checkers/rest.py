@@ -24,9 +24,9 @@ def check_at_rest(world: World) -> None:
             and each.opened.log.durable_end_offset < each.opened.log.log_end_offset
         ],
         "readers that wait": [each.name for each in node.partitions() if each.waiting_readers],
-        "requests that wait for __consumer_offsets": node.positions._log._waiting_for_topic,
+        "requests that wait for __consumer_offsets": node.groups._log._waiting_for_topic,
         "requests that wait for positions to load": [
-            shard.partition.name for shard in node.positions._log._shards.values() if shard.waiting
+            shard.partition.name for shard in node.groups._log._shards.values() if shard.waiting
         ],
         "requests that wait for __transaction_state": node.transactions._log._waiting_for_topic,
         "transactional batches that wait for their coordinator": node.transactional_appends._queues,

@@ -1,0 +1,159 @@
+"""`cordwood group reset`: moves a group's positions. A dry run unless it is told to do it."""
+
+import re
+import time
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.group.options import GroupName
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.record_text import parse_time_ms
+
+if TYPE_CHECKING:
+    from cordwood.cli.connection import Connection
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Target(NamedTuple):
+    """`kind` is beginning, end, offset, time or shift; `number` is the offset, the time or the distance."""
+
+    kind: str
+    number: int = 0
+
+
+class Move(NamedTuple):
+    partition: int
+    before: int | None
+    after: int
+
+
+def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
+    if sum(option is not None for option in (to, shift, back)) != 1:
+        raise Failure("USAGE", "exactly one of --to, --shift and --back is needed", "", ExitCode.USAGE)
+    if shift is not None:
+        return Target("shift", shift)
+    if back is not None:
+        matched = re.fullmatch(r"(\d+)(ms|s|m|h|d)", back)
+        if matched is None:
+            raise Failure("USAGE", f"--back {back!r} is no duration", "write 90s, 15m, 2h or 7d", ExitCode.USAGE)
+        return Target("time", int(time.time() * 1000) - int(matched[1]) * _UNITS_MS[matched[2]])
+    assert to is not None
+    if to in ("beginning", "end"):
+        return Target(to)
+    if to.isdecimal():
+        return Target("offset", int(to))
+    if to.startswith("@"):
+        try:
+            return Target("time", parse_time_ms(to[1:]))
+        except ValueError:
+            pass
+    raise Failure(
+        "USAGE",
+        f"--to {to!r} is no place in a log",
+        "beginning, end, an offset, @2026-01-31T12:00:00Z or @1700000000000",
+        ExitCode.USAGE,
+    )
+
+
+def reset(
+    name: GroupName,
+    topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.", show_default=False)],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="beginning, end, an offset, or a time: @2026-01-31T12:00:00Z, @1700000000000 (milliseconds).",
+            show_default=False,
+        ),
+    ] = None,
+    shift: Annotated[
+        int | None,
+        typer.Option("--shift", metavar="N", help="So many records on, or back if negative.", show_default=False),
+    ] = None,
+    back: Annotated[
+        str | None,
+        typer.Option(
+            "--back", metavar="DURATION", help="To what came in this long ago: 90s, 15m, 2h, 7d.", show_default=False
+        ),
+    ] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", help="Only this one; may be repeated.", show_default=False),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this it is only shown.")] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Move the positions of a group without members. Shows what it would do, unless --execute is given."""
+    from cordwood.cli.connection import Connection
+
+    target = parse_target(to, shift, back)
+    connection = Connection(bootstrap_servers, timeout_s)
+    moves = plan(connection, name, topic, partitions, target)
+    if execute:
+        _execute(connection, name, topic, moves)
+    if as_json:
+        print_json(
+            {"group": name, "topic": topic, "executed": execute, "positions": [move._asdict() for move in moves]}
+        )
+        return
+    print_table(["partition", "before", "after"], moves)
+    if not execute:
+        remark("Nothing was changed: this was a dry run. --execute does it.")
+
+
+def plan(connection: "Connection", name: str, topic: str, partitions: list[int] | None, target: Target) -> list[Move]:
+    """Where each partition's position is and would be, never outside of what the log has."""
+    from confluent_kafka.admin import OffsetSpec
+
+    from cordwood.cli.group.view import committed_offsets
+
+    metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
+    if topic not in metadata.topics:
+        raise connection.unknown_topic(topic)
+    there = sorted(metadata.topics[topic].partitions)
+    chosen = there if not partitions else sorted(set(partitions))
+    if missing := set(chosen) - set(there):
+        raise Failure("UNKNOWN_TOPIC_OR_PARTITION", f"{topic} has no partition {min(missing)}", "", ExitCode.NOT_FOUND)
+    committed = committed_offsets(connection, name)
+    starts = connection.offsets(topic, chosen, OffsetSpec.earliest())
+    ends = connection.offsets(topic, chosen, OffsetSpec.latest())
+    stamped = {}
+    if target.kind == "time":
+        stamped = connection.offsets(topic, chosen, OffsetSpec.for_timestamp(target.number))
+    moves = []
+    for partition in chosen:
+        before = committed.get((topic, partition))
+        match target.kind:
+            case "beginning":
+                after = starts[partition]
+            case "end":
+                after = ends[partition]
+            case "offset":
+                after = target.number
+            case "shift":
+                after = (starts[partition] if before is None else before) + target.number
+            case _:
+                after = stamped[partition] if stamped[partition] >= 0 else ends[partition]
+        moves.append(Move(partition, before, min(max(after, starts[partition]), ends[partition])))
+    return moves
+
+
+def _execute(connection: "Connection", name: str, topic: str, moves: list[Move]) -> None:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, move.partition, move.after) for move in moves])
+    answer = connection.ask_all(lambda admin: admin.alter_consumer_group_offsets([asked]))[name]
+    refused = next((each.error for each in answer.topic_partitions if each.error is not None), None)
+    if refused is not None:
+        raise Failure(
+            refused.name(),
+            f"the broker refused: {refused.str()}",
+            "a group's positions can be moved while it has no members: stop its consumers first",
+        )

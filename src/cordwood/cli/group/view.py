@@ -1,0 +1,98 @@
+"""A group as the broker shows it: its members, and for each partition its position, the end and the lag."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.cli.failure import ExitCode, Failure, near_names
+
+if TYPE_CHECKING:
+    from cordwood.cli.connection import Connection
+
+
+class MemberView(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[tuple[str, int]]
+
+
+class GroupView(NamedTuple):
+    name: str
+    state: str
+    protocol: str
+    assignor: str
+    members: list[MemberView]
+
+
+class PositionView(NamedTuple):
+    topic: str
+    partition: int
+    committed: int | None
+    end: int | None
+    member_id: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records between the position and the end; None where nothing was committed."""
+        return None if self.committed is None or self.end is None else max(self.end - self.committed, 0)
+
+
+def group_names(connection: "Connection") -> list[str]:
+    listed = connection.ask(lambda admin: admin.list_consumer_groups(request_timeout=connection.timeout_s))
+    return sorted(each.group_id for each in listed.valid)
+
+
+def describe(connection: "Connection", name: str) -> GroupView:
+    """The group; a Failure if there is none of this name."""
+    if name not in (names := group_names(connection)):
+        raise Failure(
+            "GROUP_ID_NOT_FOUND",
+            f"there is no group {name!r} at {connection.bootstrap_servers}",
+            near_names(name, names) or "`cordwood group list` shows what there is",
+            ExitCode.NOT_FOUND,
+        )
+    answer = connection.ask_all(lambda admin: admin.describe_consumer_groups([name]))[name]
+    members = [
+        MemberView(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.host.removeprefix("/"),
+            sorted((each.topic, each.partition) for each in member.assignment.topic_partitions)
+            if member.assignment is not None
+            else [],
+        )
+        for member in answer.members
+    ]
+    return GroupView(
+        name, answer.state.name.lower(), answer.type.name.lower(), answer.partition_assignor or "", members
+    )
+
+
+def positions(connection: "Connection", group: GroupView) -> list[PositionView]:
+    """Every partition that the group has a position in or a member for."""
+    from confluent_kafka.admin import OffsetSpec
+
+    committed = committed_offsets(connection, group.name)
+    owners = {partition: member.member_id for member in group.members for partition in member.partitions}
+    known = set(connection.topic_names())
+    found = []
+    every = sorted(committed.keys() | owners.keys())
+    for topic in sorted({topic for topic, _ in every}):
+        partitions = [partition for name, partition in every if name == topic]
+        ends = connection.offsets(topic, partitions, OffsetSpec.latest()) if topic in known else {}
+        found += [
+            PositionView(
+                topic, partition, committed.get((topic, partition)), ends.get(partition), owners.get((topic, partition))
+            )
+            for partition in partitions
+        ]
+    return found
+
+
+def committed_offsets(connection: "Connection", name: str) -> dict[tuple[str, int], int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    asked = [ConsumerGroupTopicPartitions(name)]
+    answer = connection.ask_all(lambda admin: admin.list_consumer_group_offsets(asked))[name]
+    return {(each.topic, each.partition): each.offset for each in answer.topic_partitions if each.offset >= 0}

@@ -1,0 +1,216 @@
+"""A group of the classic protocol: its state, its members, and questions about them. Transitions are in their files."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from cordwood.groups.classic.outbox import JoinTicket, SyncTicket
+from cordwood.groups.classic.records import StoredGroup, StoredMember
+from cordwood.groups.classic.subscription import subscribed_topics
+
+NEVER_MS = 1 << 62
+CONSUMER_PROTOCOL_TYPE = "consumer"
+MAX_NAME_BYTES = 1024
+"""Of groups, members and instances: they are kept in memory, and keys of records take no more than 32,767."""
+
+
+def shifted(deadline_ms: int, by_ms: int) -> int:
+    return deadline_ms if deadline_ms == NEVER_MS else deadline_ms + by_ms
+
+
+class State(Enum):
+    """By the names that Kafka's tools show. A group that is not there is Dead."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Limits(NamedTuple):
+    """Bounds on groups, from the broker's settings."""
+
+    max_size: int
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    initial_rebalance_delay_ms: int
+    max_metadata_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    session_deadline_ms: int = NEVER_MS
+    is_new: bool = False
+    """Waits for its first round: it cannot heartbeat yet, so it gets more time and none after that."""
+    join_ticket: JoinTicket | None = None
+    sync_ticket: SyncTicket | None = None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    group_id: str
+    state: State = State.EMPTY
+    generation: int = 0
+    protocol_type: str = ""
+    protocol: str | None = None
+    leader: str | None = None
+    state_timestamp_ms: int = -1
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Member id by instance id."""
+    pending: dict[str, int] = field(default_factory=dict)
+    """Member ids that were given out and not used yet, with their deadlines."""
+    pending_sync: set[str] = field(default_factory=set)
+    join_deadline_ms: int = NEVER_MS
+    sync_deadline_ms: int = NEVER_MS
+    gathering_left_ms: int | None = None
+    """In the first round of an empty group: how much longer it may be put off for members that keep coming."""
+    newcomer_in_round: bool = False
+    wake_ms: int = NEVER_MS
+    """No deadline is before this. Heartbeats only move deadlines away, so it may be too early and is never too late."""
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending and all(member.join_ticket is not None for member in self.members.values())
+
+    def move_to(self, state: State, now_ms: int) -> None:
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def wake_at(self, deadline_ms: int) -> int:
+        self.wake_ms = min(self.wake_ms, deadline_ms)
+        return deadline_ms
+
+    def heard_of(self, member: Member, now_ms: int) -> None:
+        member.session_deadline_ms = self.wake_at(now_ms + member.session_timeout_ms)
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def take_out(self, member: Member) -> None:
+        del self.members[member.member_id]
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
+        self.pending_sync.discard(member.member_id)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """A static member came back: it is the same member under another id."""
+        assert member.instance_id is not None
+        # Rebuilt in place, so that the order of members, which decides who leads next, stays the same.
+        self.members = {
+            member_id if known == member.member_id else known: other for known, other in self.members.items()
+        }
+        if member.member_id in self.pending_sync:
+            self.pending_sync.remove(member.member_id)
+            self.pending_sync.add(member_id)
+        if self.leader == member.member_id:
+            self.leader = member_id
+        self.static_members[member.instance_id] = member_id
+        member.member_id = member_id
+
+    # Protocols
+
+    def supports(self, protocol_type: str, names: list[str], *, but: str = "") -> bool:
+        """Whether someone with these protocols fits to the members, one of them not counted: it asks for itself."""
+        if not protocol_type or not names:
+            return False
+        if not self.members.keys() - {but}:
+            return True
+        return protocol_type == self.protocol_type and not self.common_protocols(but=but).isdisjoint(names)
+
+    def common_protocols(self, *, but: str = "") -> set[str]:
+        others = [member for member in self.members.values() if member.member_id != but]
+        return set.intersection(*({name for name, _ in member.protocols} for member in others))
+
+    def select_protocol(self) -> str:
+        """Every member votes for the first protocol in its list that all know."""
+        candidates = self.common_protocols()
+        votes = dict.fromkeys(candidates, 0)
+        for member in self.members.values():
+            votes[next(name for name, _ in member.protocols if name in candidates)] += 1
+        return min(votes, key=lambda name: (-votes[name], name))
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether members read this topic. A group whose subscriptions cannot be read might read anything."""
+        if self.protocol is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE and bool(self.members)
+        for member in self.members.values():
+            topics = subscribed_topics(member.metadata(self.protocol))
+            if topics is None or topic in topics:
+                return True
+        return False
+
+    # The log
+
+    def stored(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
+        """As the log keeps it; with these assignments, if they are new."""
+        return StoredGroup(
+            self.protocol_type,
+            self.generation,
+            self.protocol,
+            self.leader,
+            self.state_timestamp_ms,
+            tuple(
+                StoredMember(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.rebalance_timeout_ms,
+                    member.session_timeout_ms,
+                    member.metadata(self.protocol),
+                    member.assignment if assignments is None else assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    def restore(self, stored: StoredGroup) -> None:
+        """A record of the log becomes state. Members that are here keep what only lives in memory."""
+        known = self.members
+        self.members, self.static_members = {}, {}
+        for kept in stored.members:
+            member = known.get(kept.member_id) or Member(
+                kept.member_id,
+                kept.instance_id,
+                kept.client_id,
+                kept.client_host,
+                kept.session_timeout_ms,
+                kept.rebalance_timeout_ms,
+                ((stored.protocol or "", kept.subscription),),
+            )
+            member.assignment = kept.assignment
+            self.members[member.member_id] = member
+            if member.instance_id is not None:
+                self.static_members[member.instance_id] = member.member_id
+        self.pending_sync.intersection_update(self.members)
+        self.protocol_type = stored.protocol_type
+        self.generation = stored.generation
+        self.protocol = stored.protocol
+        self.leader = stored.leader
+        self.state = State.STABLE if self.members else State.EMPTY
+        self.state_timestamp_ms = stored.state_timestamp_ms

@@ -1,0 +1,136 @@
+"""The round itself: it begins, waits for its members, and ends with a new generation."""
+
+from cordwood.groups.classic.group import NEVER_MS, Group, Limits, Member, State
+from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
+from cordwood.groups.classic.records import encode_group, encode_group_key
+from cordwood.model.errors import ErrorCode
+
+
+def begin_or_go_on(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
+    """Something about the members changed: a round begins, or the one under way may be complete."""
+    if group.state is State.PREPARING_REBALANCE:
+        complete_if_all_joined(group, out, now_ms)
+    else:
+        begin(group, out, now_ms, limits)
+
+
+def begin(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
+    assert group.state is not State.DEAD
+    refuse_syncs(group, out, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    group.sync_deadline_ms = NEVER_MS
+    first_round = group.state is State.EMPTY
+    group.move_to(State.PREPARING_REBALANCE, now_ms)
+    if first_round and limits.initial_rebalance_delay_ms > 0:
+        delay_ms = limits.initial_rebalance_delay_ms
+        group.gathering_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.newcomer_in_round = False
+        group.join_deadline_ms = group.wake_at(now_ms + delay_ms)
+        return
+    group.gathering_left_ms = None
+    group.join_deadline_ms = group.wake_at(now_ms + group.rebalance_timeout_ms)
+    complete_if_all_joined(group, out, now_ms)
+
+
+def complete_if_all_joined(group: Group, out: Outbox, now_ms: int) -> None:
+    # The first round of a group waits out its delay even if all who are known have joined: more are expected.
+    if group.gathering_left_ms is None and group.all_joined:
+        complete(group, out, now_ms)
+
+
+def join_deadline_passed(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
+    left_ms = group.gathering_left_ms
+    if left_ms and group.newcomer_in_round:
+        delay_ms = min(limits.initial_rebalance_delay_ms, left_ms)
+        group.gathering_left_ms = left_ms - delay_ms
+        group.newcomer_in_round = False
+        group.join_deadline_ms = group.wake_at(now_ms + delay_ms)
+        return
+    complete(group, out, now_ms)
+
+
+def complete(group: Group, out: Outbox, now_ms: int) -> None:
+    """Whoever has not come by now is out, unless it is a static member, which only its session timeout takes out."""
+    for member in [each for each in group.members.values() if each.join_ticket is None and each.instance_id is None]:
+        remove(group, member, out)
+    if group.members and not _elect_leader(group):
+        group.join_deadline_ms = group.wake_at(now_ms + group.rebalance_timeout_ms)
+        return
+    group.generation += 1
+    group.gathering_left_ms = None
+    group.join_deadline_ms = NEVER_MS
+    if not group.members:
+        become_empty(group, out, now_ms)
+        return
+    group.protocol = group.select_protocol()
+    group.move_to(State.COMPLETING_REBALANCE, now_ms)
+    group.pending_sync = set(group.members)
+    group.sync_deadline_ms = group.wake_at(now_ms + group.rebalance_timeout_ms)
+    for member in group.members.values():
+        member.is_new = False
+        group.heard_of(member, now_ms)
+        if member.join_ticket is not None:
+            out.joins.append((member.join_ticket, joined(group, member)))
+            member.join_ticket = None
+
+
+def become_empty(group: Group, out: Outbox, now_ms: int) -> None:
+    group.protocol = None
+    group.leader = None
+    group.pending_sync.clear()
+    group.sync_deadline_ms = NEVER_MS
+    group.move_to(State.EMPTY, now_ms)
+    out.records.append((encode_group_key(group.group_id), encode_group(group.stored())))
+
+
+def joined(group: Group, member: Member) -> JoinAnswer:
+    """The generation as a member learns of it; the leader also learns who is in it."""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    if member.member_id == group.leader:
+        members = tuple(
+            (other.member_id, other.instance_id, other.metadata(group.protocol)) for other in group.members.values()
+        )
+    assert group.leader is not None
+    return JoinAnswer(
+        ErrorCode.NONE,
+        member.member_id,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader,
+        members=members,
+    )
+
+
+def remove(group: Group, member: Member, out: Outbox, reason: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+    """Takes a member out; what it still waits for is answered, so that it comes back if it is alive."""
+    refuse_waiting(member, out, reason)
+    group.take_out(member)
+
+
+def refuse_waiting(member: Member, out: Outbox, reason: ErrorCode) -> None:
+    if member.join_ticket is not None:
+        out.joins.append((member.join_ticket, JoinAnswer(reason, member.member_id)))
+        member.join_ticket = None
+    if member.sync_ticket is not None:
+        out.syncs.append((member.sync_ticket, SyncAnswer(reason)))
+        member.sync_ticket = None
+
+
+def refuse_syncs(group: Group, out: Outbox, reason: ErrorCode) -> None:
+    for member in group.members.values():
+        if member.sync_ticket is not None:
+            out.syncs.append((member.sync_ticket, SyncAnswer(reason)))
+            member.sync_ticket = None
+
+
+def _elect_leader(group: Group) -> bool:
+    """A leader that has joined this round; False if nobody has."""
+    leader = None if group.leader is None else group.members.get(group.leader)
+    if leader is not None and leader.join_ticket is not None:
+        return True
+    for member in group.members.values():
+        if member.join_ticket is not None:
+            group.leader = member.member_id
+            return True
+    return False

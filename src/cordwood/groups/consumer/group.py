@@ -1,0 +1,153 @@
+"""A group of the consumer protocol: what the log says of it, and deadlines, which are in memory only."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from cordwood.groups.classic.group import NEVER_MS, shifted
+from cordwood.groups.consumer.records import (
+    CURRENT_TYPE,
+    GROUP_TYPE,
+    MEMBER_TYPE,
+    NOTHING,
+    TARGET_EPOCH_TYPE,
+    TARGET_TYPE,
+    Current,
+    MemberState,
+    Profile,
+    RecordKey,
+    Share,
+    decode_current,
+    decode_group_epoch,
+    decode_profile,
+    decode_target,
+    decode_target_epoch,
+    encode_consumer_key,
+)
+from cordwood.groups.positions import Record
+from cordwood.model.identifiers import TopicId
+
+LEFT_FOR_A_WHILE = -2
+"""The epoch of a static member that will be back."""
+
+FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING)
+
+
+class ConsumerGroupState(Enum):
+    """By the names that Kafka's tools show."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerMember:
+    profile: Profile
+    session_deadline_ms: int = NEVER_MS
+    revocation_deadline_ms: int = NEVER_MS
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    currents: dict[str, Current] = field(default_factory=dict)
+    """Apart from the members: in a compacted log this record may stand before the member's own."""
+    targets: dict[str, Share] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    owners: dict[tuple[TopicId, int], str] = field(default_factory=dict)
+    """Who has a partition, or has not given it back yet."""
+    wake_ms: int = NEVER_MS
+    """No deadline is before this."""
+    _subscribed: frozenset[str] | None = None
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        for current in map(self.current, self.members):
+            if current.state != MemberState.STABLE or current.epoch != self.target_epoch:
+                return ConsumerGroupState.RECONCILING
+        return ConsumerGroupState.STABLE
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        if self._subscribed is None:
+            self._subscribed = frozenset(topic for each in self.members.values() for topic in each.profile.topics)
+        return self._subscribed
+
+    def current(self, member_id: str) -> Current:
+        return self.currents.get(member_id, FRESH)
+
+    def wake_at(self, deadline_ms: int) -> int:
+        self.wake_ms = min(self.wake_ms, deadline_ms)
+        return deadline_ms
+
+    def shift_deadlines(self, by_ms: int) -> None:
+        """The wall clock was set: what was to wait a while still waits that while."""
+        self.wake_ms = shifted(self.wake_ms, by_ms)
+        for member in self.members.values():
+            member.session_deadline_ms = shifted(member.session_deadline_ms, by_ms)
+            member.revocation_deadline_ms = shifted(member.revocation_deadline_ms, by_ms)
+
+    # The log
+
+    def replay(self, key: RecordKey, value: bytes | None) -> None:
+        member_id = key.member_id
+        if key.type == GROUP_TYPE:
+            self.epoch, self.metadata_hash = (0, 0) if value is None else decode_group_epoch(value)
+        elif key.type == TARGET_EPOCH_TYPE:
+            self.target_epoch = 0 if value is None else decode_target_epoch(value)
+        elif key.type == TARGET_TYPE:
+            if value is None:
+                self.targets.pop(member_id, None)
+            else:
+                self.targets[member_id] = decode_target(value)
+        elif key.type == MEMBER_TYPE:
+            self._replay_member(member_id, None if value is None else decode_profile(value))
+        elif key.type == CURRENT_TYPE:
+            self._replay_current(member_id, None if value is None else decode_current(value))
+
+    def _replay_member(self, member_id: str, profile: Profile | None) -> None:
+        known = self.members.get(member_id)
+        self._subscribed = None
+        if profile is None:
+            if known is not None:
+                del self.members[member_id]
+                instance_id = known.profile.instance_id
+                if instance_id is not None and self.static_members.get(instance_id) == member_id:
+                    del self.static_members[instance_id]
+            return
+        if known is None:
+            self.members[member_id] = ConsumerMember(profile)
+        else:
+            known.profile = profile
+        if profile.instance_id is not None:
+            self.static_members[profile.instance_id] = member_id
+
+    def _replay_current(self, member_id: str, current: Current | None) -> None:
+        before = self.currents.pop(member_id, FRESH)
+        for partition in before.assigned | before.revoking:
+            if self.owners.get(partition) == member_id:
+                del self.owners[partition]
+        if current is not None:
+            self.currents[member_id] = current
+            for partition in current.assigned | current.revoking:
+                self.owners[partition] = member_id
+
+    def member_tombstones(self, member_id: str) -> list[Record]:
+        return [
+            (encode_consumer_key(kind, self.group_id, member_id), None)
+            for kind in (CURRENT_TYPE, TARGET_TYPE, MEMBER_TYPE)
+        ]
+
+    def tombstones(self) -> list[Record]:
+        """Everything that the log has of a group without members."""
+        assert not self.members
+        return [(encode_consumer_key(kind, self.group_id), None) for kind in (TARGET_EPOCH_TYPE, GROUP_TYPE)]

@@ -1,0 +1,311 @@
+"""A member's heartbeat: it joins, stays, changes what it reads, takes the next step, or leaves."""
+
+import zlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS
+from cordwood.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber, TopicShape
+from cordwood.groups.consumer.group import FRESH, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
+from cordwood.groups.consumer.reconcile import next_step
+from cordwood.groups.consumer.records import (
+    CURRENT_TYPE,
+    GROUP_TYPE,
+    MEMBER_TYPE,
+    NOTHING,
+    TARGET_EPOCH_TYPE,
+    TARGET_TYPE,
+    Current,
+    GroupEpoch,
+    MemberState,
+    Profile,
+    Share,
+    encode_consumer_key,
+    encode_current,
+    encode_group_epoch,
+    encode_profile,
+    encode_target,
+    encode_target_epoch,
+)
+from cordwood.groups.positions import Record
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+JOINING = 0
+LEAVING = -1
+
+ShapeOf = Callable[[str], TopicShape | None]
+"""A topic's id and partitions, or None if there is no such topic."""
+
+
+class ConsumerLimits(NamedTuple):
+    """Bounds on consumer-protocol groups, from the broker's settings."""
+
+    max_size: int
+    session_timeout_ms: int
+    max_profile_bytes: int
+
+
+class HeartbeatRequest(NamedTuple):
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...] | None
+    """None: as before."""
+    assignor: str | None
+    owned: Share | None
+    """None: as before."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.rebalance_timeout_ms >= 0 and self.topics is not None and self.owned is not None
+
+
+class HeartbeatAnswer(NamedTuple):
+    epoch: int
+    assignment: Share | None
+    """None: as before."""
+
+
+def heartbeat(
+    group: ConsumerGroup,
+    request: HeartbeatRequest,
+    shape_of: ShapeOf,
+    records: list[Record],
+    limits: ConsumerLimits,
+) -> HeartbeatAnswer:
+    """The records that the heartbeat makes, and what the member is told. Raises ProtocolError; then nothing happens."""
+    if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
+        return _leave(group, request, shape_of, records)
+    replaced = _check(group, request, limits)
+    known = group.members.get(replaced or request.member_id)
+    current = group.current(replaced or request.member_id)
+    if replaced is not None:
+        # A static member came back: what it had is still its own, under its new id.
+        records += group.member_tombstones(replaced)
+        current = current._replace(epoch=JOINING, previous_epoch=JOINING)
+    elif request.epoch == JOINING and known is not None:
+        # It lost what it knew: it has nothing now, and whoever waits for its partitions need not.
+        current = FRESH
+    profile = _updated(known, request)
+    if known is None or replaced is not None or profile != known.profile:
+        value = encode_profile(profile)
+        if len(value) > limits.max_profile_bytes:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "What the member says about itself is too long.")
+        records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), value))
+    changed = known is None or (profile.topics, profile.assignor) != (known.profile.topics, known.profile.assignor)
+    epoch, target, owners = group.target_epoch, group.targets.get(request.member_id, NOTHING), group.owners
+    if changed or replaced is not None or not _is_up_to_date(group, shape_of):
+        profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id != replaced}
+        profiles[request.member_id] = profile
+        targets = dict(group.targets)
+        if replaced is not None:
+            targets[request.member_id] = targets.pop(replaced, NOTHING)
+            owners = {partition: owner for partition, owner in owners.items() if owner != replaced}
+        epoch, targets = _retarget(group, profiles, targets, shape_of, records, changed=changed)
+        target = targets.get(request.member_id, NOTHING)
+    if replaced is not None:
+        records.append((encode_consumer_key(TARGET_TYPE, group.group_id, request.member_id), encode_target(target)))
+    after = next_step(request.member_id, current, target, epoch, owners, request.owned)
+    if after != group.current(request.member_id) or known is None or replaced is not None:
+        records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), encode_current(after)))
+    tell = request.is_full or request.epoch == JOINING or after.assigned != current.assigned
+    return HeartbeatAnswer(after.epoch, after.assigned if tell else None)
+
+
+def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
+    """The id of the static member that this one replaces, if it does."""
+    if max(len(request.member_id.encode()), len((request.instance_id or "").encode())) > MAX_NAME_BYTES:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A member's id has at most {MAX_NAME_BYTES} bytes.")
+    if request.assignor is not None and request.assignor not in ASSIGNORS:
+        raise ProtocolError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"The assignor {request.assignor} is not one of {', '.join(ASSIGNORS)}."
+        )
+    if request.epoch == JOINING:
+        return _check_joining(group, request, limits)
+    if request.member_id not in group.members:
+        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
+    current = group.current(request.member_id)
+    instance_id = request.instance_id
+    if instance_id is not None and group.static_members.get(instance_id) != request.member_id:
+        raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} is another member now.")
+    if request.epoch == current.epoch:
+        return None
+    # The answer with the new epoch may have been lost: the member then still has what it had before, or less.
+    behind = request.epoch == current.previous_epoch and request.owned is not None
+    if not behind or not (request.owned or NOTHING) <= current.assigned:
+        raise ProtocolError(
+            ErrorCode.FENCED_MEMBER_EPOCH, f"The member's epoch is {current.epoch}, not {request.epoch}: join again."
+        )
+    return None
+
+
+def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
+    if request.topics is None or request.rebalance_timeout_ms < 0 or request.owned:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            "A member that joins must name its topics and rebalance timeout, and cannot own partitions yet.",
+        )
+    if request.instance_id is not None:
+        there = group.static_members.get(request.instance_id)
+        if there is not None and there != request.member_id:
+            if group.current(there).epoch != LEFT_FOR_A_WHILE:
+                raise ProtocolError(
+                    ErrorCode.UNRELEASED_INSTANCE_ID, f"{request.instance_id} is still in use by another member."
+                )
+            return there
+    if request.member_id not in group.members and len(group.members) >= limits.max_size:
+        raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"The group has {limits.max_size} members already.")
+    return None
+
+
+def _updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
+    before = None if known is None else known.profile
+    if before is None:
+        assert request.topics is not None
+        return Profile(
+            request.instance_id,
+            request.rack_id,
+            request.client_id,
+            request.client_host,
+            tuple(sorted(set(request.topics))),
+            request.rebalance_timeout_ms,
+            request.assignor,
+        )
+    return Profile(
+        before.instance_id if request.instance_id is None else request.instance_id,
+        before.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        before.topics if request.topics is None else tuple(sorted(set(request.topics))),
+        before.rebalance_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms,
+        before.assignor if request.assignor is None else request.assignor,
+    )
+
+
+def _retarget(
+    group: ConsumerGroup,
+    profiles: dict[str, Profile],
+    targets: dict[str, Share],
+    shape_of: ShapeOf,
+    records: list[Record],
+    *,
+    changed: bool,
+) -> tuple[int, dict[str, Share]]:
+    """The group's epoch and target after members, subscriptions or topics may have changed."""
+    there = _shapes((name for profile in profiles.values() for name in profile.topics), shape_of)
+    hashed = _hash(there)
+    if not changed and hashed == group.metadata_hash and group.epoch == group.target_epoch:
+        return group.target_epoch, targets
+    epoch = group.epoch
+    if changed or hashed != group.metadata_hash:
+        epoch += 1
+        value = encode_group_epoch(GroupEpoch(epoch, hashed))
+        records.append((encode_consumer_key(GROUP_TYPE, group.group_id), value))
+    subscribers = [
+        Subscriber(member_id, profile.instance_id, frozenset(profile.topics), targets.get(member_id, NOTHING))
+        for member_id, profile in sorted(profiles.items())
+    ]
+    assigned = ASSIGNORS[_preferred_assignor(profiles)](subscribers, there)
+    for member_id, share in sorted(assigned.items()):
+        if group.targets.get(member_id) != share:
+            records.append((encode_consumer_key(TARGET_TYPE, group.group_id, member_id), encode_target(share)))
+    records.append((encode_consumer_key(TARGET_EPOCH_TYPE, group.group_id), encode_target_epoch(epoch)))
+    return epoch, assigned
+
+
+def _preferred_assignor(profiles: dict[str, Profile]) -> str:
+    votes: dict[str, int] = {}
+    for profile in profiles.values():
+        if profile.assignor is not None:
+            votes[profile.assignor] = votes.get(profile.assignor, 0) + 1
+    return min(votes, key=lambda name: (-votes[name], name)) if votes else DEFAULT_ASSIGNOR
+
+
+def assignor_of(group: ConsumerGroup) -> str:
+    return _preferred_assignor({member_id: member.profile for member_id, member in group.members.items()})
+
+
+def _is_up_to_date(group: ConsumerGroup, shape_of: ShapeOf) -> bool:
+    return group.epoch == group.target_epoch and group.metadata_hash == _hash(
+        _shapes(group.subscribed_topics, shape_of)
+    )
+
+
+def _shapes(names: Iterable[str], shape_of: ShapeOf) -> dict[str, TopicShape]:
+    found = {name: shape_of(name) for name in sorted(set(names))}
+    return {name: shape for name, shape in found.items() if shape is not None}
+
+
+def _hash(topics: dict[str, TopicShape]) -> int:
+    text = ";".join(f"{name}:{shape.topic_id}:{shape.partitions}" for name, shape in sorted(topics.items()))
+    return zlib.crc32(text.encode())
+
+
+# Leaving, and being taken out
+
+
+def _leave(
+    group: ConsumerGroup, request: HeartbeatRequest, shape_of: ShapeOf, records: list[Record]
+) -> HeartbeatAnswer:
+    if request.member_id not in group.members:
+        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
+    profile = group.members[request.member_id].profile
+    if request.epoch == LEFT_FOR_A_WHILE and profile.instance_id is not None:
+        current = group.current(request.member_id)
+        value = encode_current(Current(LEFT_FOR_A_WHILE, current.epoch, MemberState.STABLE, current.assigned, NOTHING))
+        records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
+        return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
+    remove(group, {request.member_id}, shape_of, records)
+    return HeartbeatAnswer(LEAVING, None)
+
+
+def remove(group: ConsumerGroup, gone: set[str], shape_of: ShapeOf, records: list[Record]) -> None:
+    """Members go, and what they had is given to the others."""
+    for member_id in sorted(gone):
+        records += group.member_tombstones(member_id)
+    profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id not in gone}
+    targets = {member_id: share for member_id, share in group.targets.items() if member_id not in gone}
+    _retarget(group, profiles, targets, shape_of, records, changed=True)
+
+
+# Time
+
+
+def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: ConsumerLimits) -> None:
+    """After replay: deadlines are soft state. A member that gives nothing back in time holds everybody up."""
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    member.session_deadline_ms = group.wake_at(now_ms + limits.session_timeout_ms)
+    if group.current(member_id).state != MemberState.UNREVOKED_PARTITIONS:
+        member.revocation_deadline_ms = NEVER_MS
+    elif member.revocation_deadline_ms == NEVER_MS:
+        member.revocation_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
+
+
+def time_passed(group: ConsumerGroup, shape_of: ShapeOf, records: list[Record], now_ms: int) -> None:
+    late = set()
+    group.wake_ms = NEVER_MS
+    for member_id, member in group.members.items():
+        deadline_ms = min(member.session_deadline_ms, member.revocation_deadline_ms)
+        if deadline_ms <= now_ms:
+            late.add(member_id)
+        else:
+            group.wake_at(deadline_ms)
+    if late:
+        remove(group, late, shape_of, records)
+
+
+def check_position_epoch(group: ConsumerGroup, member_id: str, epoch: int, *, writes: bool) -> ErrorCode:
+    """Whether positions may be committed, or read, in this member's name."""
+    if epoch < 0 and not member_id and (not writes or not group.members):
+        return ErrorCode.NONE
+    if member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if epoch != group.current(member_id).epoch:
+        return ErrorCode.STALE_MEMBER_EPOCH
+    return ErrorCode.NONE

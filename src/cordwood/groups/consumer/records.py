@@ -1,0 +1,208 @@
+"""The records of a consumer-protocol group in __consumer_offsets, in Apache Kafka's own formats.
+
+Types: 3 the group's epoch, 5 a member, 6 the epoch of the target assignment, 7 a member's target, 8 what a member has
+now. Values are version 0, which is flexible. A null value removes.
+"""
+
+import struct
+import uuid
+from typing import NamedTuple
+
+from cordwood.groups.offset_records import UnreadableRecord
+from cordwood.groups.record_fields import FieldReader, string
+from cordwood.model.identifiers import TopicId
+
+GROUP_TYPE = 3
+MEMBER_TYPE = 5
+TARGET_EPOCH_TYPE = 6
+TARGET_TYPE = 7
+CURRENT_TYPE = 8
+CONSUMER_GROUP_KEY_TYPES = (GROUP_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE)
+_TYPES_OF_MEMBERS = (MEMBER_TYPE, TARGET_TYPE, CURRENT_TYPE)
+
+Share = frozenset[tuple[TopicId, int]]
+"""Partitions by topic id and number."""
+
+NOTHING: Share = frozenset()
+
+
+class MemberState:
+    """As Kafka numbers them."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+
+
+class GroupEpoch(NamedTuple):
+    epoch: int
+    metadata_hash: int
+
+
+class Profile(NamedTuple):
+    """What a member said of itself."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    rebalance_timeout_ms: int
+    assignor: str | None
+
+
+class Current(NamedTuple):
+    """What a member has, and how far it is on its way to its target."""
+
+    epoch: int
+    previous_epoch: int
+    state: int
+    assigned: Share
+    revoking: Share
+
+
+class RecordKey(NamedTuple):
+    type: int
+    group_id: str
+    member_id: str
+
+
+def encode_consumer_key(kind: int, group_id: str, member_id: str = "") -> bytes:
+    key = struct.pack(">h", kind) + string(group_id)
+    return key + string(member_id) if kind in _TYPES_OF_MEMBERS else key
+
+
+def decode_consumer_key(key: bytes) -> RecordKey:
+    fields = FieldReader(key)
+    kind = fields.int16()
+    return RecordKey(kind, fields.string(), fields.string() if kind in _TYPES_OF_MEMBERS else "")
+
+
+# Values
+
+
+def encode_group_epoch(value: GroupEpoch) -> bytes:
+    return struct.pack(">hi", 0, value.epoch) + _one_tag(struct.pack(">q", value.metadata_hash))
+
+
+def decode_group_epoch(value: bytes) -> GroupEpoch:
+    fields = _fields(value)
+    epoch = fields.int32()
+    hashed = fields.tagged().get(0)
+    return GroupEpoch(epoch, 0 if hashed is None else FieldReader(hashed).int64())
+
+
+def encode_target_epoch(epoch: int) -> bytes:
+    return struct.pack(">hi", 0, epoch) + b"\0"
+
+
+def decode_target_epoch(value: bytes) -> int:
+    return _fields(value).int32()
+
+
+def encode_profile(profile: Profile) -> bytes:
+    return b"".join(
+        (
+            struct.pack(">h", 0),
+            _compact(profile.instance_id),
+            _compact(profile.rack_id),
+            _compact(profile.client_id),
+            _compact(profile.client_host),
+            _uvarint(len(profile.topics) + 1),
+            *(_compact(topic) for topic in profile.topics),
+            _compact(None),  # the regular expression
+            struct.pack(">i", profile.rebalance_timeout_ms),
+            _compact(profile.assignor),
+            b"\0",
+        )
+    )
+
+
+def decode_profile(value: bytes) -> Profile:
+    fields = _fields(value)
+    instance_id = fields.nullable_string()
+    rack_id = fields.nullable_string()
+    client_id = fields.string()
+    client_host = fields.string()
+    topics = tuple(fields.string() for _ in range(fields.count()))
+    fields.nullable_string()
+    timeout_ms = fields.int32()
+    return Profile(instance_id, rack_id, client_id, client_host, topics, timeout_ms, fields.nullable_string())
+
+
+def encode_target(share: Share) -> bytes:
+    return struct.pack(">h", 0) + _share(share) + b"\0"
+
+
+def decode_target(value: bytes) -> Share:
+    return _read_share(_fields(value))
+
+
+def encode_current(current: Current) -> bytes:
+    head = struct.pack(">hiib", 0, current.epoch, current.previous_epoch, current.state)
+    return head + _share(current.assigned) + _share(current.revoking) + b"\0"
+
+
+def decode_current(value: bytes) -> Current:
+    fields = _fields(value)
+    epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
+    return Current(epoch, previous_epoch, state, _read_share(fields), _read_share(fields))
+
+
+def _fields(value: bytes) -> FieldReader:
+    fields = FieldReader(value)
+    version = fields.int16()
+    if version != 0:
+        raise UnreadableRecord(f"version {version} of a consumer group's record is not known")
+    fields.flexible = True
+    return fields
+
+
+def by_topic_id(share: Share) -> list[tuple[TopicId, list[int]]]:
+    """Sorted, as answers and records list them."""
+    topics: dict[TopicId, list[int]] = {}
+    for topic_id, partition in sorted(share):
+        topics.setdefault(topic_id, []).append(partition)
+    return list(topics.items())
+
+
+def _share(share: Share) -> bytes:
+    topics = by_topic_id(share)
+    parts = [_uvarint(len(topics) + 1)]
+    for topic_id, partitions in topics:
+        parts += (
+            topic_id.bytes,
+            _uvarint(len(partitions) + 1),
+            struct.pack(f">{len(partitions)}i", *partitions),
+            b"\0",
+        )
+    return b"".join(parts)
+
+
+def _read_share(fields: FieldReader) -> Share:
+    found = []
+    for _ in range(fields.count()):
+        topic_id = uuid.UUID(bytes=fields.raw(16))
+        found += [(topic_id, fields.int32()) for _ in range(fields.count())]
+        fields.end_of_struct()
+    return frozenset(found)
+
+
+def _compact(text: str | None) -> bytes:
+    if text is None:
+        return b"\0"
+    raw = text.encode()
+    return _uvarint(len(raw) + 1) + raw
+
+
+def _one_tag(raw: bytes) -> bytes:
+    return b"\1\0" + _uvarint(len(raw)) + raw
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

@@ -1,0 +1,106 @@
+"""The primitive fields of Kafka's coordinator records, as they stand in __consumer_offsets.
+
+Keys are never flexible; values are from the version on that their schema says: lengths are then varints plus one and
+every struct ends in tagged fields.
+"""
+
+import struct
+
+from cordwood.groups.offset_records import UnreadableRecord
+
+
+class FieldReader:
+    """Reads one field after the other. UnreadableRecord where the bytes end early or make no sense."""
+
+    __slots__ = ("_at", "_data", "flexible")
+
+    def __init__(self, data: bytes, *, flexible: bool = False) -> None:
+        self._data = data
+        self._at = 0
+        self.flexible = flexible
+
+    def int8(self) -> int:
+        return self._fixed(">b", 1)
+
+    def int16(self) -> int:
+        return self._fixed(">h", 2)
+
+    def int32(self) -> int:
+        return self._fixed(">i", 4)
+
+    def int64(self) -> int:
+        return self._fixed(">q", 8)
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise UnreadableRecord("a string that must be there is null")
+        return text
+
+    def nullable_string(self) -> str | None:
+        raw = self._taken(self._uvarint() - 1 if self.flexible else self.int16())
+        try:
+            return None if raw is None else raw.decode()
+        except UnicodeDecodeError as error:
+            raise UnreadableRecord(f"a string is garbled: {error}") from None
+
+    def octets(self) -> bytes:
+        return self._taken(self._uvarint() - 1 if self.flexible else self.int32()) or b""
+
+    def count(self) -> int:
+        """How many elements an array has. Each takes at least a byte, so more than there are bytes is a lie."""
+        count = self._uvarint() - 1 if self.flexible else self.int32()
+        if count > len(self._data) - self._at:
+            raise UnreadableRecord(f"an array of {count} elements does not fit into {len(self._data)} bytes")
+        return max(count, 0)
+
+    def raw(self, size: int) -> bytes:
+        return self._taken(size) or b""
+
+    def end_of_struct(self) -> None:
+        if self.flexible:
+            self.tagged()
+
+    def tagged(self) -> dict[int, bytes]:
+        return {self._uvarint(): self._taken(self._uvarint()) or b"" for _ in range(self._uvarint())}
+
+    def _fixed(self, layout: str, size: int) -> int:
+        if self._at + size > len(self._data):
+            raise UnreadableRecord(f"a record of {len(self._data)} bytes is cut short")
+        (value,) = struct.unpack_from(layout, self._data, self._at)
+        self._at += size
+        return int(value)
+
+    def _taken(self, length: int) -> bytes | None:
+        if length < 0:
+            return None
+        start = self._at
+        if start + length > len(self._data):
+            raise UnreadableRecord(f"{length} bytes do not fit at {start} in {len(self._data)}")
+        self._at = start + length
+        return self._data[start : self._at]
+
+    def _uvarint(self) -> int:
+        value, shift = 0, 0
+        while True:
+            if self._at >= len(self._data) or shift > 28:
+                raise UnreadableRecord("a length is cut short or too long")
+            byte = self._data[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+
+def string(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def nullable_string(text: str | None) -> bytes:
+    return struct.pack(">h", -1) if text is None else string(text)
+
+
+def octets(raw: bytes) -> bytes:
+    return struct.pack(">i", len(raw)) + raw

@@ -1,0 +1,307 @@
+"""All that lives in one partition of __consumer_offsets: groups with members, and committed positions.
+
+The coordinator's contract: a request yields records and answers; what the log holds becomes state only when its
+records are replayed, at append; answers wait until they are committed.
+"""
+
+from typing import NamedTuple
+
+from cordwood.groups.classic.expiry import after_loading, refuse_all, shift_deadlines, time_passed
+from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, NEVER_MS, Group, Limits, State
+from cordwood.groups.classic.heartbeat import check_commit, heartbeat
+from cordwood.groups.classic.join import JoinRequest, join
+from cordwood.groups.classic.leave import Leaving, leave
+from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncTicket
+from cordwood.groups.classic.records import GROUP_METADATA_KEY_TYPE, decode_group, decode_group_key, encode_group_key
+from cordwood.groups.classic.sync import SyncRequest, not_written, sync
+from cordwood.groups.consumer import heartbeat as consumer_protocol
+from cordwood.groups.consumer.group import ConsumerGroup
+from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest, ShapeOf
+from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, decode_consumer_key
+from cordwood.groups.offset_records import Position, PositionKey, encode_key, record_type
+from cordwood.groups.positions import Positions, Record
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicPartition
+
+CLASSIC_KIND = "Classic"
+CONSUMER_KIND = "Consumer"
+
+
+class GroupListing(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+    kind: str
+    """Which protocol its members speak: Classic or Consumer."""
+
+
+class GroupShard:
+    """Groups by name. A group without members that only commits positions has no `Group`: it is just its positions."""
+
+    def __init__(self, shape_of: ShapeOf = lambda name: None) -> None:
+        self.positions = Positions()
+        self.groups: dict[str, Group] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self._shape_of = shape_of
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        kind = record_type(key)
+        if kind in CONSUMER_GROUP_KEY_TYPES:
+            self._replay_consumer_group(key, value)
+            return
+        if kind != GROUP_METADATA_KEY_TYPE:
+            self.positions.replay(key, value)
+            return
+        group_id = decode_group_key(key)
+        if value is None:
+            self.groups.pop(group_id, None)
+        else:
+            self.groups.setdefault(group_id, Group(group_id)).restore(decode_group(value))
+
+    def _replay_consumer_group(self, key: bytes, value: bytes | None) -> None:
+        named = decode_consumer_key(key)
+        group = self.consumer_groups.get(named.group_id)
+        if group is None:
+            if value is None:
+                return
+            group = self.consumer_groups[named.group_id] = ConsumerGroup(named.group_id)
+        group.replay(named, value)
+        if named.type == GROUP_TYPE and value is None:
+            del self.consumer_groups[named.group_id]
+
+    def after_loading(self, now_ms: int, limits: ConsumerLimits) -> None:
+        for group in self.groups.values():
+            after_loading(group, now_ms)
+        for consumer_group in self.consumer_groups.values():
+            for member_id in consumer_group.members:
+                consumer_protocol.heard_of(consumer_group, member_id, now_ms, limits)
+
+    def wake_ms(self, group_id: str) -> int:
+        """No deadline of this group is before this."""
+        group = self.groups.get(group_id) or self.consumer_groups.get(group_id)
+        return NEVER_MS if group is None else group.wake_ms
+
+    def group_ids(self) -> list[str]:
+        return sorted(self.groups.keys() | self.consumer_groups.keys() | set(self.positions.groups()))
+
+    def exists(self, group_id: str) -> bool:
+        has_members = group_id in self.groups or group_id in self.consumer_groups
+        return has_members or bool(self.positions.of_group(group_id))
+
+    def at_least(self) -> int:
+        """How many groups there are at least, without looking at them all: never less than half of them."""
+        return max(len(self.groups) + len(self.consumer_groups), len(self.positions))
+
+    # The classic protocol
+
+    def join(
+        self, group_id: str, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits
+    ) -> None:
+        group = self.groups.get(group_id)
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None and consumer_group.members:
+            out.joins.append((ticket, JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)))
+            return
+        if consumer_group is not None:
+            out.records += consumer_group.tombstones()
+        if group is None:
+            if request.member_id:
+                out.joins.append((ticket, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)))
+                return
+            group = self.groups[group_id] = Group(group_id)
+        join(group, request, ticket, out, now_ms, limits)
+        self._forget_if_blank(group)
+
+    def sync(
+        self, group_id: str, request: SyncRequest, ticket: SyncTicket, out: Outbox, now_ms: int, limits: Limits
+    ) -> None:
+        sync(self.groups.get(group_id), request, ticket, out, now_ms, limits)
+
+    def not_written(self, group_id: str, out: Outbox, now_ms: int, limits: Limits) -> None:
+        not_written(self.groups.get(group_id), out, now_ms, limits)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> ErrorCode:
+        return heartbeat(self.groups.get(group_id), member_id, instance_id, generation, now_ms)
+
+    def leave(self, group_id: str, leaving: list[Leaving], out: Outbox, now_ms: int, limits: Limits) -> list[ErrorCode]:
+        group = self.groups.get(group_id)
+        errors = leave(group, leaving, out, now_ms, limits)
+        if group is not None:
+            self._forget_if_blank(group)
+        return errors
+
+    def time_passed(self, group_id: str, out: Outbox, now_ms: int, limits: Limits) -> None:
+        group = self.groups.get(group_id)
+        if group is not None:
+            time_passed(group, out, now_ms, limits)
+            self._forget_if_blank(group)
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            consumer_protocol.time_passed(consumer_group, self._shape_of, out.records, now_ms)
+
+    def check_commit(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+    ) -> ErrorCode:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return consumer_protocol.check_position_epoch(consumer_group, member_id, generation, writes=True)
+        known = bool(self.positions.of_group(group_id))
+        group = self.groups.get(group_id)
+        return check_commit(group, member_id, instance_id, generation, now_ms, known=known)
+
+    def check_fetch(self, group_id: str, member_id: str, epoch: int) -> ErrorCode:
+        """Only members of the consumer protocol say who they are when they ask for positions."""
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            return ErrorCode.NONE
+        return consumer_protocol.check_position_epoch(group, member_id, epoch, writes=False)
+
+    def refuse_all(self, out: Outbox, reason: ErrorCode) -> None:
+        for group in self.groups.values():
+            refuse_all(group, out, reason)
+
+    def shift_deadlines(self, by_ms: int) -> None:
+        for group in self.groups.values():
+            shift_deadlines(group, by_ms)
+        for consumer_group in self.consumer_groups.values():
+            consumer_group.shift_deadlines(by_ms)
+
+    def _forget_if_blank(self, group: Group) -> None:
+        """Somebody asked and went before there was a first generation: the log knows nothing of it, nor need we."""
+        if group.state is State.EMPTY and not group.generation and not group.pending:
+            del self.groups[group.group_id]
+
+    # The consumer protocol
+
+    def consumer_heartbeat(
+        self, group_id: str, request: HeartbeatRequest, out: Outbox, limits: ConsumerLimits
+    ) -> HeartbeatAnswer:
+        """Raises ProtocolError. The caller says `consumer_heard_of` when the records are replayed."""
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            classic = self.groups.get(group_id)
+            if request.epoch != consumer_protocol.JOINING or (classic is not None and _has_members(classic)):
+                raise ProtocolError(
+                    ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a group of the consumer protocol."
+                )
+            if classic is not None:
+                out.records.append((encode_group_key(group_id), None))
+            group = ConsumerGroup(group_id)
+        return consumer_protocol.heartbeat(group, request, self._shape_of, out.records, limits)
+
+    def consumer_heard_of(self, group_id: str, member_id: str, now_ms: int, limits: ConsumerLimits) -> None:
+        group = self.consumer_groups.get(group_id)
+        if group is not None:
+            consumer_protocol.heard_of(group, member_id, now_ms, limits)
+
+    # Administration
+
+    def listing(self) -> list[GroupListing]:
+        return [self._listed(group_id) for group_id in self.group_ids()]
+
+    def _listed(self, group_id: str) -> GroupListing:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return GroupListing(group_id, CONSUMER_PROTOCOL_TYPE, consumer_group.state.value, CONSUMER_KIND)
+        group = self.groups.get(group_id)
+        if group is None:
+            return GroupListing(group_id, "", State.EMPTY.value, CLASSIC_KIND)
+        return GroupListing(group_id, group.protocol_type, group.state.value, CLASSIC_KIND)
+
+    def describe(self, group_id: str) -> Group | None:
+        """The classic group as it is; the caller does not change it."""
+        group = self.groups.get(group_id)
+        if group is None and group_id not in self.consumer_groups and self.positions.of_group(group_id):
+            return Group(group_id)
+        return group
+
+    def delete(self, group_id: str, out: Outbox) -> ErrorCode:
+        if not self.exists(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if not self._is_idle(group_id):
+            return ErrorCode.NON_EMPTY_GROUP
+        out.records += self._tombstones(group_id, sorted(self.positions.of_group(group_id)))
+        out.records += self._group_tombstones(group_id)
+        return ErrorCode.NONE
+
+    def delete_positions(
+        self, group_id: str, partitions: list[TopicPartition], out: Outbox
+    ) -> ErrorCode | list[ErrorCode]:
+        """One error code for each, or one for all if the group cannot lose positions at all."""
+        if not self.exists(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        group = self.groups.get(group_id)
+        if group is not None and _has_members(group) and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP
+        errors = []
+        known = self.positions.of_group(group_id)
+        for partition in partitions:
+            if self._reads(group_id, partition.topic):
+                errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            errors.append(ErrorCode.NONE)
+            if partition in known:
+                out.records += self._tombstones(group_id, [partition])
+        return errors
+
+    def expired(self, now_ms: int, retention_ms: int) -> list[Record]:
+        """Tombstones for what nobody has needed for longer than the retention.
+
+        A group with members keeps the positions of what it reads, however old. One that lost its members keeps them
+        for the retention from then on. A group without members and positions goes itself.
+        """
+        records: list[Record] = []
+        for group_id in self.group_ids():
+            positions = self.positions.of_group(group_id)
+            gone = [
+                partition
+                for partition, position in sorted(positions.items())
+                if self._is_expired(group_id, partition, position, now_ms, retention_ms)
+            ]
+            records += self._tombstones(group_id, gone)
+            if len(gone) == len(positions) and self._is_idle(group_id):
+                records += self._group_tombstones(group_id)
+        return records
+
+    def _is_expired(
+        self, group_id: str, partition: TopicPartition, position: Position, now_ms: int, retention_ms: int
+    ) -> bool:
+        needed_ms = position.commit_timestamp_ms
+        group = self.groups.get(group_id)
+        if group is not None:
+            if group.state is State.EMPTY:
+                needed_ms = max(needed_ms, group.state_timestamp_ms)
+            elif group.state is not State.STABLE:
+                return False
+        return needed_ms + retention_ms <= now_ms and not self._reads(group_id, partition.topic)
+
+    def _is_idle(self, group_id: str) -> bool:
+        group = self.groups.get(group_id)
+        consumer_group = self.consumer_groups.get(group_id)
+        return (group is None or not _has_members(group)) and (consumer_group is None or not consumer_group.members)
+
+    def _reads(self, group_id: str, topic: str) -> bool:
+        group = self.groups.get(group_id)
+        if group is not None and _has_members(group) and group.subscribes_to(topic):
+            return True
+        consumer_group = self.consumer_groups.get(group_id)
+        return consumer_group is not None and topic in consumer_group.subscribed_topics
+
+    def _group_tombstones(self, group_id: str) -> list[Record]:
+        records: list[Record] = []
+        if group_id in self.groups:
+            records.append((encode_group_key(group_id), None))
+        if group_id in self.consumer_groups:
+            records += self.consumer_groups[group_id].tombstones()
+        return records
+
+    @staticmethod
+    def _tombstones(group_id: str, partitions: list[TopicPartition]) -> list[Record]:
+        return [(encode_key(PositionKey(group_id, partition)), None) for partition in partitions]
+
+
+def _has_members(group: Group) -> bool:
+    """Or is about to have some."""
+    return group.state is not State.EMPTY or bool(group.pending)

@@ -1,0 +1,409 @@
+"""The coordinator of groups on this node: one `GroupShard` per partition of __consumer_offsets, and its alarms.
+
+Every answer waits until all that its shard has written is committed, so nobody acts on what a crash could take back.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS, Limits
+from cordwood.groups.classic.join import JoinRequest
+from cordwood.groups.classic.leave import Leaving
+from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
+from cordwood.groups.classic.sync import SyncRequest
+from cordwood.groups.consumer.assignors import TopicShape
+from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
+from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
+from cordwood.groups.positions import Commit, Record
+from cordwood.groups.shard import GroupListing, GroupShard
+from cordwood.model.coordination import coordinating_partition
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
+from cordwood.node.timers import Timer
+from cordwood.records.control import TransactionMarker
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+MINUTE_MS = 60_000
+MAX_PREFIX_LENGTH = 200
+
+Failed = Callable[[ErrorCode], None]
+
+UNSTABLE = Position(-1, -1, "", -1)
+"""Stands for a position that an open transaction is about to move."""
+
+
+class Author(NamedTuple):
+    """In whose name positions are committed: a member of a generation, or nobody in particular."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+class Alarm(NamedTuple):
+    at_ms: int
+    timer: Timer
+
+
+class GroupCoordinator:
+    def __init__(self, node: "Node", seed: int) -> None:
+        self._node = node
+        self._chance = random.Random(seed)
+        self._alarms: dict[str, Alarm] = {}
+        self._log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self._shape_of), self._loaded)
+
+    def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
+        self._log.when_topic_exists(done)
+
+    def new_member_id(self, prefix: str) -> str:
+        return f"{prefix[:MAX_PREFIX_LENGTH]}-{uuid.UUID(int=self._chance.getrandbits(128), version=4)}"
+
+    # Membership
+
+    def join(self, group_id: str, request: JoinRequest, now_ms: int, ticket: JoinTicket) -> None:
+        def failed(error: ErrorCode) -> None:
+            ticket(JoinAnswer(error, request.member_id))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            if not shard.machine.exists(group_id) and self._is_full():
+                failed(ErrorCode.GROUP_MAX_SIZE_REACHED)
+                return
+            out = Outbox()
+            shard.machine.join(group_id, request, ticket, out, now_ms, self._limits(shard))
+            self._settle(shard, group_id, out, now_ms)
+
+        self._with_shard(group_id, loaded, failed)
+
+    def sync(self, group_id: str, request: SyncRequest, now_ms: int, ticket: SyncTicket) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            shard.machine.sync(group_id, request, ticket, out, now_ms, self._limits(shard))
+            self._settle(shard, group_id, out, now_ms)
+
+        self._with_shard(group_id, loaded, lambda error: ticket(SyncAnswer(error)))
+
+    def heartbeat(self, group_id: str, author: Author, now_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            found = shard.machine.heartbeat(group_id, *author, now_ms)
+            self._log.when_committed(shard, now_ms, lambda error: done(error or found))
+
+        self._with_shard(group_id, loaded, done)
+
+    def leave(
+        self,
+        group_id: str,
+        leaving: list[Leaving],
+        now_ms: int,
+        done: Callable[[list[ErrorCode]], None],
+        failed: Failed,
+    ) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            errors = shard.machine.leave(group_id, leaving, out, now_ms, self._limits(shard))
+            self._settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(errors))
+
+        self._with_shard(group_id, loaded, failed)
+
+    def consumer_heartbeat(
+        self,
+        group_id: str,
+        request: HeartbeatRequest,
+        now_ms: int,
+        done: Callable[[HeartbeatAnswer | ProtocolError], None],
+    ) -> None:
+        """The consumer protocol's only request: all else follows from it."""
+
+        def failed(error: ErrorCode) -> None:
+            done(ProtocolError(error, "The coordinator is not available."))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            limits = self._consumer_limits()
+            answer: HeartbeatAnswer | ProtocolError
+            try:
+                if not shard.machine.exists(group_id) and self._is_full():
+                    raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This broker has as many groups as it takes.")
+                answer = shard.machine.consumer_heartbeat(group_id, request, out, limits)
+            except ProtocolError as refusal:
+                out, answer = Outbox(), refusal
+            self._settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(answer))
+            if not isinstance(answer, ProtocolError):
+                shard.machine.consumer_heard_of(group_id, request.member_id, now_ms, limits)
+                self._set_alarm(shard, group_id)
+
+        self._with_shard(group_id, loaded, failed)
+
+    # Positions
+
+    def commit(
+        self, group_id: str, author: Author, commits: list[Commit], now_ms: int, done: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        """Remembers the positions; `done` gets one error code for each of them, once they are committed."""
+
+        def failed(error: ErrorCode) -> None:
+            done([error] * len(commits))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            machine = shard.machine
+            refusal = machine.check_commit(group_id, *author, now_ms)
+            if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
+                refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
+            if refusal is not ErrorCode.NONE:
+                self._log.when_committed(shard, now_ms, lambda error: failed(error or refusal))
+                return
+            limit = self._node.settings.offset_metadata_max_bytes
+            outcome = machine.positions.commit(group_id, commits, metadata_max_bytes=limit, now_ms=now_ms)
+
+            def committed(error: ErrorCode) -> None:
+                done([error if asked is ErrorCode.NONE else asked for asked in outcome.errors])
+
+            self._log.write(shard, outcome.records, now_ms, committed)
+
+        self._with_shard(group_id, loaded, failed)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        author: Author,
+        commits: list[Commit],
+        admit: Callable[[TopicPartition, Done], None],
+        writer: Writer,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
+        """As `commit`, but the positions hold only once the writer's transaction is committed.
+
+        `admit` asks the transaction's coordinator whether the partition of __consumer_offsets is part of it, and calls
+        back at a moment when that is true.
+        """
+
+        def failed(error: ErrorCode) -> None:
+            done([error] * len(commits))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            def admitted(error: ErrorCode) -> None:
+                machine, now_ms = shard.machine, self._node.now_ms
+                if error is ErrorCode.NONE and author != Author():
+                    # Older clients do not say in whose name they write, and are believed, as by Kafka.
+                    error = machine.check_commit(group_id, *author, now_ms)
+                if error is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
+                    error = ErrorCode.GROUP_MAX_SIZE_REACHED
+                if error is not ErrorCode.NONE:
+                    failed(error)
+                    return
+                limit = self._node.settings.offset_metadata_max_bytes
+                outcome = machine.positions.commit(group_id, commits, metadata_max_bytes=limit, now_ms=now_ms)
+
+                def committed(error: ErrorCode) -> None:
+                    done([error if asked is ErrorCode.NONE else asked for asked in outcome.errors])
+
+                self._log.write(shard, outcome.records, now_ms, committed, writer)
+
+            admit(shard.partition.name, admitted)
+
+        self._with_shard(group_id, loaded, failed)
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Where the positions of a group are kept; the topic exists."""
+        count = len(self._node.topics[CONSUMER_OFFSETS_TOPIC])
+        return TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinating_partition(group_id, count))
+
+    def end_transaction(
+        self,
+        index: int,
+        writer: Writer,
+        marker: TransactionMarker,
+        now_ms: int,
+        failed: Done,
+        done: Callable[[int], None],
+    ) -> None:
+        self._log.end_transaction(index, writer, marker, now_ms, failed, done)
+
+    def fetch(
+        self,
+        group_id: str,
+        reader: Author,
+        now_ms: int,
+        done: Callable[[dict[TopicPartition, Position] | ErrorCode], None],
+        *,
+        require_stable: bool = False,
+    ) -> None:
+        """All positions of a group, as committed by now; UNSTABLE, if asked for, where that is about to change."""
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            refusal = shard.machine.check_fetch(group_id, reader.member_id, reader.generation)
+            found = dict(shard.machine.positions.of_group(group_id))
+            if require_stable:
+                found.update(dict.fromkeys(_pending(shard, group_id), UNSTABLE))
+            self._log.when_committed(shard, now_ms, lambda error: done(error or refusal or found))
+
+        self._with_shard(group_id, loaded, done)
+
+    def topic_deleted(self, topic: str, now_ms: int) -> None:
+        """Positions in a topic that is gone go with it."""
+        self._forget(lambda machine: machine.positions.of_deleted_topic(topic), now_ms)
+
+    def expire(self, now_ms: int) -> None:
+        retention_ms = self._node.settings.offsets_retention_minutes * MINUTE_MS
+        self._forget(lambda machine: machine.expired(now_ms, retention_ms), now_ms)
+
+    def _forget(self, tombstones: Callable[[GroupShard], list[Record]], now_ms: int) -> None:
+        self._log.each_shard_with_records(
+            lambda shard: self._log.write(shard, tombstones(shard.machine), now_ms, lambda error: None)
+        )
+
+    # Administration
+
+    def describe(self, group_id: str, now_ms: int, done: Callable[[GroupShard], None], failed: Failed) -> None:
+        """Shows the shard that the group lives in, if it does; the caller changes nothing."""
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            def committed(error: ErrorCode) -> None:
+                if error is ErrorCode.NONE:
+                    done(shard.machine)
+                else:
+                    failed(error)
+
+            self._log.when_committed(shard, now_ms, committed)
+
+        self._with_shard(group_id, loaded, failed)
+
+    def list_groups(self, done: Callable[[list[GroupListing], ErrorCode], None]) -> None:
+        """All groups that could be read, and what went wrong with the rest."""
+        found: list[GroupListing] = []
+        self._log.each_shard_with_records(
+            lambda shard: found.extend(shard.machine.listing()), lambda error: done(sorted(found), error)
+        )
+
+    def delete(self, group_id: str, now_ms: int, done: Callable[[ErrorCode], None]) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            refusal = shard.machine.delete(group_id, out)
+            self._settle(shard, group_id, out, now_ms, lambda error: done(error or refusal))
+
+        self._with_shard(group_id, loaded, done)
+
+    def delete_positions(
+        self,
+        group_id: str,
+        partitions: list[TopicPartition],
+        now_ms: int,
+        done: Callable[[ErrorCode | list[ErrorCode]], None],
+    ) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            outcome = shard.machine.delete_positions(group_id, partitions, out)
+            self._settle(shard, group_id, out, now_ms, lambda error: done(error or outcome))
+
+        self._with_shard(group_id, loaded, done)
+
+    # Time, and the end of it
+
+    def stop_waiting(self, now_ms: int) -> None:
+        """The broker stops: members that wait for a round find another coordinator, or this one again."""
+        for shard in self._log.loaded_shards():
+            out = Outbox()
+            shard.machine.refuse_all(out, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            out.settle(ErrorCode.NONE)
+
+    def shift_deadlines(self, by_ms: int) -> None:
+        """The wall clock was set; the node's timers are shifted already."""
+        for shard in self._log.loaded_shards():
+            shard.machine.shift_deadlines(by_ms)
+        self._alarms = {group_id: Alarm(at_ms + by_ms, timer) for group_id, (at_ms, timer) in self._alarms.items()}
+
+    def _loaded(self, shard: Shard[GroupShard]) -> None:
+        shard.machine.after_loading(self._node.now_ms, self._consumer_limits())
+        for group_id in shard.machine.group_ids():
+            self._set_alarm(shard, group_id)
+
+    def _set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:
+        """One timer for each group, never later than its next deadline: heartbeats need not touch it."""
+        wake_ms = shard.machine.wake_ms(group_id)
+        alarm = self._alarms.get(group_id)
+        if alarm is not None:
+            if alarm.at_ms <= wake_ms < NEVER_MS:
+                return
+            del self._alarms[group_id]
+            alarm.timer.cancel()
+        if wake_ms < NEVER_MS:
+            timer = self._node.timers.at(wake_ms, partial(self._time_passed, shard, group_id))
+            self._alarms[group_id] = Alarm(wake_ms, timer)
+            self._node.effects.wake()
+
+    def _time_passed(self, shard: Shard[GroupShard], group_id: str, now_ms: int) -> None:
+        del self._alarms[group_id]
+        out = Outbox()
+        shard.machine.time_passed(group_id, out, now_ms, self._limits(shard))
+        self._settle(shard, group_id, out, now_ms)
+
+    # Settling
+
+    def _settle(
+        self,
+        shard: Shard[GroupShard],
+        group_id: str,
+        out: Outbox,
+        now_ms: int,
+        done: Callable[[ErrorCode], None] = lambda error: None,
+    ) -> None:
+        """Writes what a transition wants remembered, and gives its answers when that is committed."""
+
+        def committed(error: ErrorCode) -> None:
+            out.settle(error)
+            done(error)
+            if error is not ErrorCode.NONE and out.records:
+                again = Outbox()
+                shard.machine.not_written(group_id, again, self._node.now_ms, self._limits(shard))
+                self._settle(shard, group_id, again, self._node.now_ms)
+
+        if out.records:
+            self._log.write(shard, out.records, now_ms, committed)
+        else:
+            self._log.when_committed(shard, now_ms, committed)
+        self._set_alarm(shard, group_id)
+
+    def _with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Failed) -> None:
+        if len(group_id.encode()) > MAX_NAME_BYTES:
+            failed(ErrorCode.INVALID_GROUP_ID)
+            return
+        self._log.with_shard(partial(coordinating_partition, group_id), done, failed)
+
+    def _limits(self, shard: Shard[GroupShard]) -> Limits:
+        settings = self._node.settings
+        return Limits(
+            settings.group_max_size,
+            settings.group_min_session_timeout_ms,
+            settings.group_max_session_timeout_ms,
+            settings.group_initial_rebalance_delay_ms,
+            shard.partition.settings.max_message_bytes,
+        )
+
+    def _consumer_limits(self) -> ConsumerLimits:
+        settings = self._node.settings
+        return ConsumerLimits(
+            settings.group_consumer_max_size,
+            settings.group_consumer_session_timeout_ms,
+            self._node.image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes,
+        )
+
+    def _shape_of(self, topic: str) -> TopicShape | None:
+        image = self._node.image.topics.get(topic)
+        return None if image is None else TopicShape(image.topic_id, len(image.partitions))
+
+    def _is_full(self) -> bool:
+        return sum(shard.machine.at_least() for shard in self._log.loaded_shards()) >= self._node.settings.groups_max
+
+
+def _pending(shard: Shard[GroupShard], group_id: str) -> Iterator[TopicPartition]:
+    """Partitions for which an open transaction holds a position of this group."""
+    for key in shard.pending.keys():  # noqa: SIM118
+        if record_type(key) in OFFSET_COMMIT_KEY_TYPES:
+            owner, partition = decode_key(key)
+            if owner == group_id:
+                yield partition

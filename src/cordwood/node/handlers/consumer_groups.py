@@ -1,0 +1,171 @@
+"""Groups whose work the broker assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.groups.consumer.group import ConsumerGroup
+from cordwood.groups.consumer.heartbeat import (
+    JOINING,
+    LEAVING,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    assignor_of,
+)
+from cordwood.groups.consumer.records import NOTHING, Share, by_topic_id
+from cordwood.groups.shard import GroupShard
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import ZERO_TOPIC_ID
+from cordwood.node.handlers.group_administration import ALL_GROUP_OPERATIONS
+from cordwood.node.request import Request, serves
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+CONSUMER_PROTOCOL_MEMBER = 1
+
+
+def consumer_group_heartbeat(node: "Node", request: Request) -> None:
+    body = request.decode()
+    member_id = body.member_id
+
+    def answer(outcome: HeartbeatAnswer | ProtocolError) -> None:
+        if isinstance(outcome, ProtocolError):
+            request.answer(error_code=outcome.code, error_message=outcome.message, member_epoch=0)
+            return
+        assignment = None if outcome.assignment is None else {"topic_partitions": _partitions(outcome.assignment)}
+        request.answer(
+            error_code=ErrorCode.NONE,
+            member_id=member_id,
+            member_epoch=outcome.epoch,
+            heartbeat_interval_ms=node.settings.group_consumer_heartbeat_interval_ms,
+            assignment=assignment,
+        )
+
+    if not member_id and request.version == 0 and body.member_epoch == JOINING:
+        member_id = node.groups.new_member_id(request.header.client_id or "consumer")
+    refusal = _refusal(body, member_id)
+    if refusal is not None:
+        answer(refusal)
+        return
+    asked = HeartbeatRequest(
+        member_id,
+        body.member_epoch,
+        body.instance_id,
+        body.rack_id,
+        request.header.client_id or "",
+        f"/{request.reply.client_host}",
+        body.rebalance_timeout_ms,
+        None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names),
+        body.server_assignor,
+        _owned(body.topic_partitions),
+    )
+    node.groups.consumer_heartbeat(body.group_id, asked, request.now_ms, answer)
+
+
+def _refusal(body: Any, member_id: str) -> ProtocolError | None:
+    if not body.group_id:
+        return ProtocolError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
+    if not member_id:
+        return ProtocolError(ErrorCode.INVALID_REQUEST, "The member id is empty.")
+    if body.subscribed_topic_regex:
+        return ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, "This broker takes no regular expressions yet.")
+    if body.member_epoch < LEAVING - 1:
+        return ProtocolError(ErrorCode.INVALID_REQUEST, f"{body.member_epoch} is not a member's epoch.")
+    return None
+
+
+def _owned(topics: Any) -> Share | None:
+    if topics is None:
+        return None
+    return frozenset((topic.topic_id or ZERO_TOPIC_ID, partition) for topic in topics for partition in topic.partitions)
+
+
+def _partitions(share: Share) -> list[dict[str, Any]]:
+    return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in by_topic_id(share)]
+
+
+def consumer_group_describe(node: "Node", request: Request) -> None:
+    body = request.decode()
+    operations = ALL_GROUP_OPERATIONS if body.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    group_ids = list(body.group_ids)
+    answers: list[dict[str, Any]] = [{} for _ in group_ids]
+    missing = len(group_ids)
+
+    def described(place: int, answer: dict[str, Any]) -> None:
+        nonlocal missing
+        answers[place] = {"group_id": group_ids[place], "authorized_operations": operations, **answer}
+        missing -= 1
+        if not missing:
+            request.answer(groups=answers)
+
+    if not group_ids:
+        request.answer(groups=[])
+    for place, group_id in enumerate(group_ids):
+
+        def found(shard: GroupShard, place: int = place) -> None:
+            group = shard.consumer_groups.get(group_ids[place])
+            if group is None:
+                described(place, _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no such group of this protocol."))
+            else:
+                described(place, _description(node, group))
+
+        def failed(error: ErrorCode, place: int = place) -> None:
+            described(place, _nothing(error, None))
+
+        if group_id:
+            node.groups.describe(group_id, request.now_ms, found, failed)
+        else:
+            failed(ErrorCode.INVALID_GROUP_ID)
+
+
+def _nothing(error: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }
+
+
+def _description(node: "Node", group: ConsumerGroup) -> dict[str, Any]:
+    def named(share: Share) -> dict[str, Any]:
+        return {
+            "topic_partitions": [
+                {"topic_id": topic_id, "topic_name": node.topic_name(topic_id) or "", "partitions": partitions}
+                for topic_id, partitions in by_topic_id(share)
+            ]
+        }
+
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.target_epoch,
+        "assignor_name": assignor_of(group),
+        "members": [
+            {
+                "member_id": member_id,
+                "instance_id": member.profile.instance_id,
+                "rack_id": member.profile.rack_id,
+                "member_epoch": group.current(member_id).epoch,
+                "client_id": member.profile.client_id,
+                "client_host": member.profile.client_host,
+                "subscribed_topic_names": list(member.profile.topics),
+                "subscribed_topic_regex": None,
+                "assignment": named(group.current(member_id).assigned),
+                "target_assignment": named(group.targets.get(member_id, NOTHING)),
+                "member_type": CONSUMER_PROTOCOL_MEMBER,
+            }
+            for member_id, member in sorted(group.members.items())
+        ],
+    }
+
+
+HANDLERS = (
+    serves(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, consumer_group_heartbeat),
+    serves(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, consumer_group_describe),
+)

@@ -1,0 +1,166 @@
+"""Groups as their operators see them: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cordwood.groups.classic.group import Group, State
+from cordwood.groups.shard import GroupListing, GroupShard
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.node.request import Request, by_topic, serves
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""Read, delete, describe, describe configs, alter configs, as Kafka numbers them."""
+
+
+def describe_groups(node: "Node", request: Request) -> None:
+    body = request.decode()
+    operations = ALL_GROUP_OPERATIONS if body.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    group_ids = list(body.groups)
+    answers: list[dict[str, Any]] = [{} for _ in group_ids]
+    missing = len(group_ids)
+
+    def described(place: int, answer: dict[str, Any]) -> None:
+        nonlocal missing
+        answers[place] = {"group_id": group_ids[place], "authorized_operations": operations, **answer}
+        missing -= 1
+        if not missing:
+            request.answer(groups=answers)
+
+    if not group_ids:
+        request.answer(groups=[])
+    for place, group_id in enumerate(group_ids):
+
+        def found(shard: GroupShard, place: int = place) -> None:
+            group = shard.describe(group_ids[place])
+            described(place, _absent(request.version) if group is None else _description(group))
+
+        def failed(error: ErrorCode, place: int = place) -> None:
+            described(place, _nothing(error))
+
+        if group_id:
+            node.groups.describe(group_id, request.now_ms, found, failed)
+        else:
+            failed(ErrorCode.INVALID_GROUP_ID)
+
+
+def _absent(version: int) -> dict[str, Any]:
+    """Before version 6 a group that is not there is described as dead."""
+    error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
+    message = "There is no such group." if version >= 6 else None
+    return {**_nothing(error), "error_message": message, "group_state": State.DEAD.value}
+
+
+def _nothing(error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "group_state": "", "protocol_type": "", "protocol_data": "", "members": []}
+
+
+def _description(group: Group) -> dict[str, Any]:
+    """What members said and got is shown in a stable group only: in a round it is about to change."""
+    stable = group.state is State.STABLE
+    return {
+        "error_code": ErrorCode.NONE,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol_data": (group.protocol or "") if stable else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata(group.protocol) if stable else b"",
+                "member_assignment": member.assignment if stable else b"",
+            }
+            for member in group.members.values()
+        ],
+    }
+
+
+def list_groups(node: "Node", request: Request) -> None:
+    body = request.decode()
+    states = {state.lower() for state in body.states_filter or ()}
+    types = {kind.lower() for kind in body.types_filter or ()}
+
+    def wanted(listing: GroupListing) -> bool:
+        return (not states or listing.state.lower() in states) and (not types or listing.kind.lower() in types)
+
+    def listed(found: list[GroupListing], error: ErrorCode) -> None:
+        request.answer(
+            error_code=error,
+            groups=[
+                {
+                    "group_id": listing.group_id,
+                    "protocol_type": listing.protocol_type,
+                    "group_state": listing.state,
+                    "group_type": listing.kind,
+                }
+                for listing in found
+                if wanted(listing)
+            ],
+        )
+
+    node.groups.list_groups(listed)
+
+
+def delete_groups(node: "Node", request: Request) -> None:
+    group_ids = list(dict.fromkeys(request.decode().groups_names))
+    errors: dict[str, ErrorCode] = {}
+
+    def deleted(group_id: str, error: ErrorCode) -> None:
+        errors[group_id] = error
+        if len(errors) == len(group_ids):
+            request.answer(results=[{"group_id": each, "error_code": errors[each]} for each in group_ids])
+
+    if not group_ids:
+        request.answer(results=[])
+    for group_id in group_ids:
+        if group_id:
+            node.groups.delete(group_id, request.now_ms, partial(deleted, group_id))
+        else:
+            deleted(group_id, ErrorCode.INVALID_GROUP_ID)
+
+
+def offset_delete(node: "Node", request: Request) -> None:
+    body = request.decode()
+    asked = [
+        TopicPartition(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
+    ]
+    there = [partition for partition in asked if node.has_partition(*partition)]
+
+    def deleted(outcome: ErrorCode | list[ErrorCode]) -> None:
+        if isinstance(outcome, ErrorCode):
+            request.answer(error_code=outcome, topics=[])
+            return
+        errors = dict(zip(there, outcome, strict=True))
+        request.answer(
+            error_code=ErrorCode.NONE,
+            topics=by_topic(
+                (
+                    partition.topic,
+                    {
+                        "partition_index": partition.partition,
+                        "error_code": errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    },
+                )
+                for partition in asked
+            ),
+        )
+
+    if not body.group_id:
+        deleted(ErrorCode.INVALID_GROUP_ID)
+        return
+    node.groups.delete_positions(body.group_id, there, request.now_ms, deleted)
+
+
+HANDLERS = (
+    serves(ApiKey.DESCRIBE_GROUPS, 0, 6, describe_groups),
+    serves(ApiKey.LIST_GROUPS, 0, 5, list_groups),
+    serves(ApiKey.DELETE_GROUPS, 0, 2, delete_groups),
+    serves(ApiKey.OFFSET_DELETE, 0, 0, offset_delete),
+)

@@ -1,0 +1,128 @@
+"""Sharing work in a group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Assignments are the clients' own business."""
+
+from typing import TYPE_CHECKING, Any
+
+from cordwood.groups.classic.join import JoinRequest
+from cordwood.groups.classic.outbox import JoinAnswer, SyncAnswer
+from cordwood.groups.classic.sync import SyncRequest
+from cordwood.model.errors import ErrorCode
+from cordwood.node.group_coordinator import Author
+from cordwood.node.request import Request, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+
+def join_group(node: "Node", request: Request) -> None:
+    """Answers when the round is complete, which takes as long as the slowest member."""
+    body = request.decode()
+    request.let_go_of_frame()
+    version = request.version
+
+    def answer(joined: JoinAnswer) -> None:
+        request.answer(
+            error_code=joined.error,
+            generation_id=joined.generation,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol if joined.protocol is not None or version >= 7 else "",
+            leader=joined.leader,
+            skip_assignment=joined.skip_assignment,
+            member_id=joined.member_id,
+            members=[
+                {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+                for member_id, instance_id, metadata in joined.members
+            ],
+        )
+
+    if not body.group_id:
+        answer(JoinAnswer(ErrorCode.INVALID_GROUP_ID, body.member_id))
+        return
+    instance_id = body.group_instance_id
+    client_id = request.header.client_id or ""
+    asked = JoinRequest(
+        body.member_id,
+        instance_id,
+        client_id,
+        f"/{request.reply.client_host}",
+        body.session_timeout_ms,
+        body.rebalance_timeout_ms if version >= 1 else body.session_timeout_ms,
+        body.protocol_type,
+        tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
+        node.groups.new_member_id(client_id if instance_id is None else instance_id),
+        asks_for_id_first=version >= 4,
+        can_skip_assignment=version >= 9,
+    )
+    node.groups.join(body.group_id, asked, request.now_ms, answer)
+
+
+def sync_group(node: "Node", request: Request) -> None:
+    """Answers when the leader has brought the assignments and they are committed."""
+    body = request.decode()
+    request.let_go_of_frame()
+
+    def answer(share: SyncAnswer) -> None:
+        request.answer(
+            error_code=share.error,
+            protocol_type=share.protocol_type,
+            protocol_name=share.protocol,
+            assignment=share.assignment,
+        )
+
+    if not body.group_id:
+        answer(SyncAnswer(ErrorCode.INVALID_GROUP_ID))
+        return
+    asked = SyncRequest(
+        body.member_id,
+        body.group_instance_id,
+        body.generation_id,
+        body.protocol_type,
+        body.protocol_name,
+        {share.member_id: bytes(share.assignment) for share in body.assignments},
+    )
+    node.groups.sync(body.group_id, asked, request.now_ms, answer)
+
+
+def heartbeat(node: "Node", request: Request) -> None:
+    body = request.decode()
+
+    def answer(error: ErrorCode) -> None:
+        request.answer(error_code=error)
+
+    if not body.group_id:
+        answer(ErrorCode.INVALID_GROUP_ID)
+        return
+    author = Author(body.member_id, body.group_instance_id, body.generation_id)
+    node.groups.heartbeat(body.group_id, author, request.now_ms, answer)
+
+
+def leave_group(node: "Node", request: Request) -> None:
+    body = request.decode()
+    batched = request.version >= 3
+    leaving = [(member.member_id, member.group_instance_id) for member in body.members] if batched else []
+
+    def answer(errors: list[ErrorCode]) -> None:
+        if not batched:
+            request.answer(error_code=errors[0])
+            return
+        members: list[dict[str, Any]] = [
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
+            for (member_id, instance_id), error in zip(leaving, errors, strict=True)
+        ]
+        request.answer(error_code=ErrorCode.NONE, members=members)
+
+    def failed(error: ErrorCode) -> None:
+        request.answer(error_code=error, members=[])
+
+    if not body.group_id:
+        failed(ErrorCode.INVALID_GROUP_ID)
+        return
+    node.groups.leave(body.group_id, leaving if batched else [(body.member_id, None)], request.now_ms, answer, failed)
+
+
+HANDLERS = (
+    serves(ApiKey.JOIN_GROUP, 0, 9, join_group),
+    serves(ApiKey.SYNC_GROUP, 0, 5, sync_group),
+    serves(ApiKey.HEARTBEAT, 0, 4, heartbeat),
+    serves(ApiKey.LEAVE_GROUP, 0, 5, leave_group),
+)

@@ -1,0 +1,115 @@
+"""`cordwood group` against a real broker, with real consumers."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+from tests.cli.conftest import Cordwood
+from tests.deadline import eventually
+
+from cordwood.cli.failure import ExitCode
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def filled(cordwood_cli: Cordwood, topic: str) -> str:
+    cordwood_cli("topic", "create", topic, "-p", 2)
+    for partition in range(2):
+        cordwood_cli("produce", topic, *"abcde", "--partition", partition)
+    return topic
+
+
+@pytest.fixture
+def member(cordwood_cli: Cordwood, group: str, filled: str) -> Iterator[Consumer]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cordwood_cli.bootstrap,
+            "group.id": group,
+            "client.id": "clerk",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([filled])
+    read = 0
+    while read < 10:
+        read += eventually(lambda: consumer.poll(0.1), what="a record") is not None
+    consumer.commit(asynchronous=False)
+    yield consumer
+    consumer.close()
+
+
+def test_a_group_at_work_is_listed_and_described(
+    cordwood_cli: Cordwood, group: str, filled: str, member: Consumer
+) -> None:
+    [listed] = [row for row in cordwood_cli.json("group", "list") if row["name"] == group]
+    assert listed == {"name": group, "state": "stable", "protocol": "classic"}
+    cordwood_cli("produce", filled, "f", "--partition", 1)
+    described = cordwood_cli.json("group", "describe", group)
+    assert described["state"] == "stable"
+    assert [each["client_id"] for each in described["members"]] == ["clerk"]
+    assert [(each["partition"], each["committed"], each["lag"]) for each in described["positions"]] == [
+        (0, 5, 0),
+        (1, 5, 1),
+    ]
+    assert "1 member" in cordwood_cli("group", "describe", group)
+
+
+def test_positions_of_a_group_at_work_cannot_be_moved_nor_can_it_be_deleted(
+    cordwood_cli: Cordwood, group: str, filled: str, member: Consumer
+) -> None:
+    code, error = cordwood_cli.error("group", "reset", group, "-t", filled, "--to", "beginning", "--execute")
+    assert code == ExitCode.FAILED
+    assert "stop its consumers" in error["hint"]
+    code, error = cordwood_cli.error("group", "delete", group, "--yes")
+    assert (code, error["code"]) == (ExitCode.FAILED, "NON_EMPTY_GROUP")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (["--to", "beginning"], [0, 0]),
+        (["--to", "end"], [5, 5]),
+        (["--to", "3"], [3, 3]),
+        (["--to", "999"], [5, 5]),
+        (["--shift", "-2"], [3, 3]),
+        (["--shift", "-2", "--partition", "1"], [5, 3]),
+        (["--back", "1h"], [0, 0]),
+        (["--to", "@0"], [0, 0]),
+    ],
+)
+def test_reset_shows_first_and_moves_when_told(
+    cordwood_cli: Cordwood, group: str, filled: str, member: Consumer, where: list[str], expected: list[int]
+) -> None:
+    member.close()
+    arguments = ["group", "reset", group, "--topic", filled, *where]
+    shown = cordwood_cli.json(*arguments)
+    assert shown["executed"] is False
+    assert committed(cordwood_cli, group) == [5, 5], "a dry run changes nothing"
+    done = cordwood_cli.json(*arguments, "--execute")
+    assert done["positions"] == shown["positions"]
+    assert committed(cordwood_cli, group) == expected
+
+
+def committed(cordwood_cli: Cordwood, group: str) -> list[int]:
+    return [each["committed"] for each in cordwood_cli.json("group", "describe", group)["positions"]]
+
+
+def test_an_empty_group_is_deleted(cordwood_cli: Cordwood, group: str, member: Consumer) -> None:
+    member.close()
+    assert cordwood_cli.json("group", "delete", group, "--yes") == {"deleted": [group]}
+    code, error = cordwood_cli.error("group", "describe", group)
+    assert (code, error["code"]) == (ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    "where", [[], ["--to", "end", "--shift", "1"], ["--to", "nowhere"], ["--back", "soon"]], ids=" ".join
+)
+def test_a_wrong_place_is_a_usage_error(cordwood_cli: Cordwood, where: list[str]) -> None:
+    code, _ = cordwood_cli.error("group", "reset", "g", "--topic", "t", *where)
+    assert code == ExitCode.USAGE

@@ -1,0 +1,188 @@
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** Groups of Java consumers: each case prints one line, "ok NAME" or "failed NAME: reason". */
+public final class GroupCases {
+    private static final int PARTITIONS = 4;
+    private static String bootstrap;
+
+    interface Case {
+        void run() throws Exception;
+    }
+
+    public static void main(String[] arguments) {
+        bootstrap = arguments[0];
+        Map<String, Case> cases = new LinkedHashMap<>();
+        cases.put("classic_range", () -> share(Map.of(
+                "partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor")));
+        cases.put("classic_cooperative", () -> share(Map.of(
+                "partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor")));
+        cases.put("classic_static", () -> staticMember(Map.of()));
+        cases.put("consumer_uniform", () -> share(Map.of("group.protocol", "consumer")));
+        cases.put("consumer_range", () -> share(Map.of("group.protocol", "consumer", "group.remote.assignor", "range")));
+        cases.put("consumer_static", () -> staticMember(Map.of("group.protocol", "consumer")));
+        for (Map.Entry<String, Case> entry : cases.entrySet()) {
+            try {
+                entry.getValue().run();
+                System.out.println("ok " + entry.getKey());
+            } catch (Throwable failure) {
+                System.out.println("failed " + entry.getKey() + ": " + String.valueOf(failure).replace('\n', ' '));
+            }
+        }
+        System.exit(0);
+    }
+
+    /** One has all, two share, the second leaves, all is read and committed, a third resumes. */
+    private static void share(Map<String, String> settings) throws Exception {
+        String topic = filledTopic(0, 40);
+        String group = "java-" + UUID.randomUUID();
+        Set<String> values = new HashSet<>();
+        List<KafkaConsumer<String, String>> members = new ArrayList<>();
+        members.add(member(group, topic, settings));
+        until("one has all", () -> poll(members, values) && isShared(members));
+        members.add(member(group, topic, settings));
+        until("two share", () -> poll(members, values) && isShared(members));
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            ConsumerGroupDescription described = admin.describeConsumerGroups(List.of(group)).all().get().get(group);
+            check(described.members().size() == 2, "two members are described");
+            check(admin.listGroups().all().get().stream().anyMatch(each -> each.groupId().equals(group)), "it is listed");
+        }
+        members.remove(1).close();
+        until("the first has all again", () -> poll(members, values) && isShared(members));
+        // What was read before the round and not committed is read again: its own positions tell when it is through.
+        until("all is read", () -> poll(members, values) && members.get(0).assignment().stream()
+                .mapToLong(members.get(0)::position).sum() == 40);
+        check(values.size() == 40, "nothing is missing");
+        members.get(0).commitSync();
+        members.remove(0).close();
+
+        Set<String> later = new HashSet<>();
+        members.add(member(group, topic, settings));
+        fill(topic, 40, 44);
+        until("the rest is read", () -> poll(members, later) && later.size() >= 4);
+        check(later.equals(Set.of("v40", "v41", "v42", "v43")), "only the rest is read: " + later);
+        members.get(0).close();
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            until("it is empty", () -> admin.describeConsumerGroups(List.of(group)).all().get().get(group)
+                    .groupState() == GroupState.EMPTY);
+            admin.deleteConsumerGroups(List.of(group)).all().get();
+        }
+    }
+
+    private static void staticMember(Map<String, String> settings) throws Exception {
+        String topic = filledTopic(0, 4);
+        String group = "java-" + UUID.randomUUID();
+        Set<String> values = new HashSet<>();
+        List<KafkaConsumer<String, String>> members = new ArrayList<>();
+        for (String name : List.of("one", "two")) {
+            Map<String, String> named = new HashMap<>(settings);
+            named.put("group.instance.id", name);
+            members.add(member(group, topic, named));
+        }
+        until("two share", () -> poll(members, values) && isShared(members));
+        Collection<TopicPartition> had = new HashSet<>(members.get(1).assignment());
+        members.remove(1).close();
+        Map<String, String> named = new HashMap<>(settings);
+        named.put("group.instance.id", "two");
+        members.add(member(group, topic, named));
+        until("it is back", () -> poll(members, values) && isShared(members));
+        check(members.get(1).assignment().equals(had), "it has what it had");
+        for (KafkaConsumer<String, String> each : members) {
+            each.close();
+        }
+    }
+
+    private static KafkaConsumer<String, String> member(String group, String topic, Map<String, String> settings) {
+        Map<String, Object> all = new HashMap<>(settings);
+        all.put("bootstrap.servers", bootstrap);
+        all.put("group.id", group);
+        all.put("auto.offset.reset", "earliest");
+        all.put("enable.auto.commit", "false");
+        if (!"consumer".equals(settings.get("group.protocol"))) {
+            all.put("heartbeat.interval.ms", "300");
+            all.put("session.timeout.ms", "6000");
+        }
+        KafkaConsumer<String, String> consumer =
+                new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
+        consumer.subscribe(List.of(topic));
+        return consumer;
+    }
+
+    private static boolean poll(List<KafkaConsumer<String, String>> members, Set<String> values) {
+        for (KafkaConsumer<String, String> member : members) {
+            for (ConsumerRecord<String, String> record : member.poll(Duration.ofMillis(50))) {
+                values.add(record.value());
+            }
+        }
+        return true;
+    }
+
+    private static boolean isShared(List<KafkaConsumer<String, String>> members) {
+        Set<TopicPartition> all = new HashSet<>();
+        int count = 0;
+        for (KafkaConsumer<String, String> member : members) {
+            all.addAll(member.assignment());
+            count += member.assignment().size();
+            if (member.assignment().isEmpty()) {
+                return false;
+            }
+        }
+        return count == PARTITIONS && all.size() == PARTITIONS;
+    }
+
+    private static String filledTopic(int start, int end) throws Exception {
+        String topic = "java-groups-" + UUID.randomUUID();
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            admin.createTopics(List.of(new NewTopic(topic, PARTITIONS, (short) 1))).all().get();
+        }
+        fill(topic, start, end);
+        return topic;
+    }
+
+    private static void fill(String topic, int start, int end) {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap);
+        try (KafkaProducer<String, String> producer =
+                new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
+            for (int number = start; number < end; number++) {
+                producer.send(new ProducerRecord<>(topic, number % PARTITIONS, null, "v" + number));
+            }
+            producer.flush();
+        }
+    }
+
+    interface Condition {
+        boolean holds() throws Exception;
+    }
+
+    private static void until(String what, Condition condition) throws Exception {
+        long deadline = System.nanoTime() + Duration.ofSeconds(30).toNanos();
+        while (!condition.holds()) {
+            check(System.nanoTime() < deadline, what + " did not come true");
+        }
+    }
+
+    private static void check(boolean holds, String what) {
+        if (!holds) {
+            throw new AssertionError(what);
+        }
+    }
+}

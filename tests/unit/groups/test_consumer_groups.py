@@ -1,0 +1,487 @@
+"""The consumer protocol: epochs, targets, steps from one to the other, and who is fenced."""
+
+import random
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.groups.stage import LIMITS as CLASSIC_LIMITS
+
+from cordwood.groups.classic.group import NEVER_MS
+from cordwood.groups.classic.outbox import Outbox
+from cordwood.groups.consumer.assignors import Subscriber, TopicShape, assign_range, assign_uniform
+from cordwood.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
+from cordwood.groups.consumer.records import (
+    CONSUMER_GROUP_KEY_TYPES,
+    NOTHING,
+    Current,
+    GroupEpoch,
+    Profile,
+    Share,
+    decode_consumer_key,
+    decode_current,
+    decode_group_epoch,
+    decode_profile,
+    decode_target,
+    decode_target_epoch,
+    encode_consumer_key,
+    encode_current,
+    encode_group_epoch,
+    encode_profile,
+    encode_target,
+    encode_target_epoch,
+)
+from cordwood.groups.positions import Record
+from cordwood.groups.shard import GroupShard
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+GROUP = "g"
+SESSION_MS = 1000
+REBALANCE_MS = 3000
+LIMITS = ConsumerLimits(max_size=5, session_timeout_ms=SESSION_MS, max_profile_bytes=10_000)
+ORDERS, REFUNDS = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.topics = {"orders": TopicShape(ORDERS, 6), "refunds": TopicShape(REFUNDS, 2)}
+        self.shard = GroupShard(self.topics.get)
+        self.log: list[Record] = []
+        self.now_ms = 1_000_000
+
+    @property
+    def group(self) -> ConsumerGroup:
+        return self.shard.consumer_groups[GROUP]
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        return self.group.state
+
+    def settle(self, out: Outbox) -> None:
+        for record in out.records:
+            self.log.append(record)
+            self.shard.replay(*record)
+
+    def restart(self) -> None:
+        self.shard = GroupShard(self.topics.get)
+        for record in self.log:
+            self.shard.replay(*record)
+        self.shard.after_loading(self.now_ms, LIMITS)
+
+    def compact(self) -> None:
+        """Only the last record of each key is left, where it stands."""
+        last = {key: place for place, (key, _) in enumerate(self.log)}
+        self.log = [record for place, record in enumerate(self.log) if last[record[0]] == place]
+
+    def pass_time(self, by_ms: int) -> None:
+        end_ms = self.now_ms + by_ms
+        while self.shard.wake_ms(GROUP) <= end_ms:
+            self.now_ms = max(self.now_ms, self.shard.wake_ms(GROUP))
+            out = Outbox()
+            self.group_time_passed(out)
+            self.settle(out)
+        self.now_ms = end_ms
+
+    def group_time_passed(self, out: Outbox) -> None:
+        self.shard.time_passed(GROUP, out, self.now_ms, CLASSIC_LIMITS)
+
+
+class Member:
+    """A client: it gives back what it must at once, unless it is told to be stubborn."""
+
+    def __init__(
+        self, stage: Stage, name: str, *topics: str, instance_id: str | None = None, assignor: str | None = None
+    ) -> None:
+        self.stage = stage
+        self.name = name
+        self.topics = topics or ("orders",)
+        self.instance_id = instance_id
+        self.assignor = assignor
+        self.epoch = 0
+        self.owned: Share = NOTHING
+
+    def send(self, epoch: int | None = None, *, full: bool = False) -> HeartbeatAnswer:
+        epoch = self.epoch if epoch is None else epoch
+        joins = full or epoch == 0
+        request = HeartbeatRequest(
+            self.name,
+            epoch,
+            self.instance_id,
+            None,
+            "client",
+            "/127.0.0.1",
+            REBALANCE_MS if joins else -1,
+            self.topics if joins else None,
+            self.assignor,
+            NOTHING if epoch == 0 else self.owned,
+        )
+        stage = self.stage
+        out = Outbox()
+        answer = stage.shard.consumer_heartbeat(GROUP, request, out, LIMITS)
+        stage.settle(out)
+        stage.shard.consumer_heard_of(GROUP, self.name, stage.now_ms, LIMITS)
+        return answer
+
+    def beat(self) -> HeartbeatAnswer:
+        answer = self.send()
+        self.epoch = answer.epoch
+        if answer.assignment is not None:
+            self.owned = answer.assignment
+        return answer
+
+    def refused(self, epoch: int | None = None) -> ErrorCode:
+        with pytest.raises(ProtocolError) as refusal:
+            self.send(epoch)
+        return refusal.value.code
+
+
+def settle(*members: Member) -> None:
+    for _ in range(4):
+        for member in members:
+            member.beat()
+
+
+def sizes(*members: Member) -> list[int]:
+    return [len(member.owned) for member in members]
+
+
+def test_the_first_member_gets_everything_at_once() -> None:
+    a = Member(Stage(), "a", "orders", "refunds")
+    a.beat()
+    assert len(a.owned) == 8
+    assert a.stage.state is ConsumerGroupState.STABLE
+
+
+def test_an_answer_repeats_no_assignment_that_did_not_change() -> None:
+    a = Member(Stage(), "a")
+    a.beat()
+    assert a.beat() == HeartbeatAnswer(1, None)
+    assert len(a.stage.log) == len({key for key, _ in a.stage.log}), "a quiet heartbeat writes nothing"
+
+
+def test_a_second_member_gets_its_share_when_the_first_has_given_it_back() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    a.beat()
+    b.beat()
+    assert sizes(a, b) == [6, 0]
+    assert stage.state.value == "Reconciling"
+    a.beat()
+    assert len(a.owned) == 3
+    b.beat()
+    assert not b.owned, "a has not said yet that it gave anything back"
+    a.beat()
+    b.beat()
+    assert sizes(a, b) == [3, 3]
+    assert a.owned.isdisjoint(b.owned)
+    assert stage.state is ConsumerGroupState.STABLE
+
+
+def test_a_member_that_leaves_gives_everything_to_the_rest() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    settle(a, b)
+    assert b.send(-1).epoch == -1
+    a.beat()
+    assert len(a.owned) == 6
+    assert b.refused() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_is_not_heard_of_is_taken_out() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    settle(a, b)
+    stage.pass_time(SESSION_MS - 1)
+    a.beat()
+    stage.pass_time(1)
+    assert b.refused() is ErrorCode.UNKNOWN_MEMBER_ID
+    a.beat()
+    assert len(a.owned) == 6
+
+
+def test_a_member_that_gives_nothing_back_within_its_rebalance_timeout_is_taken_out() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    a.beat()
+    b.beat()
+    everything = a.owned
+    for _ in range(REBALANCE_MS // (SESSION_MS // 2)):
+        a.beat()
+        a.owned = everything
+        stage.pass_time(SESSION_MS // 2)
+        b.beat()
+    assert a.name not in stage.group.members
+    assert len(b.owned) == 6
+
+
+def test_a_member_with_another_epoch_is_fenced() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    assert a.refused(epoch=7) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert Member(stage, "nobody").refused(epoch=1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_whose_answer_was_lost_may_repeat_its_epoch() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    settle(a, b)
+    b.send(-1)
+    a.send()
+    answer = a.send()
+    assert answer.epoch == 3
+    assert stage.group.current("a").epoch == 3
+
+
+def test_a_member_that_lost_everything_joins_again_under_its_id() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    a.epoch, a.owned = 0, NOTHING
+    a.beat()
+    assert len(a.owned) == 6
+
+
+def test_new_partitions_and_deleted_topics_change_the_target() -> None:
+    stage = Stage()
+    a = Member(stage, "a", "orders", "refunds", "later")
+    a.beat()
+    stage.topics["orders"] = TopicShape(ORDERS, 9)
+    del stage.topics["refunds"]
+    stage.topics["later"] = TopicShape(uuid.UUID(int=3), 1)
+    settle(a)
+    assert len(a.owned) == 10
+    assert all(topic_id != REFUNDS for topic_id, _ in a.owned)
+
+
+def test_a_member_changes_its_subscription() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    a.topics = ("refunds",)
+    answer = a.send(full=True)
+    assert answer.epoch == 1, "first it gives back"
+    a.owned = NOTHING if answer.assignment is None else answer.assignment
+    settle(a)
+    assert {topic_id for topic_id, _ in a.owned} == {REFUNDS}
+
+
+def test_a_static_member_that_is_away_keeps_its_share() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b", instance_id="two")
+    settle(a, b)
+    had = b.owned
+    assert Member(stage, "c", instance_id="two").refused() is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert b.send(-2).epoch == -2
+    again = Member(stage, "c", instance_id="two")
+    again.beat()
+    assert again.owned == had
+    assert b.refused() is ErrorCode.UNKNOWN_MEMBER_ID
+    settle(a, again)
+    assert sizes(a, again) == [3, 3]
+
+
+def test_a_static_member_that_stays_away_is_taken_out() -> None:
+    stage = Stage()
+    a = Member(stage, "a", instance_id="one")
+    a.beat()
+    a.send(-2)
+    stage.pass_time(SESSION_MS)
+    assert stage.state is ConsumerGroupState.EMPTY
+
+
+def test_bad_requests_change_nothing() -> None:
+    stage = Stage()
+    assert Member(stage, "a", assignor="magic").refused() is ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert Member(stage, "a").refused(epoch=3) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert Member(stage, "a" * 1025).refused() is ErrorCode.INVALID_REQUEST
+    assert Member(stage, "a", instance_id="i" * 1025).refused() is ErrorCode.INVALID_REQUEST
+    assert Member(stage, "a", "t" * 10_000).refused() is ErrorCode.INVALID_REQUEST
+    assert not stage.log
+    members = [Member(stage, str(number)) for number in range(LIMITS.max_size)]
+    settle(*members)
+    assert Member(stage, "one too many").refused() is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_positions_are_committed_in_a_members_epoch() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    check = stage.shard.check_commit
+    assert check(GROUP, "a", None, 1, stage.now_ms) is ErrorCode.NONE
+    assert check(GROUP, "a", None, 0, stage.now_ms) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check(GROUP, "b", None, 1, stage.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check(GROUP, "", None, -1, stage.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stage.shard.check_fetch(GROUP, "", -1) is ErrorCode.NONE
+    assert stage.shard.check_fetch(GROUP, "a", 5) is ErrorCode.STALE_MEMBER_EPOCH
+    a.send(-1)
+    assert check(GROUP, "", None, -1, stage.now_ms) is ErrorCode.NONE
+
+
+def test_everything_is_back_after_a_restart_even_from_a_compacted_log() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    settle(a, b)
+    a.assignor = "range"
+    settle(a, b)
+    stage.compact()
+    stage.restart()
+    assert a.beat().assignment is None
+    assert stage.group.owners.keys() == a.owned | b.owned
+    stage.pass_time(SESSION_MS)
+    assert stage.state is ConsumerGroupState.EMPTY
+    assert stage.shard.wake_ms(GROUP) == NEVER_MS
+
+
+def test_an_empty_group_can_be_deleted() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    out = Outbox()
+    assert stage.shard.delete(GROUP, out) is ErrorCode.NON_EMPTY_GROUP
+    a.send(-1)
+    assert stage.shard.delete(GROUP, out) is ErrorCode.NONE
+    stage.settle(out)
+    stage.restart()
+    assert not stage.shard.exists(GROUP)
+
+
+# Records and assignors
+
+names = st.text(max_size=12)
+ints = st.integers(-(2**31), 2**31 - 1)
+shares = st.frozensets(st.tuples(st.uuids(), st.integers(0, 2**31 - 1)), max_size=6)
+profiles = st.builds(
+    Profile, st.none() | names, st.none() | names, names, names, st.lists(names).map(tuple), ints, st.none() | names
+)
+
+
+@given(names, names, st.sampled_from(CONSUMER_GROUP_KEY_TYPES))
+def test_keys_read_back(group_id: str, member_id: str, kind: int) -> None:
+    key = decode_consumer_key(encode_consumer_key(kind, group_id, member_id))
+    assert key[:2] == (kind, group_id)
+    assert key.member_id in (member_id, "")
+
+
+@given(ints, st.integers(-(2**63), 2**63 - 1), profiles, shares, shares)
+def test_values_read_back(epoch: int, hashed: int, profile: Profile, share: Share, other: Share) -> None:
+    assert decode_group_epoch(encode_group_epoch(GroupEpoch(epoch, hashed))) == (epoch, hashed)
+    assert decode_target_epoch(encode_target_epoch(epoch)) == epoch
+    assert decode_profile(encode_profile(profile)) == profile
+    assert decode_target(encode_target(share)) == share
+    current = Current(epoch, epoch, 2, share, other)
+    assert decode_current(encode_current(current)) == current
+
+
+subscriptions = st.dictionaries(
+    st.text("abcdef", min_size=1, max_size=2),
+    st.frozensets(st.sampled_from(["orders", "refunds"]), min_size=1),
+    min_size=1,
+)
+
+
+@given(subscriptions, st.integers(1, 12), st.integers(1, 12))
+def test_every_partition_goes_to_exactly_one_who_reads_it(
+    readers: dict[str, frozenset[str]], orders: int, refunds: int
+) -> None:
+    topics = {"orders": TopicShape(ORDERS, orders), "refunds": TopicShape(REFUNDS, refunds)}
+    subscribers = [Subscriber(name, None, read, NOTHING) for name, read in readers.items()]
+    expected = {
+        (shape.topic_id, partition)
+        for name, shape in topics.items()
+        if any(name in each.topics for each in subscribers)
+        for partition in range(shape.partitions)
+    }
+    for assign in (assign_range, assign_uniform):
+        assigned = assign(subscribers, topics)
+        flat = [partition for share in assigned.values() for partition in share]
+        assert sorted(flat) == sorted(expected)
+        for each in subscribers:
+            allowed = {topics[name].topic_id for name in each.topics}
+            assert {topic_id for topic_id, _ in assigned[each.member_id]} <= allowed
+
+
+@given(st.integers(1, 30), st.integers(1, 8))
+def test_uniform_is_even_and_moves_no_more_than_it_must(partitions: int, count: int) -> None:
+    topics = {"orders": TopicShape(ORDERS, partitions)}
+    read = frozenset({"orders"})
+    before = assign_uniform([Subscriber(f"m{n}", None, read, NOTHING) for n in range(count)], topics)
+    assert max(map(len, before.values())) - min(map(len, before.values())) <= 1
+    more = [Subscriber(f"m{n}", None, read, before.get(f"m{n}", NOTHING)) for n in range(count + 1)]
+    after = assign_uniform(more, topics)
+    moved = sum(len(after[name] - share) for name, share in before.items())
+    assert moved == 0, "only the newcomer gets anything"
+    assert max(map(len, after.values())) - min(map(len, after.values())) <= 1
+
+
+# Random schedules
+
+EXPECTED_REFUSALS = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(seed: int) -> None:
+    chance = random.Random(seed)
+    stage = Stage()
+    serial = 0
+    members: list[Member] = []
+
+    def check() -> None:
+        """What the log says that members have, or have not given back, never overlaps."""
+        held: dict[tuple[uuid.UUID, int], str] = {}
+        group = stage.shard.consumer_groups.get(GROUP)
+        for member_id, current in (group.currents if group is not None else {}).items():
+            for partition in current.assigned | current.revoking:
+                assert held.setdefault(partition, member_id) == member_id
+        believed = [partition for each in members if is_alive(each) for partition in each.owned]
+        assert len(believed) == len(set(believed)), "two members read the same partition"
+
+    def is_alive(member: Member) -> bool:
+        group = stage.shard.consumer_groups.get(GROUP)
+        return group is not None and group.current(member.name).epoch == member.epoch and member.epoch > 0
+
+    for _ in range(200):
+        action = chance.randrange(12)
+        if action == 0 and len(members) < LIMITS.max_size:
+            serial += 1
+            instance_id = f"i{serial}" if chance.random() < 0.3 else None
+            read = chance.choice([("orders",), ("refunds",), ("orders", "refunds")])
+            members.append(Member(stage, f"m{serial}", *read, instance_id=instance_id))
+        elif action == 1:
+            stage.pass_time(chance.choice([10, SESSION_MS // 2]))
+        elif action == 2 and chance.random() < 0.3:
+            stage.compact()
+            stage.restart()
+        elif members:
+            member = chance.choice(members)
+            try:
+                if action == 3 and member.epoch > 0 and chance.random() < 0.5:
+                    member.send(-1)
+                    members.remove(member)
+                elif action == 4:
+                    member.send()  # the answer is lost
+                else:
+                    member.beat()
+            except ProtocolError as refusal:
+                if refusal.code not in EXPECTED_REFUSALS:
+                    raise
+                member.epoch, member.owned = 0, NOTHING
+        check()
+    members = [*members, Member(stage, "last", "orders", "refunds")][-LIMITS.max_size :]
+    stage.pass_time(SESSION_MS)
+    for _ in range(8):
+        for member in members:
+            try:
+                member.beat()
+            except ProtocolError:
+                member.epoch, member.owned = 0, NOTHING
+    check()
+    assert stage.state is ConsumerGroupState.STABLE
+    assert sum(len(member.owned) for member in members) == 8
