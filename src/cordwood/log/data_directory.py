@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_checkpoints
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
-from cordwood.log.retention import CONDEMNED, condemn_directory
+from cordwood.log.retention import CONDEMNED, condemn_directory, lose_files
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
@@ -218,18 +218,23 @@ class DataDirectory:
         their offsets are forgotten at the next start, so that a new topic of the same name begins at 0.
         """
         paths = []
+        logs = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
             directory = self._directory(partition)
             path = condemn_directory(self.filesystem, directory) if log is None else log.condemn()
             if path is not None:
                 paths.append(path)
+            if log is not None:
+                logs.append(log)
             self._forget(partition)
         save = self.save_offsets()
 
         def remove() -> None:
             if paths:
                 self.filesystem.sync_directory(self.path)
+            for log in logs:
+                lose_files(log)
             for path in paths:
                 # On a full disk this makes the room that saving the offsets needs. The directories stay until then:
                 # they are what tells a restart that these partitions are gone.

@@ -5,13 +5,14 @@ recovery point: what its batches said of their producers must be in a durable sn
 removed file.delete.delay.ms later, because slices of them may be on their way to sockets.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cordwood.log import rolling
 from cordwood.log.checkpoint import remove_if_there
 from cordwood.log.report import DeletedSegment
 from cordwood.log.segment import Deletion
-from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.names import Suffix, segment_file
 
 if TYPE_CHECKING:
@@ -130,9 +131,20 @@ def condemn(log: "Log") -> str | None:
     path = condemn_directory(log.filesystem, log.directory)
     if path is not None:
         # A topic of the same name may come soon: what still reads this one must not find the new one's files.
-        for file in (*(segment.file for segment in log.segments), *(deletion.file for deletion in log.deletions)):
+        for file in _files(log):
             file.path = f"{path}/{file.path.rpartition('/')[2]}"
     return path
+
+
+def lose_files(log: "Log") -> None:
+    """A condemned log is about to be removed, and its directory's name free for the next one: reading it fails now."""
+    for file in _files(log):
+        file.path += ".gone"
+
+
+def _files(log: "Log") -> Iterator[File]:
+    yield from (segment.file for segment in log.segments)
+    yield from (deletion.file for deletion in log.deletions)
 
 
 def condemn_directory(filesystem: Filesystem, directory: str) -> str | None:
