@@ -8,6 +8,7 @@ its path.
 """
 
 import random
+from typing import Protocol
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.model.errors import StorageFailure, SyncFailure
@@ -17,6 +18,12 @@ from cordwood.segments.filesystem import File
 
 class ProcessDied(BaseException):
     """The process is gone. Not an Exception: nobody in the process can catch it."""
+
+
+class Pausable(Protocol):
+    """A thread that stops before each of its operations if the simulator wants it to."""
+
+    def pause(self) -> None: ...
 
 
 class SimulatedFile:
@@ -45,6 +52,7 @@ class SimulatedFile:
         self._disk.operation_done()
 
     def read(self, position: int, length: int) -> bytes:
+        self._disk.pause_point()
         self._disk.check_readable(self.path)
         return self._handle().read(position, min(length, max(0, self._size - position)))
 
@@ -112,6 +120,9 @@ class SimulatedDisk:
         self.unreadable = False
         """Every read that asks the platter fails (EIO)."""
         self.syncs_fail = False
+        self.running: Pausable | None = None
+        """The thread whose operations these are; None: the event loop's."""
+        self._undivided = 0
         self._chance = random.Random(seed + 1)
 
     # Faults
@@ -119,6 +130,7 @@ class SimulatedDisk:
     def begin_life(self) -> None:
         """A new process. Handles of the one before are dead."""
         self.life += 1
+        self._undivided = 0
         self.handles.clear()
         self.died = False
         self.die_at = None
@@ -138,7 +150,9 @@ class SimulatedDisk:
 
     def operation(self, what: str) -> bool:
         """Counts; dies if it is time to, before the operation or (see operation_done) after. True: in the middle."""
-        assert not self.died, f"{what} by a process that is dead"
+        self.pause_point()
+        if self.died:
+            raise ProcessDied(f"{what} by a process that is dead")
         self.operations += 1
         self.last_operation = what
         if self.die_at is None or self.operations < self.die_at:
@@ -147,6 +161,10 @@ class SimulatedDisk:
         if moment == 0:
             self._die()
         return moment == 1 and what.startswith("append")
+
+    def pause_point(self) -> None:
+        if self.running is not None and not self._undivided:
+            self.running.pause()
 
     def operation_done(self) -> None:
         if self.die_at is not None and self.operations >= self.die_at:
@@ -171,6 +189,7 @@ class SimulatedDisk:
     # Filesystem
 
     def open(self, path: str, *, create: bool = False) -> File:
+        self.pause_point()
         created = create and not self.platter.exists(path)
         if created:
             self.operation(f"create {path}")
@@ -222,19 +241,25 @@ class SimulatedDisk:
         self.operation_done()
 
     def read_bytes(self, path: str) -> bytes:
+        self.pause_point()
         self.check_readable(path)
         return self.platter.read_bytes(path)
 
     def replace(self, path: str, data: bytes) -> None:
-        temporary = path + ".tmp"
-        file = self.open(temporary, create=True)
-        if file.size:
-            file.truncate(0)
-        file.append(data)
-        file.sync()
-        file.close()
-        self.rename(temporary, path)
-        self.sync_directory(path.rpartition("/")[0])
+        """Not interrupted by other threads, for it may be called with a lock held; but the process can die in it."""
+        self._undivided += 1
+        try:
+            temporary = path + ".tmp"
+            file = self.open(temporary, create=True)
+            if file.size:
+                file.truncate(0)
+            file.append(data)
+            file.sync()
+            file.close()
+            self.rename(temporary, path)
+            self.sync_directory(path.rpartition("/")[0])
+        finally:
+            self._undivided -= 1
 
     def free_bytes(self) -> tuple[int, int]:
         return self.platter.free_bytes()

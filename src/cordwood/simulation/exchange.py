@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cordwood.log.lookup import LogSlice
+from cordwood.log.retention import CONDEMNED
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.node.ports import Frame
 from cordwood.simulation.broken import InvariantBroken
@@ -67,6 +68,10 @@ def decode_response(key: int, version: int, frame: bytes) -> tuple[int, Any]:
     if end != len(frame):
         raise InvariantBroken(f"{ApiKey(key).name} v{version}: {len(frame) - end} bytes follow the response")
     return correlation_id, entity
+
+
+class CutShort(Exception):
+    """The file of a topic that is being deleted is already empty."""
 
 
 class State(Enum):
@@ -130,7 +135,7 @@ class Exchange:
         self.state = State.SENT
         try:
             self._bytes = _content(frame, _peek)
-        except EnvironmentFailure:
+        except (EnvironmentFailure, CutShort):
             # Records were found and removed before they could be sent (file.delete.delay.ms=0): delivery fails too.
             self.connection.network.answers.append(self)
             return
@@ -166,7 +171,7 @@ class Exchange:
         assert self.state is State.SENT
         try:
             content = _content(self._frame, _read)
-        except EnvironmentFailure:
+        except (EnvironmentFailure, CutShort):
             # The broker cannot send what it has announced: the connection is of no use any more.
             self.connection.hung_up()
             return
@@ -195,6 +200,8 @@ def _content(frame: Frame, read: Callable[[LogSlice], bytes]) -> bytes:
         if isinstance(part, LogSlice):
             data = read(part)
             if len(data) != part.length:
+                if CONDEMNED in part.file.path:
+                    raise CutShort(part.file.path)
                 raise InvariantBroken(f"{part.file.path} has {len(data)} of {part.length} bytes that were announced")
             parts.append(data)
         else:

@@ -38,6 +38,8 @@ class Profile:
     compaction: bool
     vandals: bool
     durability: tuple[str, ...]
+    threads: bool
+    """Whether work in threads is interrupted by everything else, or done at once."""
 
     @classmethod
     def chosen_by(cls, chance: random.Random) -> "Profile":
@@ -65,4 +67,5 @@ class Profile:
             compaction=chance.random() < 0.3,
             vandals=chance.random() < 0.3,
             durability=chance.choice((("disk",), ("disk",), ("os",), ("disk", "os"))),
+            threads=chance.random() < 0.4,
         )

@@ -83,7 +83,12 @@ class Game:
         self.chance = random.Random(seed)
         self.profile = Profile.chosen_by(self.chance) if profile is None else profile
         self.outcome = Outcome(seed)
-        self.world = World(seed, self.profile.settings, loaded_indexes_bytes=self.profile.loaded_indexes_bytes)
+        self.world = World(
+            seed,
+            self.profile.settings,
+            loaded_indexes_bytes=self.profile.loaded_indexes_bytes,
+            patience=self._patience if self.profile.threads else None,
+        )
         self.ledger = Ledger()
         self.stage = Stage(self.world, self.chance, self.ledger)
         self.clients = self._cast()
@@ -121,6 +126,9 @@ class Game:
         if profile.vandals:
             clients.append(Vandal(stage, "vandal"))
         return clients
+
+    def _patience(self) -> int:
+        return self.chance.choice((1, 1, 2, 5, 20))
 
     # The phases
 

@@ -1,68 +1,140 @@
 """The threads of the made-up machine: work that is under way and ends when, and in which order, the seed wants.
 
-Each piece of work is done at some moment after it was asked for, as a whole, and its result is delivered at some later
-moment. A flush round syncs its tickets one by one in any order, or the whole disk at once.
+A piece of work is done as a whole at some moment after it was asked for, or, in a game about threads, a few disk
+operations at a time with everything else happening in between. Its result is delivered at some later moment. A flush
+round syncs its tickets one by one in any order, or the whole disk at once.
 """
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from cordwood.log.flushing import FlushTicket
-from cordwood.simulation.disk import SimulatedDisk
+from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 
 Work = Callable[[], Any]
 Done = Callable[[Any], None]
 Step = tuple[str, Callable[[], None]]
 """What can happen next in some thread: its name for the transcript, and doing it."""
 
+Patience = Callable[[], int]
+"""How many disk operations a thread gets to do before others have their turn."""
 
-class Job:
-    __slots__ = ("done", "finished", "result", "work")
 
-    def __init__(self, work: Work, done: Done) -> None:
-        self.work = work
-        self.done = done
+class Strand:
+    """Work in a thread of its own that runs only while the simulator waits for it: never two at the same time."""
+
+    def __init__(self, work: Work, disk: SimulatedDisk, patience: Patience | None) -> None:
+        """Without `patience` the work is done as a whole."""
         self.finished = False
         self.result: Any = None
+        self._work = work
+        self._disk = disk
+        self._patience = patience
+        self._turn = 0
+        self._killed = False
+        self._go = threading.Semaphore(0)
+        self._back = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
 
-    def do(self) -> None:
+    def step(self) -> None:
+        """Lets the work go on for a while."""
+        assert not self.finished
+        if self._patience is None:
+            self._run()
+            return
+        self._turn = self._patience()
+        self._disk.running = self
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run_in_thread, name="simulated", daemon=True)
+            self._thread.start()
+        else:
+            self._go.release()
+        self._back.acquire()
+        self._disk.running = None
+
+    def pause(self) -> None:
+        """Called by the disk, in the thread, before each operation."""
+        self._turn -= 1
+        if self._turn <= 0:
+            self._back.release()
+            self._go.acquire()
+        if self._killed:
+            raise ProcessDied("killed in the middle of its work")
+
+    def kill(self) -> None:
+        """The process is gone: the thread ends where it stands."""
+        if self._thread is not None and not self.finished:
+            self._killed = True
+            self._go.release()
+            self._thread.join()
+
+    def _run_in_thread(self) -> None:
         try:
-            self.result = self.work()
+            self._run()
+        except ProcessDied:
+            # The disk remembers it.
+            self.finished = True
+        finally:
+            self._back.release()
+
+    def _run(self) -> None:
+        try:
+            self.result = self._work()
         except Exception as failure:
             self.result = failure
         self.finished = True
 
 
+class Job:
+    __slots__ = ("done", "strand")
+
+    def __init__(self, strand: Strand, done: Done) -> None:
+        self.strand = strand
+        self.done = done
+
+    def do(self) -> None:
+        while not self.strand.finished:
+            self.strand.step()
+
+
 class SimulatedWorkers:
     """In the place of `broker.threads.Workers`."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: SimulatedDisk, patience: Patience | None) -> None:
         self.jobs: list[Job] = []
+        self._disk = disk
+        self._patience = patience
 
     @property
     def under_way(self) -> int:
         return len(self.jobs)
 
     def submit(self, work: Work, done: Done) -> None:
-        self.jobs.append(Job(work, done))
+        self.jobs.append(Job(Strand(work, self._disk, self._patience), done))
 
     def steps(self) -> list[Step]:
         return [
-            ("deliver work", partial(self._deliver, job)) if job.finished else ("do work", job.do) for job in self.jobs
+            ("deliver work", partial(self._deliver, job)) if job.strand.finished else ("do work", job.strand.step)
+            for job in self.jobs
         ]
 
     def _deliver(self, job: Job) -> None:
         self.jobs.remove(job)
-        job.done(job.result)
+        job.done(job.strand.result)
 
     def close(self, timeout_s: float = 0) -> None:
         """Lets what was submitted finish, as real threads would, and delivers it here."""
         while self.jobs:
             job = self.jobs.pop(0)
-            if not job.finished:
-                job.do()
-            job.done(job.result)
+            job.do()
+            job.done(job.strand.result)
+
+    def kill(self) -> None:
+        for job in self.jobs:
+            job.strand.kill()
+        self.jobs.clear()
 
 
 class SimulatedFlusher:
@@ -71,16 +143,17 @@ class SimulatedFlusher:
     def __init__(
         self,
         disk: SimulatedDisk,
+        patience: Patience | None,
         flushed: Callable[[list[FlushTicket]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._disk = disk
+        self._patience = patience
         self._flushed = flushed
         self._failed = failed
         self._round: list[FlushTicket] | None = None
-        self._unsynced: list[FlushTicket] = []
+        self._syncing: list[tuple[FlushTicket, Strand]] = []
         self._broken = False
-        self.rounds = 0
 
     @property
     def idle(self) -> bool:
@@ -90,19 +163,18 @@ class SimulatedFlusher:
         assert self.idle
         assert tickets
         self._round = tickets
-        self._unsynced = list(tickets)
-        self.rounds += 1
+        self._syncing = [(ticket, Strand(ticket.sync, self._disk, self._patience)) for ticket in tickets]
 
     def steps(self) -> list[Step]:
         if self._round is None or self._broken:
             return []
-        if not self._unsynced:
+        if not self._syncing:
             return [("flush round is over", self._over)]
         steps: list[Step] = [
-            (f"sync {ticket.log.partition} to {ticket.end_offset}", partial(self._sync, ticket))
-            for ticket in self._unsynced
+            (f"sync {ticket.log.partition} to {ticket.end_offset}", partial(self._sync, ticket, strand))
+            for ticket, strand in self._syncing
         ]
-        if len(self._unsynced) > 1:
+        if len(self._syncing) > 1:
             steps.append(("sync the whole disk", self._sync_everything))
         return steps
 
@@ -111,21 +183,28 @@ class SimulatedFlusher:
         while self._round is not None and not self._broken:
             self.steps()[0][1]()
 
-    def _sync(self, ticket: FlushTicket) -> None:
-        try:
-            ticket.sync()
-        except Exception as failure:
-            self._break(failure)
+    def kill(self) -> None:
+        for _, strand in self._syncing:
+            strand.kill()
+
+    def _sync(self, ticket: FlushTicket, strand: Strand) -> None:
+        strand.step()
+        if not strand.finished or self._disk.died:
+            return
+        if isinstance(strand.result, Exception):
+            self._break(strand.result)
         else:
-            self._unsynced.remove(ticket)
+            self._syncing.remove((ticket, strand))
 
     def _sync_everything(self) -> None:
+        """Quicker than syncing one by one: threads that are still at that find that the round is over."""
         try:
             self._disk.sync_everything()
         except Exception as failure:
             self._break(failure)
         else:
-            self._unsynced.clear()
+            self.kill()
+            self._syncing.clear()
 
     def _break(self, failure: Exception) -> None:
         self._broken = True

@@ -27,7 +27,7 @@ from cordwood.simulation.clock import Clock
 from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.simulation.slow_store import SlowStore
-from cordwood.simulation.threads import SimulatedFlusher, SimulatedWorkers, Step
+from cordwood.simulation.threads import Patience, SimulatedFlusher, SimulatedWorkers, Step
 from cordwood.simulation.turn_loop import TurnLoop
 from cordwood.wire.apis import ApiKey
 
@@ -58,7 +58,7 @@ class Life:
         self.failure: Exception | None = None
         self.loop = TurnLoop(world.clock)
         self.store = SlowStore(world.store)
-        self.workers = SimulatedWorkers()
+        self.workers = SimulatedWorkers(world.disk, world.patience)
         self.logs = DataDirectory(
             world.disk,
             DATA_DIRECTORY,
@@ -73,7 +73,7 @@ class Life:
             now_ms=world.clock.now_ms,
             monotonic_s=world.clock.monotonic_s,
         )
-        self.flusher = SimulatedFlusher(world.disk, self.driver.flushed, self._failed)
+        self.flusher = SimulatedFlusher(world.disk, world.patience, self.driver.flushed, self._failed)
         self.controller: Controller
         self.node: Node
         self._world = world
@@ -123,6 +123,14 @@ class Life:
             self.failure = failure
             self.driver.stop()
 
+    def kill(self) -> None:
+        """Nothing of this process happens any more."""
+        self._world.disk.died = True
+        self.driver.stop()
+        self.workers.kill()
+        self.flusher.kill()
+        self.loop.forget()
+
     def steps(self) -> list[Step]:
         steps = self.workers.steps() + self.flusher.steps()
         if self.store.calls:
@@ -149,8 +157,14 @@ class Life:
 
 class World:
     def __init__(
-        self, seed: int = 0, settings: Mapping[str, str] | None = None, *, loaded_indexes_bytes: int = 1 << 20
+        self,
+        seed: int = 0,
+        settings: Mapping[str, str] | None = None,
+        *,
+        loaded_indexes_bytes: int = 1 << 20,
+        patience: Patience | None = None,
     ) -> None:
+        self.patience = patience
         self.chance = random.Random(seed)
         self.clock = Clock()
         self.disk = SimulatedDisk(seed)
@@ -202,9 +216,8 @@ class World:
     def _forget_life(self) -> None:
         life, self.life = self.life, None
         if life is not None:
-            life.driver.stop()
             life.store.abandon(reaches_store=self.chance.random() < 0.5)
-            life.loop.forget()
+            life.kill()
         # Handles of this process are dead from here on.
         self.disk.begin_life()
         self.network.lose_everything()
