@@ -123,6 +123,18 @@ class Driver:
         """Lets somebody else in this process speak to the node. False if nobody may any more."""
         return self._into_node(event)
 
+    def request_time_ms(self) -> int:
+        """The time, for whoever brings the node a request: if the wall clock was set, the node hears of that first.
+
+        Else deadlines that the request sets would be shifted as if they had been set before.
+        """
+        jumped_ms = self._measured_clock_gap_ms() - self._clock_gap_ms
+        if abs(jumped_ms) >= JUMP_MS and self._node is not None:
+            self._clock_gap_ms += jumped_ms
+            self._timer_deadline_ms += jumped_ms
+            self._node.clock_jumped(jumped_ms)
+        return self.now_ms()
+
     def _turn(self) -> None:
         """Whatever is due: deadlines, and a flush round if none is under way."""
         self._awake = False
@@ -131,11 +143,7 @@ class Driver:
     def _tick_and_flush(self) -> None:
         node = self._node
         assert node is not None
-        now_ms = self.now_ms()
-        jumped_ms = self._measured_clock_gap_ms() - self._clock_gap_ms
-        if abs(jumped_ms) >= JUMP_MS:
-            self._clock_gap_ms += jumped_ms
-            node.clock_jumped(jumped_ms)
+        now_ms = self.request_time_ms()
         deadline_ms = node.tick(now_ms)
         self._begin_flush()
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_deadline_ms):

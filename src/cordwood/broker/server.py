@@ -104,6 +104,7 @@ class Server:
             self._outbox,
             SendingResources(loop, self._cold_readers),
             self._request_failed,
+            now_ms=self.driver.request_time_ms,
         )
         self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
 

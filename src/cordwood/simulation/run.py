@@ -217,7 +217,7 @@ class Game:
             case Fault.HANDLES:
                 world.disk.give_up_handles()
             case Fault.CLOCK:
-                world.set_clock(chance.choice((-60_000, -2_000, 2_000, 60_000, 600_000)))
+                world.clock.jump(chance.choice((-60_000, -2_000, 2_000, 60_000, 600_000)))
             case Fault.STORE:
                 pass
 

@@ -226,16 +226,22 @@ class World:
 
     def steps(self) -> list[Step]:
         """Everything that could happen now without time passing or a client doing something."""
-        network, clock = self.network, self.clock
-        steps = [] if self.life is None else self.life.steps()
+        network, life = self.network, self.life
+        if life is None:
+            return []
+        steps = life.steps()
         for exchange in network.answers:
             steps.append(("answer", partial(network.deliver_answer, exchange)))
         for connection in network.connections:
             if connection.travelling:
-                steps.append(("request", partial(network.deliver_request, connection, clock.wall_ms)))
+                steps.append(("request", partial(self._deliver_request, connection)))
             if not connection.open:
                 steps.append(("close", partial(network.drop, connection)))
         return steps
+
+    def _deliver_request(self, connection: Connection) -> None:
+        assert self.life is not None
+        self.network.deliver_request(connection, self.life.driver.request_time_ms())
 
     def do(self, step: Callable[[], None]) -> None:
         """Takes one step. ProcessDied if the process ends in it, BrokerFailed if the broker gives up by itself."""
@@ -265,14 +271,6 @@ class World:
             if isinstance(failure, SyncFailure):
                 raise BrokerFailed(str(failure)) from failure
             raise failure
-
-    def set_clock(self, by_ms: int) -> None:
-        """The wall clock is set, and the broker notices before the next request comes."""
-        self.clock.jump(by_ms)
-        if self.life is not None:
-            self.life.driver.wake()
-            self.life.loop.run_until_idle()
-            self._check_alive()
 
     # For tests of single behaviours
 
