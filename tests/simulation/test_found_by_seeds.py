@@ -1,0 +1,194 @@
+"""What seeds found, without the seeds: each bug as the few steps that it takes.
+
+Those of single handlers stand with the tests of the handlers, in tests/unit/node.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.node.speaking import (
+    alter_topic,
+    batch_of,
+    begin_fetch,
+    create_topic,
+    delete_topic,
+    fetch,
+    fetch_values,
+    fill,
+    only,
+    produce,
+    values_in,
+)
+
+from cordwood.simulation.disk import ProcessDied
+from cordwood.simulation.exchange import Exchange, State
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+HOUR_MS = 3_600_000
+FIRST_OPERATIONS = range(1, 15)
+"""As many as the first append to a partition and its flush make."""
+
+
+def settle_without_syncs(world: World) -> None:
+    while steps := [do for name, do in world.steps() if not name.startswith(("sync", "flush"))]:
+        world.do(steps[0])
+
+
+def answer_under_way(world: World, topic: str) -> Exchange:
+    """A fetch that is answered, with the answer held up on the network."""
+    exchange = world.connect().request(ApiKey.FETCH, 12, fetch_values((topic, 0, 0)))
+    while exchange.state is not State.SENT:
+        world.do(dict(world.steps())["request"])
+    world.network.answers.remove(exchange)
+    return exchange
+
+
+@pytest.mark.parametrize("number", FIRST_OPERATIONS)
+def test_wherever_the_first_append_is_killed_what_is_acknowledged_later_survives_a_power_cut(number: int) -> None:
+    """The names of files that a killed process left were taken for durable."""
+    world = World(seed=number).start()
+    create_topic(world)
+    world.disk.die_at = world.disk.operations + number
+    with pytest.raises(ProcessDied):
+        fill(world, "orders", *[b"never acknowledged"] * FIRST_OPERATIONS.stop)
+    world.kill()
+    world.start()
+    fill(world, "orders", b"acknowledged")
+    world.lose_power()
+    world.start()
+    assert values_in(only(fetch(world, ("orders", 0, 0))))[-1] == b"acknowledged"
+    world.kill()
+
+
+def test_a_first_append_that_did_not_fit_and_a_kill_leave_a_log_that_can_be_trusted() -> None:
+    world = World(seed=2).start()
+    create_topic(world)
+    world.disk.platter.free_for_appends = 100
+    assert produce(world, "orders", batch_of(world, bytes(200)))[0].error_code != 0
+    world.kill()
+    world.disk.platter.free_for_appends = None
+    world.start()
+    fill(world, "orders", b"acknowledged")
+    world.lose_power()
+    world.start()
+    assert values_in(only(fetch(world, ("orders", 0, 0)))) == [b"acknowledged"]
+    world.kill()
+
+
+def test_a_segment_that_grows_again_after_a_crash_keeps_its_indexes() -> None:
+    """Seed 398: it was active and closing at once, so its indexes could be evicted, and the next append failed."""
+    world = World(seed=3, loaded_indexes_bytes=1).start()
+    create_topic(world, segment_bytes="200")
+    fill(world, "orders", bytes(100), bytes(100), bytes(100))
+    world.kill()
+    world.disk.platter.cut("/data/orders-0/00000000000000000001.log", 60)
+    world.start()
+    log = world.node.partition("orders", 0).replica.log
+    assert (log.log_end_offset, len(log.segments)) == (1, 2)
+    assert log.active is not None
+    assert log.active not in log.closing
+    world.kill()
+
+
+def test_a_flush_may_find_that_retention_took_its_segment() -> None:
+    """Seed 2480: the checkpoint was quicker than the flush, retention removed the file, and the flush's sync failed."""
+    world = World(seed=4, settings={"log.flush.offset.checkpoint.interval.ms": "100"}).start()
+    create_topic(world, segment_bytes="150", retention_bytes="150", file_delete_delay_ms="0")
+    fill(world, "orders", bytes(100))
+    exchanges = [
+        world.connect().request(
+            ApiKey.PRODUCE,
+            9,
+            {
+                "acks": 1,
+                "timeout_ms": HOUR_MS,
+                "topic_data": [{"name": "orders", "partition_data": [{"index": 0, "records": batch_of(world, value)}]}],
+            },
+        )
+        for value in (bytes(100), bytes(101), bytes(102))
+    ]
+    settle_without_syncs(world)
+    for _ in range(700):
+        world.clock.advance(500)
+        settle_without_syncs(world)
+    log = world.node.partition("orders", 0).replica.log
+    assert log.log_start_offset > 1
+    world.settle()
+    assert all(exchange.answered for exchange in exchanges)
+    fill(world, "orders", b"goes on")
+    world.kill()
+
+
+def test_an_answer_under_way_never_reads_a_later_segment_of_the_same_last_name() -> None:
+    """Seed 167: a compacted segment was compacted again and got the name under which the first one had been removed."""
+    world = World(seed=5, settings={"log.cleaner.backoff.ms": "1000"}).start()
+    create_topic(
+        world, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0", file_delete_delay_ms="0"
+    )
+    fill(world, "orders", *[bytes(100)] * 3)
+    exchange = answer_under_way(world, "orders")
+    world.advance(200_000)
+    assert world.node.logs.clean_offset(world.node.partition("orders", 0).name) > 0
+    alter_topic(world, "orders", file_delete_delay_ms=str(HOUR_MS))
+    fill(world, "orders", *[bytes(100)] * 3)
+    world.advance(200_000)
+    world.disk.give_up_handles()
+    exchange.deliver_answer()
+    assert exchange.state is State.LOST
+    world.kill()
+
+
+def test_an_answer_under_way_never_reads_a_later_topic_of_the_same_name() -> None:
+    world = World(seed=6).start()
+    create_topic(world)
+    fill(world, "orders", b"first life")
+    exchange = answer_under_way(world, "orders")
+    for value in (b"other life", b"third life"):
+        delete_topic(world, "orders")
+        create_topic(world)
+        fill(world, "orders", value)
+    world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["orders"], "timeout_ms": 1000})
+    while "orders" in world.node.topics:
+        assert world.life is not None
+        world.do(next(do for name, do in world.steps() if name in ("request", "turn", "the store answers")))
+    world.disk.give_up_handles()
+    exchange.deliver_answer()
+    assert exchange.state is State.LOST
+    world.kill()
+
+
+def test_a_fetch_that_waits_is_answered_from_the_segments_that_compaction_made() -> None:
+    world = World(seed=7, settings={"log.cleaner.backoff.ms": "1000"}).start()
+    create_topic(
+        world, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0", file_delete_delay_ms="0"
+    )
+    fill(world, "orders", *[bytes(100)] * 4)
+    exchange = begin_fetch(world, ("orders", 0, 0), min_bytes=100_000, max_wait_ms=300_000)
+    world.advance(299_000)
+    assert world.node.logs.clean_offset(world.node.partition("orders", 0).name) > 0
+    assert not exchange.answered
+    world.advance(1000)
+    assert exchange.answered
+    assert only(exchange.answer).error_code == 0
+    world.kill()
+
+
+@pytest.mark.parametrize("ending", [World.stop, World.kill, World.lose_power])
+def test_a_topic_can_be_deleted_on_a_full_disk_and_that_frees_it(ending: Callable[[World], None]) -> None:
+    """Seed 148: offsets had to be saved before anything was removed, and there was no room for them."""
+    world = World(seed=8).start()
+    create_topic(world)
+    create_topic(world, "returns")
+    fill(world, "orders", bytes(1000))
+    fill(world, "returns", bytes(1000))
+    world.disk.platter.free_for_appends = 0
+    delete_topic(world, "orders")
+    world.disk.platter.free_for_appends = None
+    ending(world)
+    world.start()
+    assert [name for name in world.disk.list("/data") if name.startswith("orders")] == []
+    create_topic(world)
+    fill(world, "orders", b"afresh")
+    assert values_in(only(fetch(world, ("orders", 0, 0)))) == [b"afresh"]
+    world.kill()
