@@ -88,6 +88,11 @@ def time_to_data_loss_ms(
             return None
         if position + drained_per_ms * held_until < segment.end_offset:
             return held_until
+    if active is not None and not held_until and not _due_in_ms(active, 0, log.rules, Growth(), now_ms):
+        # Old already, in spite of the traffic: its timestamps are, or nothing came for long. A new one begins.
+        if position < active.end_offset:
+            return 0.0
+        active = None
     if growth.is_nothing:
         return None
     return _loss_of_future_ms(log, active, position, growth, drained_per_ms, held_until, now_ms)
@@ -145,9 +150,6 @@ def _loss_of_future_ms(
         assert log.roll_at_ms is not None
         room_bytes = rules.segment_bytes - active.size_bytes
         first = min(room_bytes / growth.bytes_per_ms, float(log.roll_at_ms - now_ms))
-        if position < active.end_offset and not _due_in_ms(active, 0, rules, Growth(), now_ms):
-            # Old already, in spite of the traffic: its timestamps are, or nothing came for long.
-            return held_until
     lag = log.end_offset - position
     growing = growth.records_per_ms - drained_per_ms
     k = 0
