@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,3 +203,27 @@ async def test_a_stalled_loop_is_counted() -> None:
         time.sleep(0.25)  # noqa: ASYNC251 the stall
         samples = await stage.scraped(lambda found: found["cordwood_loop_stalls_total",] >= 1)
         assert samples["cordwood_loop_longest_stall_seconds",] >= 0.05
+
+
+async def test_after_a_restart_a_group_that_nobody_asks_about_is_watched_again(tmp_path: Path) -> None:
+    texts = EVERYTHING | {"log.dirs": str(tmp_path), "log.segment.bytes": "1000", "log.retention.ms": "3600000"}
+    settings = BrokerSettings.from_texts(texts)
+    began_ms = int(time.time() * 1000) - 1_000_000
+    stage = Stage(await Server.start(settings))
+    try:
+        await stage.create("t")
+        for hundred in range(10):
+            stage.append("t", 20, began_ms + hundred * 100_000, size=30)
+        await stage.commit("readers", "t", 50)
+    finally:
+        await stage.server.stop()
+    stage = Stage(await Server.start(settings))
+    try:
+        key = ("readers", "t", "0")
+        samples = await stage.scraped(lambda found: ("cordwood_group_lag_records", *key) in found)
+        assert samples["cordwood_group_lag_records", *key] == 150
+        # Offset 50 is in the third batch, which came 800 s ago and has a segment of its own.
+        assert 700 < samples["cordwood_group_lag_seconds", *key] < 930
+        assert 2770 < samples["cordwood_group_time_to_data_loss_seconds", *key] <= 2800.001
+    finally:
+        await stage.server.stop()

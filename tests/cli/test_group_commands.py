@@ -58,7 +58,7 @@ def test_a_group_at_work_is_listed_and_described(
         (0, 5, 0),
         (1, 5, 1),
     ]
-    assert "1 member" in cordwood_cli("group", "describe", group)
+    assert "1 member" in cordwood_cli("group", "describe", group, "--sample", 0)
 
 
 def test_positions_of_a_group_at_work_cannot_be_moved_nor_can_it_be_deleted(
@@ -98,7 +98,7 @@ def test_reset_shows_first_and_moves_when_told(
 
 
 def committed(cordwood_cli: Cordwood, group: str) -> list[int]:
-    return [each["committed"] for each in cordwood_cli.json("group", "describe", group)["positions"]]
+    return [each["committed"] for each in cordwood_cli.json("group", "describe", group, "--sample", 0)["positions"]]
 
 
 def test_an_empty_group_is_deleted(cordwood_cli: Cordwood, group: str, member: Consumer) -> None:

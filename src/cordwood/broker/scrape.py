@@ -73,6 +73,8 @@ def _logs(traffic: "dict[TopicPartition, PartitionTraffic]") -> Values:
     topic_rates: dict[str, list[float]] = {}
     for (topic, _), seen in logs:
         topic_rates.setdefault(topic, []).append(seen.bytes_per_s)
+    totals = {topic: sum(rates) for topic, rates in topic_rates.items()}
+    partition_counts = {name.topic: seen.topic_partitions for name, seen in traffic.items()}
     return {
         names.LOG_SIZE: [(labels, seen.size_bytes) for labels, seen in logs],
         names.LOG_START: [(labels, seen.start_offset) for labels, seen in logs],
@@ -81,18 +83,14 @@ def _logs(traffic: "dict[TopicPartition, PartitionTraffic]") -> Values:
         names.FETCHED_BYTES: [(labels, seen.fetched_bytes) for labels, seen in logs],
         names.APPEND_RATE: [(labels, seen.bytes_per_s) for labels, seen in logs],
         names.TRAFFIC_SHARE: [
-            (labels, seen.bytes_per_s / total) for labels, seen in logs if (total := sum(topic_rates[labels[0]])) > 0
+            (labels, seen.bytes_per_s / totals[labels[0]]) for labels, seen in logs if totals[labels[0]] > 0
         ],
         names.TRAFFIC_SKEW: [
-            ((topic,), max(rates) / total * traffic_partitions)
+            ((topic,), max(rates) / totals[topic] * partition_counts[topic])
             for topic, rates in topic_rates.items()
-            if (total := sum(rates)) > 0 and (traffic_partitions := _partition_count(topic, traffic))
+            if totals[topic] > 0
         ],
     }
-
-
-def _partition_count(topic: str, traffic: "dict[TopicPartition, PartitionTraffic]") -> int:
-    return next(seen.topic_partitions for name, seen in traffic.items() if name.topic == topic)
 
 
 def _groups(positions: Watched) -> Values:

@@ -90,6 +90,7 @@ class Server:
             from cordwood.broker.metrics_service import MetricsService
 
             self._metrics = await MetricsService.start(settings.metrics_address)
+            logger.info("metrics at http://%s:%d/metrics", *self._metrics.address)
         self._controller = controller = Controller(storage.metadata, settings, on_change=self.driver.apply)
         await controller.start([advertised(settings, self._socket)])
         controller.stopped.add_done_callback(self._metadata_lost)

@@ -27,7 +27,7 @@ logger = logging.getLogger("cordwood.lag")
 
 MAX_WATCHED = 20_000
 """Positions, over all groups: about 1 KB each."""
-STEPS_PER_TURN = 64
+STEPS_PER_TURN = 32
 PAUSE_MS = 5
 REARM_FACTOR = 2
 """A warning is given again only after the time to loss was this many times the warning time: it may waver around it."""
