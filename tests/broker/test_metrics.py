@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from cordwood.records.build import build_batch
 
 EVERYTHING = {"listeners": "127.0.0.1:0", "metrics.listener": "127.0.0.1:0", "lag.check.interval.ms": "100"}
 
-LABELS = ("api", "group", "topic", "partition", "le")
+LABELS = ("api", "group", "topic", "partition", "key", "le")
 
 Samples = dict[tuple[str, ...], float]
 
@@ -44,8 +45,16 @@ class Stage:
         await self.asked(lambda done: self.node.auto_create([topic], done))
         await self.until(lambda: topic in self.node.topics)
 
-    def append(self, topic: str, count: int, timestamp_ms: int, partition: int = 0, size: int = 10) -> None:
-        batch = build_batch((timestamp_ms, None, bytes(size), ()) for _ in range(count))
+    def append(
+        self,
+        topic: str,
+        count: int,
+        timestamp_ms: int,
+        partition: int = 0,
+        size: int = 10,
+        keys: Sequence[bytes | None] = (None,),
+    ) -> None:
+        batch = build_batch((timestamp_ms, key, bytes(size), ()) for key in islice(cycle(keys), count))
         now_ms = int(time.time() * 1000)
 
         def write() -> None:
@@ -227,3 +236,20 @@ async def test_after_a_restart_a_group_that_nobody_asks_about_is_watched_again(t
         assert 2770 < samples["cordwood_group_time_to_data_loss_seconds", *key] <= 2800.001
     finally:
         await stage.server.stop()
+
+
+async def test_the_keys_behind_a_hot_partition_are_named_only_if_that_is_wanted() -> None:
+    for wanted in ("true", "false"):
+        async with broker(num_partitions="4", metrics_hot_keys=wanted) as stage:
+            await stage.create("t")
+            now_ms = int(time.time() * 1000)
+            stage.append("t", 1, now_ms, partition=2)
+            await stage.until(lambda: TopicPartition("t", 2) in stage.node.lag_watch.traffic)
+            stage.append("t", 90, now_ms, partition=2, keys=[b"whale"] * 9 + [b"minnow"])
+            if wanted == "false":
+                found = await stage.scraped(lambda found: ("cordwood_topic_traffic_skew", "t") in found)
+                assert not [key for key in found if key[0] == "cordwood_partition_hot_key_share"]
+                continue
+            found = await stage.scraped(lambda found: ("cordwood_partition_hot_key_share", "t", "2", "whale") in found)
+            assert found["cordwood_partition_hot_key_share", "t", "2", "whale"] == pytest.approx(0.9)
+            assert found["cordwood_partition_hot_key_share", "t", "2", "minnow"] == pytest.approx(0.1)

@@ -41,6 +41,10 @@ def prepare_scrape(
         names.LOOP_STALLS: _one(loop_watch.stalls),
         names.LOOP_STALLED: _one(loop_watch.stalled_s),
         names.LOOP_LONGEST_STALL: _one(loop_watch.longest_s),
+        names.HOT_KEY_SHARE: [
+            ((name.topic, str(name.partition), key.decode(errors="backslashreplace")), share)
+            for (name, key), share in node.hot_keys.shares().items()
+        ],
         names.GROUP_OVERTAKEN: _one(node.lag_watch.overtaken_total),
         names.GROUP_LEFT_OUT: _one(node.lag_watch.left_out),
     }

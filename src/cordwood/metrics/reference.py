@@ -41,9 +41,12 @@ shown as such, and no lag is made up for it.
 
 ## What is not measured
 
-Records are opaque to the broker: it does not open batches on the way in, so it does not know which keys make a
-partition hot, only which partition is. `lag_seconds` is as exact as the time index of the segment (about 4 KiB of
-records) while that is in memory; else it is by proportion between the ends of segments.
+Records are opaque to the broker: it does not open batches on the way in. With `metrics.hot.keys = true` it opens the
+newest batch of each hot partition now and then, in a thread, and names the most frequent keys in them by a sketch of
+fixed size: a sample, not a count. Bytes by key and keys of partitions that are not hot are not measured.
+
+`lag_seconds` is as exact as the time index of the segment (about 4 KiB of records) while that is in memory; else it is
+by proportion between the ends of segments.
 
 ## All of them
 """

@@ -305,6 +305,14 @@ _OWN_SETTINGS = [
         changeable=False,
     ),
     Setting(
+        "metrics.hot.keys",
+        Kind.BOOLEAN,
+        False,
+        "Whether metrics name the most frequent keys of partitions that get far more than their share of traffic. Off "
+        "by default: keys are data, and the metrics' address has no passwords.",
+        changeable=False,
+    ),
+    Setting(
         "metrics.listener",
         Kind.STRING,
         "",
@@ -568,6 +576,7 @@ class BrokerSettings:
     max_connections: int = 10_000
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
+    metrics_hot_keys: bool = False
     metrics_listener: str = ""
     node_id: int = 1
     num_partitions: int = 1

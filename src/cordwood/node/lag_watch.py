@@ -150,6 +150,7 @@ class LagWatch:
             )
             yield
         self.traffic = traffic
+        self._node.hot_keys.sample(traffic)
 
     def _partition_count(self, topic: str) -> int:
         return len(self._node.topics.get(topic, ()))

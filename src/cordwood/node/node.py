@@ -24,6 +24,7 @@ from cordwood.node.compaction import Compaction
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
+from cordwood.node.hot_keys import HotKeys
 from cordwood.node.lag_watch import LagWatch
 from cordwood.node.maintenance import Maintenance
 from cordwood.node.partition import Done, Partition, no_such_partition
@@ -80,6 +81,7 @@ class Node:
         self.transactional_appends = TransactionalAppends(self)
         self.producer_ids = ProducerIds(effects)
         self.maintenance = Maintenance(self)
+        self.hot_keys = HotKeys(self)
         self.lag_watch = LagWatch(self)
         self.compact = compact
         self.compaction = Compaction(self)
