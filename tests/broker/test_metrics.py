@@ -253,3 +253,28 @@ async def test_the_keys_behind_a_hot_partition_are_named_only_if_that_is_wanted(
             found = await stage.scraped(lambda found: ("cordwood_partition_hot_key_share", "t", "2", "whale") in found)
             assert found["cordwood_partition_hot_key_share", "t", "2", "whale"] == pytest.approx(0.9)
             assert found["cordwood_partition_hot_key_share", "t", "2", "minnow"] == pytest.approx(0.1)
+
+
+async def test_retention_takes_what_was_foreseen_and_not_before() -> None:
+    async with broker(
+        log_retention_ms="3000",
+        log_segment_bytes="1000",
+        log_retention_check_interval_ms="100",
+        log_flush_offset_checkpoint_interval_ms="100",
+        lag_warning_ms="0",
+    ) as stage:
+        await stage.create("t")
+        came_ms = int(time.time() * 1000)
+        for _ in range(5):
+            stage.append("t", 20, came_ms, size=30)
+        await stage.commit("readers", "t", 30)
+        watch, key = stage.node.lag_watch, ("readers", TopicPartition("t", 0))
+        await stage.until(lambda: key in watch.positions)
+        foreseen_ms = watch.positions[key].lag.time_to_data_loss_ms
+        assert foreseen_ms is not None
+        assert 0 <= foreseen_ms <= 3001
+        log = stage.node.partition("t", 0).replica.log
+        await stage.until(lambda: log.log_start_offset > 30)
+        assert time.time() * 1000 > came_ms + 3000
+        await stage.until(lambda: watch.positions[key].lag.lost_records == log.log_start_offset - 30)
+        assert watch.overtaken_total == 1
