@@ -29,6 +29,7 @@ bench: env
 
 docs: env
 	$(BIN)/python -m cordwood.model.configuration_reference > docs/configuration.md
+	$(BIN)/python -m cordwood.metrics.reference > docs/metrics.md
 	$(BIN)/python -m cordwood.cli.reference > docs/cli.md
 	$(BIN)/python -m cordwood.node.protocol_support > docs/protocol-support.md
 

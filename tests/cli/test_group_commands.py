@@ -4,7 +4,8 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
@@ -57,7 +58,7 @@ def test_a_group_at_work_is_listed_and_described(
         (0, 5, 0),
         (1, 5, 1),
     ]
-    assert "1 member" in cordwood_cli("group", "describe", group)
+    assert "1 member" in cordwood_cli("group", "describe", group, "--sample", 0)
 
 
 def test_positions_of_a_group_at_work_cannot_be_moved_nor_can_it_be_deleted(
@@ -97,7 +98,7 @@ def test_reset_shows_first_and_moves_when_told(
 
 
 def committed(cordwood_cli: Cordwood, group: str) -> list[int]:
-    return [each["committed"] for each in cordwood_cli.json("group", "describe", group)["positions"]]
+    return [each["committed"] for each in cordwood_cli.json("group", "describe", group, "--sample", 0)["positions"]]
 
 
 def test_an_empty_group_is_deleted(cordwood_cli: Cordwood, group: str, member: Consumer) -> None:
@@ -113,3 +114,72 @@ def test_an_empty_group_is_deleted(cordwood_cli: Cordwood, group: str, member: C
 def test_a_wrong_place_is_a_usage_error(cordwood_cli: Cordwood, where: list[str]) -> None:
     code, _ = cordwood_cli.error("group", "reset", "g", "--topic", "t", *where)
     assert code == ExitCode.USAGE
+
+
+def committed_at(cordwood_cli: Cordwood, group: str, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cordwood_cli.bootstrap})
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
+    for answer in admin.alter_consumer_group_offsets([asked]).values():
+        answer.result(10)
+
+
+def test_describe_says_how_long_a_group_is_behind_and_when_it_will_lose_records(
+    cordwood_cli: Cordwood, group: str, topic: str
+) -> None:
+    cordwood_cli("topic", "create", topic, "-c", "retention.ms=3600000")
+    cordwood_cli("produce", topic, *"abcde")
+    committed_at(cordwood_cli, group, topic, 2)
+    [position] = cordwood_cli.json("group", "describe", group, "--sample", "0.2")["positions"]
+    assert (position["standing"], position["lag"], position["lost"]) == ("behind", 3, 0)
+    assert 0 <= position["lag_s"] < 60
+    assert position["drain_per_s"] == 0
+    assert position["loss_is_foreseen"]
+    assert 3540 < position["time_to_data_loss_s"] <= 3600
+    shown = cordwood_cli("group", "describe", group, "--sample", "0")
+    assert "in 60 min" in shown or "in 59 min" in shown
+
+
+def test_a_compacted_topic_is_never_lost_by_retention(cordwood_cli: Cordwood, group: str, topic: str) -> None:
+    cordwood_cli("topic", "create", topic, "-c", "cleanup.policy=compact")
+    cordwood_cli("produce", topic, "k=v", "--key-separator", "=")
+    committed_at(cordwood_cli, group, topic, 0)
+    [position] = cordwood_cli.json("group", "describe", group, "--sample", "0")["positions"]
+    assert (position["lag"], position["time_to_data_loss_s"], position["loss_is_foreseen"]) == (1, None, False)
+    assert "never" in cordwood_cli("group", "describe", group, "--sample", "0")
+
+
+def test_watch_counts_what_an_overtaken_group_has_lost(cordwood_cli: Cordwood, group: str, topic: str) -> None:
+    cordwood_cli("topic", "create", topic)
+    cordwood_cli("produce", topic, *"abcde")
+    committed_at(cordwood_cli, group, topic, 1)
+    admin = AdminClient({"bootstrap.servers": cordwood_cli.bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, 0, 4)]).values():
+        deleted.result(10)
+    [look] = cordwood_cli.json_lines("group", "watch", group, "--once", "--interval", "0.2")
+    assert look["name"] == group
+    [position] = look["positions"]
+    assert (position["standing"], position["lost"], position["lag"]) == ("overtaken", 3, 1)
+    shown = cordwood_cli("group", "watch", group, "--once", "--interval", "0.1")
+    assert "3 lost, more: in 7.0 d" in shown
+    assert "1 record behind" in shown
+
+
+def test_a_member_that_never_committed_is_said_to_have_no_position(
+    cordwood_cli: Cordwood, group: str, filled: str
+) -> None:
+    consumer = Consumer({"bootstrap.servers": cordwood_cli.bootstrap, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([filled])
+    try:
+        eventually(lambda: consumer.poll(0.1) is None and consumer.assignment(), what="an assignment")
+        rows = cordwood_cli.json("group", "describe", group, "--sample", "0")["positions"]
+        assert {(row["standing"], row["lag"], row["time_to_data_loss_s"]) for row in rows} == {
+            ("never committed", None, None)
+        }
+        assert "never committed" in cordwood_cli("group", "describe", group, "--sample", "0")
+    finally:
+        consumer.close()
+
+
+def test_watching_a_group_that_is_not_there_fails(cordwood_cli: Cordwood, group: str) -> None:
+    code, error = cordwood_cli.error("group", "watch", group, "--once")
+    assert (code, error["code"]) == (ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND")

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from cordwood.broker.activity import ApiActivity, frame_bytes
 from cordwood.broker.sending import HangUp, Sender
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.framing import FrameReader
@@ -30,7 +31,7 @@ REQUESTS_PER_TURN: Final = 64
 class PendingReply:
     """The place of one answer in its connection's order. What a node sees as `Reply`."""
 
-    __slots__ = ("_connection", "client_host", "connection_id", "frame", "request_bytes")
+    __slots__ = ("_connection", "api", "arrived_s", "client_host", "connection_id", "frame", "request_bytes")
 
     def __init__(self, connection: "Connection", request_bytes: int) -> None:
         self._connection = connection
@@ -38,6 +39,9 @@ class PendingReply:
         self.connection_id = connection.connection_id
         self.request_bytes = request_bytes
         self.frame: Frame | HangUp | None = None
+        self.api: ApiActivity | None = None
+        """Where the answer is counted, if it is."""
+        self.arrived_s = 0.0
 
     def send(self, frame: Frame) -> None:
         assert self.frame is None, "a request has one answer"
@@ -116,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """Hands whole requests to the node, as many as may be under way."""
         connections, reader = self._connections, self._reader
-        outbox, node = connections.outbox, connections.node
+        outbox, node, activity = connections.outbox, connections.node, connections.activity
         now_ms = connections.now_ms()
         reply: PendingReply | None = None
         left_this_turn = REQUESTS_PER_TURN
@@ -142,6 +146,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._unanswered.append(reply)
                 self._unanswered_bytes += size
                 connections.unanswered_bytes += size
+                if activity is not None:
+                    reply.api = activity.arrived(header.api_key, size)
+                    reply.arrived_s = self.last_received_s
                 node.handle(header, frame, reply, now_ms)
         except BadRequest as fault:
             self._refuse(reply, str(fault))
@@ -217,7 +224,11 @@ class Connection(asyncio.BufferedProtocol):
         unanswered = self._unanswered
         freed = 0
         while unanswered and (frame := unanswered[0].frame) is not None:
-            freed += unanswered.popleft().request_bytes
+            reply = unanswered.popleft()
+            freed += reply.request_bytes
+            if reply.api is not None:
+                reply.api.durations.observe(self._connections.loop.time() - reply.arrived_s)
+                reply.api.response_bytes += frame_bytes(frame)
             self._sender.add(frame)
             if not self._pump_noted:
                 self._pump_noted = True

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from cordwood.broker.activity import Activity
 from cordwood.broker.connection import Connection
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
@@ -65,6 +66,7 @@ class Connections:
         sending: SendingResources,
         request_failed: Callable[[Exception], None],
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        activity: Activity | None = None,
     ) -> None:
         self.loop = loop
         self.node = node
@@ -73,6 +75,8 @@ class Connections:
         self.sending = sending
         self.request_failed = request_failed
         self.now_ms = now_ms
+        self.activity = activity
+        """None: nobody wants to know."""
         self.receive_buffers = BufferPool()
         self.unanswered_bytes = 0
         self._open: dict[int, Connection] = {}
@@ -83,7 +87,7 @@ class Connections:
         self._let_through: Connection | None = None
         self._let_through_since_s = 0.0
         self._quiet: asyncio.Event | None = None
-        self._refused = 0
+        self.refused = 0
         self._say_refusals_from_s = 0.0
         self._idle_check_s = min(max(limits.max_idle_s / 4, 0.01), _SELDOM_S)
         self._next_idle_check_s = 0.0
@@ -91,6 +95,11 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def accepted(self) -> int:
+        """How many there have been."""
+        return self._last_id
 
     # Coming and going
 
@@ -105,11 +114,11 @@ class Connections:
             connection.connection_id = self._last_id
             self._open[self._last_id] = connection
             return True
-        self._refused += 1
+        self.refused += 1
         now_s = self.loop.time()
         if now_s >= self._say_refusals_from_s:
             logger.warning(
-                "refusing a connection from %s: %s (%d so far)", connection.client_host, reason, self._refused
+                "refusing a connection from %s: %s (%d so far)", connection.client_host, reason, self.refused
             )
             self._say_refusals_from_s = now_s + _REFUSALS_SAID_EVERY_S
         return False

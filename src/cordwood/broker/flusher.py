@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from cordwood.broker.threads import Workers
+from cordwood.metrics.histogram import Histogram
 
 if TYPE_CHECKING:
     from cordwood.log.flushing import FlushTicket
@@ -45,6 +46,13 @@ class RoundFlusher(Protocol):
     def close(self) -> None: ...
 
 
+class CountingFlusher(RoundFlusher, Protocol):
+    """One that can say what it did."""
+
+    round_times: Histogram
+    logs_synced: int
+
+
 class ImmediateFlusher:
     """For a filesystem whose sync costs nothing: the one in memory."""
 
@@ -53,6 +61,8 @@ class ImmediateFlusher:
     def __init__(self, flushed: Flushed, failed: Failed) -> None:
         self._flushed = flushed
         self._failed = failed
+        self.round_times = Histogram()
+        self.logs_synced = 0
 
     def start(self, tickets: list["FlushTicket"]) -> None:
         try:
@@ -99,6 +109,8 @@ class Flusher:
         self._round: _Round | None = None
         self._hedge: asyncio.TimerHandle | None = None
         self._broken = False
+        self.round_times = Histogram()
+        self.logs_synced = 0
         self.one_sync_ms = 0.1
         """What syncing one log takes, on average."""
         self.everything_ms = 0.0
@@ -178,6 +190,8 @@ class Flusher:
         if self._round is not current or self._broken:
             return
         self._round = None
+        self.round_times.observe(time.perf_counter() - current.started_s)
+        self.logs_synced += len(current.tickets)
         if self._hedge is not None:
             self._hedge.cancel()
             self._hedge = None

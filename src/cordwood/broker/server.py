@@ -11,12 +11,12 @@ import logging
 import os
 import socket
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
 from cordwood.broker.driver import Driver
-from cordwood.broker.flusher import Flusher, ImmediateFlusher, RoundFlusher
+from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
 from cordwood.broker.listening import BACKLOG, advertised, bind
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
@@ -27,6 +27,9 @@ from cordwood.cluster.controller import Controller
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import SyncFailure
 from cordwood.node.node import Node
+
+if TYPE_CHECKING:
+    from cordwood.broker.metrics_service import MetricsService
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -50,9 +53,10 @@ class Server:
         self.node: Node
         self._controller: Controller | None = None
         self._connections: Connections | None = None
-        self._flusher: RoundFlusher | None = None
+        self._flusher: CountingFlusher | None = None
         self._listener: asyncio.Server | None = None
         self._socket: socket.socket | None = None
+        self._metrics: MetricsService | None = None
 
     @classmethod
     async def start(cls, settings: BrokerSettings, *, in_memory: bool = False) -> "Server":
@@ -73,9 +77,20 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port at which metrics are served; None if they are not."""
+        return None if self._metrics is None else self._metrics.address
+
     async def _start(self) -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
         self._socket = bind(settings.listener)
+        if settings.metrics_address is not None:
+            # Imported only where it is wanted: a broker starts in tens of milliseconds.
+            from cordwood.broker.metrics_service import MetricsService
+
+            self._metrics = await MetricsService.start(settings.metrics_address)
+            logger.info("metrics at http://%s:%d/metrics", *self._metrics.address)
         self._controller = controller = Controller(storage.metadata, settings, on_change=self.driver.apply)
         await controller.start([advertised(settings, self._socket)])
         controller.stopped.add_done_callback(self._metadata_lost)
@@ -105,7 +120,10 @@ class Server:
             SendingResources(loop, self._cold_readers),
             self._request_failed,
             now_ms=self.driver.request_time_ms,
+            activity=None if self._metrics is None else self._metrics.activity,
         )
+        if self._metrics is not None:
+            self._metrics.show(self.node, connections, self._flusher)
         self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
 
     async def _recover(self) -> None:
@@ -121,7 +139,7 @@ class Server:
                 (self._loop.time() - started_s) * 1000,
             )
 
-    def _make_flusher(self) -> RoundFlusher:
+    def _make_flusher(self) -> CountingFlusher:
         if self._storage.in_memory:
             return ImmediateFlusher(self.driver.flushed, self._fail)
         filesystem = self._storage.filesystem
@@ -193,6 +211,8 @@ class Server:
     async def _release(self) -> None:
         """Gives back what is held, whatever state the start or the end left it in."""
         self.driver.stop()
+        if self._metrics is not None:
+            self._metrics.close()
         if self._connections is not None:
             self._connections.close()
         if self._socket is not None:

@@ -18,6 +18,7 @@ from cordwood.cli.group.delete import delete_groups
 from cordwood.cli.group.describe import describe_group
 from cordwood.cli.group.list import list_groups
 from cordwood.cli.group.reset import reset as reset_group
+from cordwood.cli.group.watch import watch_group
 from cordwood.cli.history import check as check_history
 from cordwood.cli.inspect.command import inspect
 from cordwood.cli.produce import produce
@@ -71,6 +72,7 @@ _group = typer.Typer(
 )
 _group.command("list")(list_groups)
 _group.command("describe")(describe_group)
+_group.command("watch")(watch_group)
 _group.command("reset")(reset_group)
 _group.command("delete")(delete_groups)
 

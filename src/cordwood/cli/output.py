@@ -30,6 +30,10 @@ def print_json_line(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A plain table: numbers to the right, nothing folded but the last column."""
+    console().print(table_of(columns, rows, title=title))
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
     materialised = [list(row) for row in rows]
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
@@ -38,7 +42,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_column(column, justify="right" if numbers else "left", no_wrap=not last, overflow="fold")
     for row in materialised:
         table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-    console().print(table)
+    return table
 
 
 def say(text: str) -> None:

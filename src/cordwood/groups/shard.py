@@ -4,6 +4,7 @@ The coordinator's contract: a request yields records and answers; what the log h
 records are replayed, at append; answers wait until they are committed.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cordwood.groups.classic.expiry import after_loading, refuse_all, shift_deadlines, time_passed
@@ -209,6 +210,24 @@ class GroupShard:
         if group is None:
             return GroupListing(group_id, "", State.EMPTY.value, CLASSIC_KIND)
         return GroupListing(group_id, group.protocol_type, group.state.value, CLASSIC_KIND)
+
+    def watched_positions(
+        self, group_id: str, partition_count: Callable[[str], int]
+    ) -> dict[TopicPartition, int | None]:
+        """Where the group stands; None in partitions of topics that its members read and it never committed in."""
+        found: dict[TopicPartition, int | None] = {}
+        for topic in self._read_topics(group_id):
+            found.update((TopicPartition(topic, index), None) for index in range(partition_count(topic)))
+        for partition, position in self.positions.of_group(group_id).items():
+            found[partition] = position.offset
+        return found
+
+    def _read_topics(self, group_id: str) -> frozenset[str]:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return consumer_group.subscribed_topics
+        group = self.groups.get(group_id)
+        return frozenset() if group is None else group.readable_subscriptions()
 
     def describe(self, group_id: str) -> Group | None:
         """The classic group as it is; the caller does not change it."""

@@ -65,6 +65,17 @@ def _advertised_listener(value: Value) -> str | None:
     return None
 
 
+def _metrics_listener(value: Value) -> str | None:
+    if value == "":
+        return None
+    assert isinstance(value, str)
+    try:
+        parse_listener(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _directory(value: Value) -> str | None:
     return None if value else "must name a directory"
 
@@ -196,6 +207,23 @@ _OWN_SETTINGS = [
         changeable=False,
     ),
     Setting(
+        "lag.check.interval.ms",
+        Kind.LONG,
+        5000,
+        "How often the positions of groups are compared with their logs: for metrics, and to warn before a loss.",
+        low=100,
+        changeable=False,
+    ),
+    Setting(
+        "lag.warning.ms",
+        Kind.LONG,
+        3_600_000,
+        "A group that will lose records to retention within this time, at the current rates, is named in the broker's "
+        "log; within half of the topic's retention.ms if that is less. 0 warns of nothing but losses.",
+        low=0,
+        changeable=False,
+    ),
+    Setting(
         "listeners",
         Kind.LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
@@ -274,6 +302,23 @@ _OWN_SETTINGS = [
         1,
         "This broker's number: unique in the cluster and the same for ever.",
         low=0,
+        changeable=False,
+    ),
+    Setting(
+        "metrics.hot.keys",
+        Kind.BOOLEAN,
+        False,
+        "Whether metrics name the most frequent keys of partitions that get far more than their share of traffic. Off "
+        "by default: keys are data, and the metrics' address has no passwords.",
+        changeable=False,
+    ),
+    Setting(
+        "metrics.listener",
+        Kind.STRING,
+        "",
+        "The address at which metrics are to be had over HTTP, for Prometheus: host:port, such as 127.0.0.1:9404. "
+        "Empty: nowhere.",
+        check=_metrics_listener,
         changeable=False,
     ),
     Setting(
@@ -519,6 +564,8 @@ class BrokerSettings:
     group_max_size: int = 1000
     group_min_session_timeout_ms: int = 6000
     groups_max: int = 100_000
+    lag_check_interval_ms: int = 5000
+    lag_warning_ms: int = 3_600_000
     listeners: tuple[str, ...] = ("PLAINTEXT://127.0.0.1:9092",)
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 134_217_728
@@ -529,6 +576,8 @@ class BrokerSettings:
     max_connections: int = 10_000
     max_incremental_fetch_session_cache_slots: int = 1000
     max_request_partition_size_limit: int = 2000
+    metrics_hot_keys: bool = False
+    metrics_listener: str = ""
     node_id: int = 1
     num_partitions: int = 1
     offset_metadata_max_bytes: int = 4096
@@ -620,6 +669,11 @@ class BrokerSettings:
     @property
     def listener(self) -> Listener:
         return parse_listener(self.listeners[0])
+
+    @property
+    def metrics_address(self) -> Listener | None:
+        """Where metrics are served; None: nowhere."""
+        return parse_listener(self.metrics_listener) if self.metrics_listener else None
 
     @property
     def advertised_listener(self) -> Listener | None:

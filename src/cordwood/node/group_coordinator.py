@@ -280,6 +280,10 @@ class GroupCoordinator:
             lambda shard: found.extend(shard.machine.listing()), lambda error: done(sorted(found), error)
         )
 
+    def visit_shards(self, visit: Callable[[GroupShard], None], finished: Failed) -> None:
+        """Shows every shard that holds something, and says when all were shown; the caller changes nothing."""
+        self._log.each_shard_with_records(lambda shard: visit(shard.machine), finished)
+
     def delete(self, group_id: str, now_ms: int, done: Callable[[ErrorCode], None]) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()

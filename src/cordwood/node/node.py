@@ -24,6 +24,8 @@ from cordwood.node.compaction import Compaction
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
+from cordwood.node.hot_keys import HotKeys
+from cordwood.node.lag_watch import LagWatch
 from cordwood.node.maintenance import Maintenance
 from cordwood.node.partition import Done, Partition, no_such_partition
 from cordwood.node.ports import Effects, Reply
@@ -79,6 +81,8 @@ class Node:
         self.transactional_appends = TransactionalAppends(self)
         self.producer_ids = ProducerIds(effects)
         self.maintenance = Maintenance(self)
+        self.hot_keys = HotKeys(self)
+        self.lag_watch = LagWatch(self)
         self.compact = compact
         self.compaction = Compaction(self)
         self.encoded_topics = EncodedTopics()
@@ -95,6 +99,7 @@ class Node:
         self.maintenance.schedule(now_ms)
         self.compaction.schedule(now_ms)
         self.transactions.schedule(now_ms)
+        self.lag_watch.schedule(now_ms)
 
     @property
     def settings(self) -> BrokerSettings:
@@ -262,6 +267,8 @@ class Node:
             )
         log = replica.log
         appended = log.append(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        if not appended.duplicate:
+            partition.appended_bytes += len(batch)
         self._appended(partition, appended, now_ms)
         last_offset = appended.last_offset
         safe = not partition.must_sync or log.durable_end_offset > last_offset
@@ -273,6 +280,7 @@ class Node:
         """Appends records of a coordinator."""
         replica = partition.replica
         appended = replica.log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        partition.appended_bytes += len(batch)
         self._appended(partition, appended, now_ms)
         return appended
 
@@ -357,6 +365,7 @@ class Node:
         """The wall clock was set: deadlines keep their distance."""
         self.timers.shift(by_ms)
         self.groups.shift_deadlines(by_ms)
+        self.lag_watch.clock_jumped()
         for partition in self._partitions_with_acks:
             partition.shift_deadlines(by_ms)
 

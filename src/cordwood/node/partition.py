@@ -37,6 +37,8 @@ class Partition:
     __slots__ = (
         "_open",
         "_replica",
+        "appended_bytes",
+        "fetched_bytes",
         "flush_due",
         "isr",
         "leader_epoch",
@@ -70,6 +72,9 @@ class Partition:
         self.waiting_readers: dict[WaitingReader, None] = {}
         self.unsynced_messages = 0
         self.flush_due = False
+        self.appended_bytes = 0
+        self.fetched_bytes = 0
+        """Since the broker started."""
 
     @property
     def replica(self) -> LeaderReplica:

@@ -76,6 +76,12 @@ class TimeIndex:
         found = bisect_right(self._timestamps, timestamp_ms)
         return TimeEntry(self._timestamps[found - 1], self._offsets[found - 1]) if found else BEFORE_FIRST
 
+    def around(self, relative_offset: int) -> list[TimeEntry]:
+        """The last entry before this offset and the first at or after it, as far as there are such."""
+        found = bisect_left(self._offsets, relative_offset)
+        near = range(max(found - 1, 0), min(found + 1, len(self._timestamps)))
+        return [TimeEntry(self._timestamps[place], self._offsets[place]) for place in near]
+
     def truncate(self, relative_offset: int) -> None:
         """Drops the entries at or after this offset."""
         keep = bisect_left(self._offsets, relative_offset)

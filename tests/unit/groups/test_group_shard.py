@@ -213,3 +213,15 @@ def test_a_group_whose_subscriptions_cannot_be_read_might_read_anything() -> Non
     form_group(actor)
     assert stage.shard.delete_positions(GROUP, [ORDERS], Outbox()) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
     assert subscribed_topics(subscription("a", "b")) == frozenset({"a", "b"})
+
+
+def test_what_members_read_and_never_committed_is_watched_without_a_position() -> None:
+    stage = Stage()
+    stage.commit(REFUNDS, 7)
+    assert stage.shard.watched_positions(GROUP, lambda topic: 2) == {REFUNDS: 7}
+    actor = member_of(stage)
+    other = TopicPartition("orders", 1)
+    assert stage.shard.watched_positions(GROUP, lambda topic: 2) == {ORDERS: None, other: None, REFUNDS: 7}
+    assert actor.commit(3) is ErrorCode.NONE
+    assert stage.shard.watched_positions(GROUP, lambda topic: 2) == {ORDERS: 3, other: None, REFUNDS: 7}
+    assert stage.shard.watched_positions("nobody", lambda topic: 2) == {}

@@ -72,3 +72,14 @@ def test_truncation_drops_entries_at_and_after_the_offset(offset: int, left: int
 def test_a_file_that_is_no_index_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedIndex):
         TimeIndex.from_bytes(data)
+
+
+def test_the_entries_around_an_offset_are_the_last_before_and_the_first_at_or_after_it() -> None:
+    index = TimeIndex()
+    for timestamp_ms, offset in ((1000, 10), (2000, 20), (3000, 30)):
+        index.append(timestamp_ms, offset)
+    assert index.around(5) == [(1000, 10)]
+    assert index.around(20) == [(1000, 10), (2000, 20)]
+    assert index.around(21) == [(2000, 20), (3000, 30)]
+    assert index.around(31) == [(3000, 30)]
+    assert TimeIndex().around(0) == []

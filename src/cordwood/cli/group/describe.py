@@ -1,5 +1,10 @@
 """`cordwood group describe`."""
 
+import time
+from typing import Annotated
+
+import typer
+
 from cordwood.cli.group.options import GroupName
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.output import count_in_words, print_json, print_table, say
@@ -7,17 +12,29 @@ from cordwood.cli.output import count_in_words, print_json, print_table, say
 
 def describe_group(
     name: GroupName,
+    sample_s: Annotated[
+        float,
+        typer.Option(
+            "--sample",
+            metavar="SECONDS",
+            min=0.0,
+            help="How long to watch how fast the log grows and the group reads; 0: take both as still.",
+        ),
+    ] = 1.0,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show a group: its state, its members, and how far behind it is in every partition."""
+    """Show a group: its state, its members, how far behind it is in every partition, and when it will lose records."""
     from cordwood.cli.connection import Connection
-    from cordwood.cli.group.view import describe, positions
+    from cordwood.cli.group.lag import LagReader
+    from cordwood.cli.group.table import COLUMNS, cells
 
-    connection = Connection(bootstrap_servers, timeout_s)
-    group = describe(connection, name)
-    found = positions(connection, group)
+    reader = LagReader(Connection(bootstrap_servers, timeout_s), name)
+    group, found = reader.look()
+    if sample_s and found:
+        time.sleep(sample_s)
+        group, found = reader.look()
     if as_json:
         print_json(
             {
@@ -35,7 +52,7 @@ def describe_group(
                     }
                     for member in group.members
                 ],
-                "positions": [{**each._asdict(), "lag": each.lag} for each in found],
+                "positions": [row.as_json() for row in found],
             }
         )
         return
@@ -46,7 +63,4 @@ def describe_group(
             [(each.member_id, each.client_id, each.host, len(each.partitions)) for each in group.members],
         )
     if found:
-        print_table(
-            ["topic", "partition", "committed", "end", "lag", "member"],
-            [(each.topic, each.partition, each.committed, each.end, each.lag, each.member_id) for each in found],
-        )
+        print_table(COLUMNS, [cells(row) for row in found])

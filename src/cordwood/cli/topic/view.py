@@ -113,6 +113,11 @@ def partition_indexes(connection: Connection, name: str) -> list[int]:
     return sorted(partition.id for partition in _description(connection, name).partitions)
 
 
+def sizes_of(connection: Connection, name: str) -> dict[int, int]:
+    """Bytes of each partition's log, as far as their leaders say."""
+    return _sizes(connection, name, _description(connection, name))
+
+
 def _description(connection: Connection, name: str) -> Any:
     try:
         return connection.ask(lambda admin: admin.describe_topics(TopicCollection([name]))[name])

@@ -164,6 +164,13 @@ class Group:
                 return True
         return False
 
+    def readable_subscriptions(self) -> frozenset[str]:
+        """The topics that members are known to read: those whose subscriptions cannot be read are passed over."""
+        if self.protocol is None:
+            return frozenset()
+        each = (subscribed_topics(member.metadata(self.protocol)) for member in self.members.values())
+        return frozenset(topic for topics in each if topics is not None for topic in topics)
+
     # The log
 
     def stored(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:

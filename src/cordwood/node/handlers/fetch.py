@@ -189,6 +189,7 @@ class Fetching:
             elif result is not None and (not self._bytes or self._bytes + result.length <= self._max_bytes):
                 # Else the answer is full: cold places are looked up side by side, each as if it were the only one.
                 self._bytes += result.length
+                partition.fetched_bytes += result.length
                 self._found[place] = self._found[place]._replace(records=result)
             if not self._answer_if_enough() and place in self._moved and place not in self._cold:
                 self._moved.discard(place)
@@ -233,6 +234,7 @@ class Fetching:
             aborted = () if found is None else log.aborted_transactions(target.fetch_offset, end)
         if found is not None:
             self._bytes += found.length
+            partition.fetched_bytes += found.length
         return FetchedPartition(
             target.partition,
             0,

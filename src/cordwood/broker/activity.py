@@ -1,0 +1,48 @@
+"""What a broker counts while it serves, if its metrics are served: integers, and no look at a clock of its own."""
+
+from typing import TYPE_CHECKING
+
+from cordwood.metrics.histogram import Histogram
+
+if TYPE_CHECKING:
+    from cordwood.broker.connection import Frame
+    from cordwood.broker.sending import HangUp
+
+
+class ApiActivity:
+    __slots__ = ("durations", "request_bytes", "requests", "response_bytes")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.request_bytes = 0
+        self.response_bytes = 0
+        self.durations = Histogram()
+
+
+class Activity:
+    """By API key. Keys that the protocol does not know share one entry, so that nobody can make us count for ever."""
+
+    UNKNOWN = -1
+
+    def __init__(self, known_keys: frozenset[int]) -> None:
+        self.by_api: dict[int, ApiActivity] = {}
+        self._known = known_keys
+
+    def arrived(self, api_key: int, size_bytes: int) -> ApiActivity:
+        api = self.by_api.get(api_key)
+        if api is None:
+            if api_key not in self._known:
+                api_key = self.UNKNOWN
+            api = self.by_api.setdefault(api_key, ApiActivity())
+        api.requests += 1
+        api.request_bytes += size_bytes
+        return api
+
+
+def frame_bytes(frame: "Frame | HangUp") -> int:
+    """How long an answer is, records in their files included."""
+    if isinstance(frame, bytes):
+        return len(frame)
+    if isinstance(frame, list):
+        return sum(len(part) if isinstance(part, bytes) else part.length for part in frame)
+    return 0

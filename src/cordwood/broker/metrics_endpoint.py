@@ -1,0 +1,92 @@
+"""GET /metrics over HTTP/1.1: one answer per connection, a few connections at a time, and nothing else.
+
+What the loop does for a scrape is to copy counters; the text is made in a thread, one at a time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from cordwood.broker.listening import bind
+from cordwood.metrics.exposition import CONTENT_TYPE
+from cordwood.model.broker_settings import Listener
+
+logger = logging.getLogger("cordwood.broker")
+
+MAX_SCRAPES: Final = 16
+MAX_HEAD_BYTES: Final = 8192
+TIMEOUT_S: Final = 10.0
+
+Prepare = Callable[[], Callable[[], bytes]]
+"""Called in the loop: takes what is to be shown. What it returns makes the text, in a thread."""
+
+
+class MetricsEndpoint:
+    def __init__(self, prepare: Prepare) -> None:
+        self._prepare = prepare
+        self._scrapes = 0
+        self._one_text = asyncio.Lock()
+        self._server: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
+
+    @classmethod
+    async def start(cls, listener: Listener, prepare: Prepare) -> "MetricsEndpoint":
+        """Raises OSError, with the address in it, if it cannot be listened on."""
+        endpoint = cls(prepare)
+        endpoint._socket = bind(listener)
+        endpoint._server = await asyncio.start_server(endpoint._serve, sock=endpoint._socket, limit=MAX_HEAD_BYTES)
+        return endpoint
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._socket is not None
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._scrapes += 1
+        try:
+            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+                async with asyncio.timeout(TIMEOUT_S):
+                    if self._scrapes > MAX_SCRAPES:
+                        writer.write(_response("503 Service Unavailable", b"too many scrapes at a time\n"))
+                    else:
+                        writer.write(await self._answer(reader))
+                    await writer.drain()
+        finally:
+            self._scrapes -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _response("431 Request Header Fields Too Large", b"too long\n")
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return _response("400 Bad Request", b"not HTTP/1.1\n")
+        method, target = words[0], words[1].split(b"?", 1)[0]
+        if target != b"/metrics":
+            return _response("404 Not Found", b"metrics are at /metrics\n")
+        if method not in (b"GET", b"HEAD"):
+            return _response("405 Method Not Allowed", b"GET it\n", "Allow: GET, HEAD\r\n")
+        async with self._one_text:
+            text = await asyncio.to_thread(self._prepare())
+        return _response("200 OK", text, content_type=CONTENT_TYPE, with_body=method == b"GET")
+
+
+def _response(
+    status: str, body: bytes, more: str = "", *, content_type: str = "text/plain; charset=utf-8", with_body: bool = True
+) -> bytes:
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+        f"Connection: close\r\n{more}\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

@@ -1,0 +1,54 @@
+"""All that serving metrics takes, put together: what is counted, the watch on the loop, the endpoint."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cordwood.broker.activity import Activity
+from cordwood.broker.loop_watch import LoopWatch
+from cordwood.broker.metrics_endpoint import MetricsEndpoint
+from cordwood.broker.scrape import prepare_scrape
+from cordwood.metrics.exposition import exposition
+from cordwood.model.broker_settings import Listener
+from cordwood.wire.apis import APIS
+
+if TYPE_CHECKING:
+    from cordwood.broker.connections import Connections
+    from cordwood.broker.flusher import CountingFlusher
+    from cordwood.node.node import Node
+
+
+class MetricsService:
+    def __init__(self) -> None:
+        self.activity = Activity(frozenset(APIS))
+        self._loop_watch = LoopWatch(asyncio.get_running_loop())
+        self._endpoint: MetricsEndpoint | None = None
+        self._scrape: Callable[[], Callable[[], bytes]] | None = None
+
+    @classmethod
+    async def start(cls, listener: Listener) -> "MetricsService":
+        """Raises OSError if the address cannot be listened on."""
+        service = cls()
+        try:
+            service._endpoint = await MetricsEndpoint.start(listener, service._prepare)
+        except BaseException:
+            service.close()
+            raise
+        return service
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._endpoint is not None
+        return self._endpoint.address
+
+    def show(self, node: "Node", connections: "Connections", flusher: "CountingFlusher") -> None:
+        """The broker is complete: until then scrapes are empty."""
+        self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, self._loop_watch)
+
+    def close(self) -> None:
+        self._loop_watch.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
+
+    def _prepare(self) -> Callable[[], bytes]:
+        return self._scrape() if self._scrape is not None else lambda: exposition({})

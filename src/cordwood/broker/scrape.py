@@ -1,0 +1,117 @@
+"""What a scrape shows, gathered from a running broker.
+
+`prepare_scrape` runs in the loop and copies the few numbers that change under way; what it takes of partitions and
+groups is replaced whole by its owner and never changed, so that the thread that makes the text may read it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cordwood.metrics import names
+from cordwood.metrics.exposition import Labelled, exposition
+from cordwood.metrics.names import Metric
+from cordwood.node.lag_watch import PartitionTraffic, Watched
+from cordwood.wire.apis import APIS
+
+if TYPE_CHECKING:
+    from cordwood.broker.activity import Activity
+    from cordwood.broker.connections import Connections
+    from cordwood.broker.flusher import CountingFlusher
+    from cordwood.broker.loop_watch import LoopWatch
+    from cordwood.model.identifiers import TopicPartition
+    from cordwood.node.node import Node
+
+Values = dict[Metric, Labelled]
+
+
+def prepare_scrape(
+    node: "Node", connections: "Connections", activity: "Activity", flusher: "CountingFlusher", loop_watch: "LoopWatch"
+) -> Callable[[], bytes]:
+    values: Values = {
+        **_requests(activity),
+        names.CONNECTIONS: _one(len(connections)),
+        names.CONNECTIONS_ACCEPTED: _one(connections.accepted),
+        names.CONNECTIONS_REFUSED: _one(connections.refused),
+        names.UNANSWERED_BYTES: _one(connections.unanswered_bytes),
+        names.TOPICS: _one(len(node.topics)),
+        names.PARTITIONS: _one(sum(len(partitions) for partitions in node.topics.values())),
+        names.FSYNC_ROUND: [((), flusher.round_times.copy())],
+        names.FSYNC_LOGS: _one(flusher.logs_synced),
+        names.LOOP_STALLS: _one(loop_watch.stalls),
+        names.LOOP_STALLED: _one(loop_watch.stalled_s),
+        names.LOOP_LONGEST_STALL: _one(loop_watch.longest_s),
+        names.HOT_KEY_SHARE: [
+            ((name.topic, str(name.partition), key.decode(errors="backslashreplace")), share)
+            for (name, key), share in node.hot_keys.shares().items()
+        ],
+        names.GROUP_OVERTAKEN: _one(node.lag_watch.overtaken_total),
+        names.GROUP_LEFT_OUT: _one(node.lag_watch.left_out),
+    }
+    traffic, positions = node.lag_watch.traffic, node.lag_watch.positions
+    return lambda: exposition({**values, **_logs(traffic), **_groups(positions)})
+
+
+def _one(value: float) -> Labelled:
+    return [((), value)]
+
+
+def _requests(activity: "Activity") -> Values:
+    by_name = sorted((_api_name(key), api) for key, api in activity.by_api.items())
+    return {
+        names.REQUESTS: [((name,), api.requests) for name, api in by_name],
+        names.REQUEST_BYTES: [((name,), api.request_bytes) for name, api in by_name],
+        names.RESPONSE_BYTES: [((name,), api.response_bytes) for name, api in by_name],
+        names.REQUEST_DURATION: [((name,), api.durations.copy()) for name, api in by_name],
+    }
+
+
+def _api_name(key: int) -> str:
+    api = APIS.get(key)
+    return "unknown" if api is None else api.name
+
+
+def _logs(traffic: "dict[TopicPartition, PartitionTraffic]") -> Values:
+    """Also how the traffic of each topic is spread over its partitions."""
+    logs = [((name.topic, str(name.partition)), seen) for name, seen in sorted(traffic.items())]
+    topic_rates: dict[str, list[float]] = {}
+    for (topic, _), seen in logs:
+        topic_rates.setdefault(topic, []).append(seen.bytes_per_s)
+    totals = {topic: sum(rates) for topic, rates in topic_rates.items()}
+    partition_counts = {name.topic: seen.topic_partitions for name, seen in traffic.items()}
+    return {
+        names.LOG_SIZE: [(labels, seen.size_bytes) for labels, seen in logs],
+        names.LOG_START: [(labels, seen.start_offset) for labels, seen in logs],
+        names.LOG_END: [(labels, seen.ends[-1].value) for labels, seen in logs],
+        names.APPENDED_BYTES: [(labels, seen.bytes[-1].value) for labels, seen in logs],
+        names.FETCHED_BYTES: [(labels, seen.fetched_bytes) for labels, seen in logs],
+        names.APPEND_RATE: [(labels, seen.bytes_per_s) for labels, seen in logs],
+        names.TRAFFIC_SHARE: [
+            (labels, seen.bytes_per_s / totals[labels[0]]) for labels, seen in logs if totals[labels[0]] > 0
+        ],
+        names.TRAFFIC_SKEW: [
+            ((topic,), max(rates) / totals[topic] * partition_counts[topic])
+            for topic, rates in topic_rates.items()
+            if totals[topic] > 0
+        ],
+    }
+
+
+def _groups(positions: Watched) -> Values:
+    found = [
+        ((group, name.topic, str(name.partition)), watched.lag)
+        for (group, name), watched in sorted(positions.items(), key=lambda item: item[0])
+    ]
+    known = [(labels, lag) for labels, lag in found if lag.lag_records is not None]
+    return {
+        names.GROUPS: _one(len({labels[0] for labels, _ in found})),
+        names.GROUP_LAG: [(labels, lag.lag_records or 0) for labels, lag in known],
+        names.GROUP_LAG_SECONDS: [(labels, lag.lag_ms / 1000) for labels, lag in known if lag.lag_ms is not None],
+        names.GROUP_DRAIN_RATE: [(labels, lag.drain_per_s) for labels, lag in known if lag.drain_per_s is not None],
+        names.GROUP_TIME_TO_LOSS: [
+            (labels, math.inf if lag.time_to_data_loss_ms is None else lag.time_to_data_loss_ms / 1000)
+            for labels, lag in known
+        ],
+        names.GROUP_LOST: [(labels, lag.lost_records) for labels, lag in known],
+        names.GROUP_NEVER_COMMITTED: [(labels, 1) for labels, lag in found if lag.lag_records is None],
+    }

@@ -1,0 +1,52 @@
+"""A group's positions as a table for people."""
+
+from collections.abc import Sequence
+
+from cordwood.cli.group.lag import LagRow
+from cordwood.lag.position import Standing
+
+COLUMNS = ["topic", "partition", "committed", "end", "lag", "behind", "drain/s", "data loss", "member"]
+
+
+def cells(row: LagRow) -> Sequence[object]:
+    position, lag = row.position, row.lag
+    return [
+        position.topic,
+        position.partition,
+        position.committed,
+        position.end,
+        position.lag if lag is None else lag.lag_records,
+        None if lag is None or lag.lag_ms is None else in_words(lag.lag_ms),
+        None if lag is None or lag.drain_per_s is None else f"{lag.drain_per_s:,.1f}",
+        loss_in_words(row),
+        position.member_id,
+    ]
+
+
+def loss_in_words(row: LagRow) -> str:
+    """`never`, `in 3.5 h`, `is due`, `unknown`; what is lost already comes first."""
+    lag = row.lag
+    if lag is None:
+        return "topic is gone"
+    if lag.standing is Standing.NEVER_COMMITTED:
+        return "never committed"
+    if lag.standing is Standing.AHEAD:
+        return "position after the end"
+    if not row.foreseen:
+        words = "unknown"
+    elif lag.time_to_data_loss_ms is None:
+        words = "never"
+    elif lag.time_to_data_loss_ms < 1:
+        words = "is due"
+    else:
+        words = f"in {in_words(lag.time_to_data_loss_ms)}"
+    return f"{lag.lost_records} lost, more: {words}" if lag.lost_records else words
+
+
+def in_words(duration_ms: float) -> str:
+    """`0 s`, `12 s`, `5 min`, `3.5 h`, `2.0 d`."""
+    seconds = duration_ms / 1000
+    for limit_s, unit_s, unit in ((120, 1, "s"), (7200, 60, "min")):
+        if seconds < limit_s:
+            return f"{seconds / unit_s:.0f} {unit}"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"

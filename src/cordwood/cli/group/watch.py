@@ -1,0 +1,84 @@
+"""`cordwood group watch`: a group's lag as it changes."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.group.options import GroupName
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.output import console, count_in_words, print_json_line, print_table, say, table_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cordwood.cli.group.lag import GroupLook
+
+
+def watch_group(
+    name: GroupName,
+    interval_s: Annotated[
+        float, typer.Option("--interval", "-i", metavar="SECONDS", min=0.1, help="How long between two looks.")
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Two looks, for the rates; show the second, and end. For scripts.")
+    ] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Show a group's lag, drain rate and time to data loss, again and again. With --json a line for every look."""
+    from cordwood.cli.connection import Connection
+    from cordwood.cli.group.lag import LagReader
+
+    reader = LagReader(Connection(bootstrap_servers, timeout_s), name)
+    if once:
+        reader.look()
+        time.sleep(interval_s)
+        _show(reader.look(), as_json=as_json)
+        return
+    try:
+        if as_json or not sys.stdout.isatty():
+            while True:
+                _show(reader.look(), as_json=as_json)
+                sys.stdout.flush()
+                time.sleep(interval_s)
+        from rich.live import Live
+
+        with Live(console=console(), auto_refresh=False) as live:
+            while True:
+                look = reader.look()
+                live.update(_table(look), refresh=True)
+                time.sleep(interval_s)
+    except KeyboardInterrupt:
+        return
+
+
+def _show(look: "GroupLook", *, as_json: bool) -> None:
+    from cordwood.cli.group.table import COLUMNS, cells
+
+    if as_json:
+        print_json_line(
+            {
+                "name": look.group.name,
+                "state": look.group.state,
+                "at_ms": int(time.time() * 1000),
+                "positions": [row.as_json() for row in look.rows],
+            }
+        )
+        return
+    say(_title(look))
+    print_table(COLUMNS, [cells(row) for row in look.rows])
+
+
+def _table(look: "GroupLook") -> "Table":
+    from cordwood.cli.group.table import COLUMNS, cells
+
+    return table_of(COLUMNS, [cells(row) for row in look.rows], title=_title(look))
+
+
+def _title(look: "GroupLook") -> str:
+    behind = sum((row.lag.lag_records or 0) for row in look.rows if row.lag is not None)
+    members = count_in_words(len(look.group.members), "member")
+    return f"{look.group.name}: {look.group.state}, {members}, {count_in_words(behind, 'record')} behind"

@@ -1,0 +1,71 @@
+"""One group's position in one partition: where it stands, and all that can be said about it."""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from cordwood.lag.arrival import Mark, arrival_ms
+from cordwood.lag.retention import Growth, LogSpan, time_to_data_loss_ms
+
+
+class Standing(Enum):
+    NEVER_COMMITTED = "never committed"
+    """There is no position. Where the group would begin is its clients' choice (auto.offset.reset), unknown here."""
+    CAUGHT_UP = "caught up"
+    BEHIND = "behind"
+    OVERTAKEN = "overtaken"
+    """Records after the position were removed before the group had read them."""
+    AHEAD = "ahead"
+    """The position is after the log's end: the log was cut, or the topic made anew."""
+
+
+class PositionLag(NamedTuple):
+    standing: Standing
+    position: int | None
+    lag_records: int | None
+    """What is there and not read: what was removed does not count. None without a position.
+
+    Counted in offsets: more than the records where compaction or transaction markers left gaps.
+    """
+    lost_records: int
+    """Removed between the position and the log's start: only their offsets are left to count."""
+    unread_at_most: int
+    """The same as the lag; without a position all that the log has."""
+    lag_ms: int | None
+    """How long the oldest unread record has been waiting; 0 if there is none, None if nobody knows."""
+    drain_per_s: float | None
+    """How many records a second the position moves on. None until there were two samples."""
+    time_to_data_loss_ms: float | None
+    """Until the next unread record may be removed; None: never, at the current rates, or no position."""
+
+
+def evaluate(
+    log: LogSpan,
+    position: int | None,
+    *,
+    marks: Iterable[Mark],
+    growth: Growth,
+    drain_per_s: float | None,
+    now_ms: int,
+) -> PositionLag:
+    start, end = log.start_offset, log.end_offset
+    if position is None:
+        return PositionLag(Standing.NEVER_COMMITTED, None, None, 0, end - start, None, None, None)
+    first_unread = max(position, start)
+    lag = max(end - first_unread, 0)
+    if position < start:
+        standing = Standing.OVERTAKEN
+    elif position > end:
+        standing = Standing.AHEAD
+    else:
+        standing = Standing.BEHIND if lag else Standing.CAUGHT_UP
+    lag_ms: int | None = 0
+    if lag:
+        came_ms = arrival_ms(first_unread, marks)
+        lag_ms = None if came_ms is None else max(now_ms - came_ms, 0)
+    loss_ms = None
+    if standing is not Standing.AHEAD:
+        loss_ms = time_to_data_loss_ms(
+            log, position, growth=growth, drained_per_ms=(drain_per_s or 0.0) / 1000, now_ms=now_ms
+        )
+    return PositionLag(standing, position, lag, max(start - position, 0), lag, lag_ms, drain_per_s, loss_ms)

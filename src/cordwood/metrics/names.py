@@ -1,0 +1,127 @@
+"""Every metric there is: what is exposed and not in this list is an error, and docs/metrics.md is made from it."""
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(NamedTuple):
+    name: str
+    """As Prometheus sees it. A counter's ends in `_total`."""
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+_API = ("api",)
+_PARTITION = ("topic", "partition")
+_POSITION = ("group", "topic", "partition")
+
+
+def _counter(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Metric:
+    return Metric(name, Kind.COUNTER, meaning, labels)
+
+
+def _gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Metric:
+    return Metric(name, Kind.GAUGE, meaning, labels)
+
+
+REQUESTS = _counter("cordwood_requests_total", "Requests that arrived.", _API)
+REQUEST_BYTES = _counter("cordwood_request_bytes_total", "Bytes of requests that arrived.", _API)
+RESPONSE_BYTES = _counter("cordwood_response_bytes_total", "Bytes of responses that were made.", _API)
+REQUEST_DURATION = Metric(
+    "cordwood_request_duration_seconds",
+    Kind.HISTOGRAM,
+    "From a request's arrival to its answer, to about a millisecond. It includes what the request itself asks to wait "
+    "for: a fetch for more records, a join for other members.",
+    _API,
+)
+CONNECTIONS = _gauge("cordwood_connections", "Connections that are open.")
+CONNECTIONS_ACCEPTED = _counter("cordwood_connections_accepted_total", "Connections that were accepted.")
+CONNECTIONS_REFUSED = _counter("cordwood_connections_refused_total", "Connections that found no room.")
+UNANSWERED_BYTES = _gauge("cordwood_unanswered_request_bytes", "Bytes of requests that wait for their answers.")
+
+TOPICS = _gauge("cordwood_topics", "Topics.")
+PARTITIONS = _gauge("cordwood_partitions", "Partitions on this broker.")
+LOG_SIZE = _gauge("cordwood_log_size_bytes", "Bytes of a partition's log.", _PARTITION)
+LOG_START = _gauge("cordwood_log_start_offset", "The first offset that a partition still has.", _PARTITION)
+LOG_END = _gauge("cordwood_log_end_offset", "The offset up to which a partition can be read.", _PARTITION)
+APPENDED_BYTES = _counter("cordwood_partition_appended_bytes_total", "Bytes of batches that came in.", _PARTITION)
+FETCHED_BYTES = _counter("cordwood_partition_fetched_bytes_total", "Bytes of batches that fetches found.", _PARTITION)
+APPEND_RATE = _gauge(
+    "cordwood_partition_append_bytes_per_second", "Bytes that come in, over about the last minute.", _PARTITION
+)
+TRAFFIC_SHARE = _gauge(
+    "cordwood_partition_traffic_share",
+    "The partition's share of the bytes that come into its topic, over about the last minute, from 0 to 1. With n "
+    "partitions and even keys it is 1/n.",
+    _PARTITION,
+)
+TRAFFIC_SKEW = _gauge(
+    "cordwood_topic_traffic_skew",
+    "How many times the even share the busiest partition of a topic gets; 1 is even, the number of partitions is all.",
+    ("topic",),
+)
+
+HOT_KEY_SHARE = _gauge(
+    "cordwood_partition_hot_key_share",
+    "Of the most frequent keys of a partition that gets at least twice its even share: their share of the records with "
+    "keys in the batches that were looked into, at most so much. Only with `metrics.hot.keys`; a key is cut after 128 "
+    "bytes.",
+    (*_PARTITION, "key"),
+)
+
+FSYNC_ROUND = Metric(
+    "cordwood_fsync_round_seconds", Kind.HISTOGRAM, "How long a flush round took: all logs that were dirty together."
+)
+FSYNC_LOGS = _counter("cordwood_fsync_logs_total", "Logs that flush rounds made durable.")
+LOOP_STALLS = _counter("cordwood_loop_stalls_total", "How often the event loop was late by 50 ms or more.")
+LOOP_STALLED = _counter("cordwood_loop_stalled_seconds_total", "How late it was in sum.")
+LOOP_LONGEST_STALL = _gauge("cordwood_loop_longest_stall_seconds", "The longest such stall since the broker started.")
+
+GROUPS = _gauge("cordwood_groups", "Groups that have positions or read topics, as far as they are watched.")
+GROUP_LAG = _gauge(
+    "cordwood_group_lag_records",
+    "Records between a group's position and the end: only what is still there. Counted in offsets. Absent where the "
+    "group never committed.",
+    _POSITION,
+)
+GROUP_LAG_SECONDS = _gauge(
+    "cordwood_group_lag_seconds",
+    "How long the oldest unread record has been waiting; 0 if all is read. Absent where nobody knows.",
+    _POSITION,
+)
+GROUP_DRAIN_RATE = _gauge(
+    "cordwood_group_drain_records_per_second",
+    "Records a second by which the position moves on, over about the last minute.",
+    _POSITION,
+)
+GROUP_TIME_TO_LOSS = _gauge(
+    "cordwood_group_time_to_data_loss_seconds",
+    "In what time retention may remove the next record that the group has not read, if the log grows and the group "
+    "reads as in the last minute; +Inf: never. Absent where the group never committed.",
+    _POSITION,
+)
+GROUP_LOST = _gauge(
+    "cordwood_group_lost_records",
+    "Records removed after the position and before the group read them, in offsets; 0 unless it was overtaken.",
+    _POSITION,
+)
+GROUP_NEVER_COMMITTED = _gauge(
+    "cordwood_group_never_committed",
+    "1 for a partition of a topic that the group's members read and in which it has no position.",
+    _POSITION,
+)
+GROUP_OVERTAKEN = _counter(
+    "cordwood_group_positions_overtaken_total", "How often retention was seen to have overtaken a position."
+)
+GROUP_LEFT_OUT = _gauge(
+    "cordwood_group_positions_left_out", "Positions that are not watched because there are too many."
+)
+
+METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -1,0 +1,65 @@
+"""docs/metrics.md, written from the list of metrics."""
+
+from cordwood.metrics.names import METRICS
+
+_INTRODUCTION = """\
+# Metrics
+
+<!-- Generated: python -m cordwood.metrics.reference > docs/metrics.md -->
+
+With `metrics.listener = "127.0.0.1:9404"` (or `--set metrics.listener=127.0.0.1:9404`) the broker answers
+`GET http://127.0.0.1:9404/metrics` in Prometheus's text format. It is off unless it is set, has neither encryption nor
+passwords, and belongs on an address that only the monitoring can reach. Counters begin at zero when the broker starts.
+
+What concerns partitions and groups is looked at every `lag.check.interval.ms` (5 s), not on each scrape: a scrape costs
+the event loop nothing but copying a few numbers, and its text is made in a thread. Only partitions whose logs are open
+(used since the start, or with a position in them) have values of their own.
+
+## Lag before loss
+
+`cordwood_group_time_to_data_loss_seconds` is the one to alert on. It comes from the segments that are there, the
+topic's `retention.ms`, `retention.bytes`, `segment.bytes` and `segment.ms`, how fast the log grows and how fast the
+group's position moves. It says when removal becomes due; it happens at the next retention check after that
+(`log.retention.check.interval.ms`). Topics that are only compacted and topics without limits lose nothing by retention:
+`+Inf`.
+
+The broker also says it in its log, once for each event: when the time falls below `lag.warning.ms` (an hour, or half
+of the topic's `retention.ms` if that is less), and when a position was overtaken, with the number of records lost.
+
+Rates need two looks: for the first `lag.check.interval.ms` after a start there is no drain rate. A group that never
+committed has no position, and where its clients would begin (`auto.offset.reset`) is not known to a broker: it is
+shown as such, and no lag is made up for it.
+
+```yaml
+- alert: GroupAboutToLoseRecords
+  expr: cordwood_group_time_to_data_loss_seconds < 3600 and cordwood_group_lag_records > 0
+- alert: GroupLostRecords
+  expr: cordwood_group_lost_records > 0
+- alert: HotPartition
+  expr: cordwood_topic_traffic_skew > 3
+```
+
+## What is not measured
+
+Records are opaque to the broker: it does not open batches on the way in. With `metrics.hot.keys = true` it opens the
+newest batch of each hot partition now and then, in a thread, and names the most frequent keys in them by a sketch of
+fixed size: a sample, not a count. Bytes by key and keys of partitions that are not hot are not measured.
+
+`lag_seconds` is as exact as the time index of the segment (about 4 KiB of records) while that is in memory; else it is
+by proportion between the ends of segments.
+
+## All of them
+"""
+
+
+def reference_markdown() -> str:
+    lines = [_INTRODUCTION, "| metric | kind | labels | meaning |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {metric.meaning} |"
+        for metric in METRICS
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(reference_markdown(), end="")

@@ -1,0 +1,113 @@
+"""Which keys make a partition hot, by looking into one of its newest batches now and then.
+
+Only if `metrics.hot.keys` is on: keys are data. Batches stay opaque on the way in; once in each sweep of the lag watch
+the newest batch of each hot partition is opened in a thread and its keys go into a sketch of fixed size. It is
+a sample: shares are of the records with keys in the batches that were opened.
+"""
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from cordwood.lag.heavy_keys import HeavyKeys
+from cordwood.log.log import ColdRead
+from cordwood.log.lookup import LogSlice
+from cordwood.model.errors import ProtocolError, StorageFailure
+from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
+from cordwood.node.partition import Partition
+from cordwood.records.batch import CONTROL_BIT, batches_in
+from cordwood.records.records import records_in
+
+if TYPE_CHECKING:
+    from cordwood.node.lag_watch import PartitionTraffic
+    from cordwood.node.node import Node
+
+HOT_FACTOR = 2.0
+"""A partition is hot that gets so many times its even share of its topic's traffic."""
+MAX_HOT_PARTITIONS = 8
+KEYS_PER_PARTITION = 64
+MAX_KEY_BYTES = 128
+"""Longer keys are cut: those that begin alike count as one."""
+MAX_BATCH_BYTES = 1 << 20
+MAX_RECORDS = 1000
+FADE_AFTER_RECORDS = 20_000
+SHOWN_KEYS = 5
+
+
+class HotKeys:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._sketches: dict[TopicPartition, HeavyKeys] = {}
+        self._sampled_end: dict[TopicPartition, int] = {}
+
+    def shares(self) -> dict[tuple[TopicPartition, bytes], float]:
+        """Of the most frequent keys of each hot partition, their shares of its records: at most so much."""
+        return {
+            (name, heavy.key): min(heavy.occurrences / sketch.total, 1.0)
+            for name, sketch in sorted(self._sketches.items())
+            if sketch.total
+            for heavy in sketch.top(SHOWN_KEYS)
+        }
+
+    def sample(self, traffic: "dict[TopicPartition, PartitionTraffic]") -> None:
+        """Looks into the hottest partitions; forgets those that have cooled down."""
+        if not self._node.settings.metrics_hot_keys:
+            return
+        hot = hot_partitions(traffic)
+        self._sketches = {name: self._sketches.get(name) or HeavyKeys(KEYS_PER_PARTITION) for name in hot}
+        self._sampled_end = {name: end for name, end in self._sampled_end.items() if name in self._sketches}
+        for name in hot:
+            if self._node.has_partition(*name):
+                self._sample(self._node.partition(*name))
+
+    def _sample(self, partition: Partition) -> None:
+        name, replica = partition.name, partition.opened
+        if replica is None:
+            return
+        end_offset = replica.high_watermark
+        if end_offset <= max(self._sampled_end.get(name, 0), replica.log.log_start_offset):
+            return
+        try:
+            newest = replica.log.read(end_offset - 1, 1, end_offset=end_offset, minimum_one_batch=True, may_block=False)
+        except (ColdRead, ProtocolError, StorageFailure):
+            return
+        if newest is None or newest.length > MAX_BATCH_BYTES:
+            return
+        self._sampled_end[name] = end_offset
+
+        def read(keys: list[bytes] | Exception) -> None:
+            sketch = self._sketches.get(name)
+            if isinstance(keys, Exception) or sketch is None:
+                return  # Only a sample: retention may have been faster, or the batch be damaged.
+            for key in keys:
+                sketch.add(key)
+            if sketch.total > FADE_AFTER_RECORDS:
+                sketch.halve()
+
+        self._node.effects.blocking(lambda: _keys_in(newest), read)
+
+
+def hot_partitions(traffic: "dict[TopicPartition, PartitionTraffic]") -> list[TopicPartition]:
+    """Those with the most traffic among those that get far more than their even share, a few at most."""
+    totals: dict[str, float] = {}
+    for name, seen in traffic.items():
+        totals[name.topic] = totals.get(name.topic, 0.0) + seen.bytes_per_s
+    hot = [
+        (-seen.bytes_per_s, name)
+        for name, seen in traffic.items()
+        if name.topic not in INTERNAL_TOPICS
+        and seen.bytes_per_s > 0
+        and seen.bytes_per_s * seen.topic_partitions >= HOT_FACTOR * totals[name.topic]
+    ]
+    return [name for _, name in sorted(hot)[:MAX_HOT_PARTITIONS]]
+
+
+def _keys_in(newest: LogSlice) -> list[bytes]:
+    """Runs in a thread."""
+    data = newest.file.read(newest.position, newest.length)
+    keys: list[bytes] = []
+    for position, header in batches_in(data):
+        if header.attributes & CONTROL_BIT:
+            continue
+        records = records_in(memoryview(data)[position : position + header.size], MAX_BATCH_BYTES * 16)
+        keys += [record.key[:MAX_KEY_BYTES] for record in islice(records, MAX_RECORDS) if record.key is not None]
+    return keys

@@ -1,0 +1,302 @@
+"""Watches how far every group is behind in every partition, and says so in the log before anything is lost.
+
+By the clock, a few positions at a time: each sweep samples the ends of logs and the committed positions, evaluates them
+with the pure functions of `lag/`, and keeps the results for whoever asks (metrics). Nothing here is on the way of a
+request. What is kept is bounded: positions beyond MAX_WATCHED are counted and left out.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.groups.shard import GroupShard
+from cordwood.lag.arrival import Mark
+from cordwood.lag.position import PositionLag, Standing, evaluate
+from cordwood.lag.rates import Sample, rate_per_s, with_sample
+from cordwood.lag.retention import NO_TIMESTAMP_MS, Growth, LogSpan, RetentionRules, SegmentSpan
+from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode, StorageFailure
+from cordwood.model.identifiers import TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.node.partition import Partition
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+logger = logging.getLogger("cordwood.lag")
+
+MAX_WATCHED = 20_000
+"""Positions, over all groups: about 1 KB each."""
+STEPS_PER_TURN = 32
+PAUSE_MS = 5
+REARM_FACTOR = 2
+"""A warning is given again only after the time to loss was this many times the warning time: it may waver around it."""
+
+
+class PartitionTraffic(NamedTuple):
+    """What was seen of one partition's growth."""
+
+    ends: tuple[Sample, ...]
+    bytes: tuple[Sample, ...]
+    fetched_bytes: int
+    size_bytes: int
+    start_offset: int
+    topic_partitions: int
+    """How many partitions its topic has."""
+
+    @property
+    def records_per_s(self) -> float:
+        return rate_per_s(self.ends) or 0.0
+
+    @property
+    def bytes_per_s(self) -> float:
+        return rate_per_s(self.bytes) or 0.0
+
+
+class WatchedPosition(NamedTuple):
+    lag: PositionLag
+    samples: tuple[Sample, ...]
+    warned: bool
+    """That a loss is near."""
+    mourned: bool
+    """That the position was overtaken."""
+
+
+Watched = dict[tuple[str, TopicPartition], WatchedPosition]
+
+
+class LagWatch:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.positions: Watched = {}
+        """As of the last whole sweep, by group and partition. Replaced whole, never changed."""
+        self.traffic: dict[TopicPartition, PartitionTraffic] = {}
+        """Of the partitions whose logs are open. Replaced whole, never changed."""
+        self.left_out = 0
+        """Positions that the last sweep did not look at, for want of room."""
+        self.overtaken_total = 0
+        """How often a position was overtaken since the broker started."""
+        self._steps: Iterator[None] | None = None
+        self._newest: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
+
+    def schedule(self, now_ms: int) -> None:
+        self._node.timers.at(now_ms + self._node.settings.lag_check_interval_ms, self._begin)
+
+    def clock_jumped(self) -> None:
+        """Samples from before say nothing about the time since."""
+        self.positions = {key: watched._replace(samples=()) for key, watched in self.positions.items()}
+        self.traffic = {}
+
+    def _begin(self, now_ms: int) -> None:
+        self.schedule(now_ms)
+        if self._steps is not None:
+            return
+        shards: list[GroupShard] = []
+
+        def loaded(worst_error: ErrorCode) -> None:
+            self._steps = self._sweep(shards)
+            self._continue(self._node.now_ms)
+
+        self._steps = iter(())
+        self._node.groups.visit_shards(shards.append, loaded)
+
+    def _continue(self, now_ms: int) -> None:
+        assert self._steps is not None
+        for _ in range(STEPS_PER_TURN):
+            if next(self._steps, self) is self:
+                self._steps = None
+                return
+        self._node.timers.at(now_ms + PAUSE_MS, self._continue)
+        self._node.effects.wake()
+
+    def _sweep(self, shards: list[GroupShard]) -> Iterator[None]:
+        """One look at everything, in small steps."""
+        yield from self._sample_traffic()
+        spans: dict[TopicPartition, LogSpan] = {}
+        watched: Watched = {}
+        left_out = 0
+        for shard in shards:
+            for group_id in shard.group_ids():
+                for name, position in sorted(shard.watched_positions(group_id, self._partition_count).items()):
+                    if not self._node.has_partition(*name):
+                        continue
+                    if len(watched) >= MAX_WATCHED:
+                        left_out += 1
+                        continue
+                    try:
+                        watched[group_id, name] = self._look(group_id, self._node.partition(*name), position, spans)
+                    except StorageFailure as failure:
+                        self._node.report_storage_failure(failure)
+                    yield
+        self.positions, self.left_out = watched, left_out
+        self._newest = {name: known for name, known in self._newest.items() if name in spans}
+
+    def _sample_traffic(self) -> Iterator[None]:
+        traffic: dict[TopicPartition, PartitionTraffic] = {}
+        before = self.traffic
+        for partition in list(self._node.partitions()):
+            replica = partition.opened
+            if replica is None:
+                continue
+            now_ms = self._node.now_ms
+            known = before.get(partition.name)
+            traffic[partition.name] = PartitionTraffic(
+                with_sample(() if known is None else known.ends, Sample(now_ms, replica.high_watermark)),
+                with_sample(() if known is None else known.bytes, Sample(now_ms, partition.appended_bytes)),
+                partition.fetched_bytes,
+                replica.log.size_bytes,
+                replica.log.log_start_offset,
+                self._partition_count(partition.name.topic),
+            )
+            yield
+        self.traffic = traffic
+        self._node.hot_keys.sample(traffic)
+
+    def _partition_count(self, topic: str) -> int:
+        return len(self._node.topics.get(topic, ()))
+
+    def _look(
+        self, group_id: str, partition: Partition, position: int | None, spans: dict[TopicPartition, LogSpan]
+    ) -> WatchedPosition:
+        now_ms = self._node.now_ms
+        name = partition.name
+        span = spans.get(name)
+        if span is None:
+            span = spans[name] = self._span(partition)
+        before = self.positions.get((group_id, name))
+        samples: tuple[Sample, ...] = ()
+        if position is not None:
+            samples = with_sample(() if before is None else before.samples, Sample(now_ms, position))
+        traffic = self.traffic.get(name)
+        growth = Growth()
+        ends: tuple[Sample, ...] = ()
+        if traffic is not None:
+            growth = Growth(traffic.records_per_s / 1000, traffic.bytes_per_s / 1000)
+            ends = traffic.ends
+        lag = evaluate(
+            span,
+            position,
+            marks=self._marks(partition, span, position, ends),
+            growth=growth,
+            drain_per_s=rate_per_s(samples),
+            now_ms=now_ms,
+        )
+        warned = self._warn_of_loss(group_id, partition, lag, before is not None and before.warned)
+        mourned = self._say_lost(group_id, name, lag, before is not None and before.mourned)
+        return WatchedPosition(lag, samples, warned, mourned)
+
+    # What the log knows
+
+    def _span(self, partition: Partition) -> LogSpan:
+        rules = retention_rules(partition.settings)
+        if partition.opened is None and not self._node.logs.has_log(partition.name):
+            return LogSpan(0, 0, (), rules)
+        replica = partition.replica
+        log = replica.log
+        known = self._newest.get(partition.name, {})
+        newest: dict[int, tuple[int, int]] = {}
+        segments = []
+        for place, segment in enumerate(log.segments):
+            end_offset = log.end_of_segment(place)
+            found = known.get(segment.base_offset)
+            if segment.indexes is not None:
+                found = (segment.size, segment.indexes.max_timestamp_ms)
+            elif found is None or found[0] != segment.size:
+                latest_ms = segment.max_timestamp_ms(end_offset, log.settings.index_interval_bytes)
+                found = (segment.size, latest_ms)
+            newest[segment.base_offset] = found
+            segments.append(SegmentSpan(segment.base_offset, end_offset, *found))
+        self._newest[partition.name] = newest
+        roll_at_ms = None if log.active is None else log.active.roll_at_ms
+        end_offset = max(replica.high_watermark, log.log_start_offset)
+        return LogSpan(log.log_start_offset, end_offset, tuple(segments), rules, roll_at_ms)
+
+    @staticmethod
+    def _marks(partition: Partition, span: LogSpan, position: int | None, ends: tuple[Sample, ...]) -> list[Mark]:
+        """Times of places around the first unread record: samples of the end, segments' ends, its time index."""
+        if position is None or position >= span.end_offset or partition.opened is None:
+            return []
+        first_unread = max(position, span.start_offset)
+        marks = [Mark(sample.value, sample.at_ms) for sample in ends]
+        marks += [
+            Mark(segment.end_offset, segment.newest_ms)
+            for segment in span.segments
+            if segment.newest_ms != NO_TIMESTAMP_MS
+        ]
+        return marks + _time_index_marks(partition.opened.log, first_unread)
+
+    # Warnings: once for each event
+
+    def _warn_of_loss(self, group_id: str, partition: Partition, lag: PositionLag, warned: bool) -> bool:
+        """Whether a warning has been given for the loss that is near now."""
+        limit_ms = warning_time_ms(self._node.settings.lag_warning_ms, partition.settings)
+        loss_ms = lag.time_to_data_loss_ms
+        if not limit_ms or loss_ms is None or not lag.lag_records or loss_ms > limit_ms * REARM_FACTOR:
+            return False
+        # The first sample after a start says nothing about how fast the group reads.
+        if warned or loss_ms > limit_ms or lag.drain_per_s is None:
+            return warned
+        logger.warning(
+            "group %s may lose records of %s in %s: its position is %d, %d records are unread, it reads %.1f a second, "
+            "and retention is about to remove what it has not read",
+            group_id,
+            partition.name,
+            duration_in_words(loss_ms),
+            lag.position,
+            lag.lag_records,
+            lag.drain_per_s,
+        )
+        return True
+
+    def _say_lost(self, group_id: str, name: TopicPartition, lag: PositionLag, mourned: bool) -> bool:
+        if lag.standing is not Standing.OVERTAKEN:
+            return False
+        if not mourned:
+            self.overtaken_total += 1
+            logger.warning(
+                "group %s has lost up to %d records of %s: its position is %d, and the log begins at %d",
+                group_id,
+                lag.lost_records,
+                name,
+                lag.position,
+                (lag.position or 0) + lag.lost_records,
+            )
+        return True
+
+
+def retention_rules(settings: TopicSettings) -> RetentionRules:
+    return RetentionRules(
+        settings.deletes,
+        settings.retention_ms,
+        settings.retention_bytes,
+        settings.segment_bytes,
+        settings.segment_ms,
+    )
+
+
+def warning_time_ms(setting_ms: int, settings: TopicSettings) -> int:
+    """At most half of a topic's retention: where records live for minutes, an hour before the end is always."""
+    return setting_ms if settings.retention_ms < 0 else min(setting_ms, settings.retention_ms // 2)
+
+
+def duration_in_words(duration_ms: float) -> str:
+    """`now`, `40 s`, `12 min`, `3.5 h`, `2.0 d`."""
+    seconds = duration_ms / 1000
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
+
+
+def _time_index_marks(log: Log, offset: int) -> list[Mark]:
+    """Around the offset, as far as its segment's time index is in memory."""
+    if not log.segments:
+        return []
+    segment = log.segments[log.place_of(offset)]
+    if segment.indexes is None:
+        return []
+    around = segment.indexes.times.around(offset - segment.base_offset)
+    return [Mark(segment.base_offset + entry.relative_offset + 1, entry.timestamp_ms) for entry in around]

@@ -1,0 +1,280 @@
+"""Metrics and warnings of a whole broker: a group that falls behind, and is overtaken, is seen."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from cordwood.broker.server import Server
+from cordwood.groups.positions import Commit
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.node.group_coordinator import Author
+from cordwood.records.build import build_batch
+
+EVERYTHING = {"listeners": "127.0.0.1:0", "metrics.listener": "127.0.0.1:0", "lag.check.interval.ms": "100"}
+
+LABELS = ("api", "group", "topic", "partition", "key", "le")
+
+Samples = dict[tuple[str, ...], float]
+
+
+class Stage:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.node = server.node
+
+    async def asked(self, request: Callable[[Callable[[Any], None]], None]) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def ask() -> None:
+            request(answer.set_result)
+
+        self.server.driver.run(ask)
+        return await answer
+
+    async def create(self, topic: str) -> None:
+        await self.asked(lambda done: self.node.auto_create([topic], done))
+        await self.until(lambda: topic in self.node.topics)
+
+    def append(
+        self,
+        topic: str,
+        count: int,
+        timestamp_ms: int,
+        partition: int = 0,
+        size: int = 10,
+        keys: Sequence[bytes | None] = (None,),
+    ) -> None:
+        batch = build_batch((timestamp_ms, key, bytes(size), ()) for key in islice(cycle(keys), count))
+        now_ms = int(time.time() * 1000)
+
+        def write() -> None:
+            self.node.append_internal(self.node.partition(topic, partition), batch, now_ms)
+
+        assert self.server.driver.run(write)
+
+    async def commit(self, group: str, topic: str, offset: int) -> None:
+        commits = [Commit(TopicPartition(topic, 0), offset, -1, None)]
+        now_ms = int(time.time() * 1000)
+        assert await self.asked(lambda done: self.node.groups.commit(group, Author(), commits, now_ms, done)) == [
+            ErrorCode.NONE
+        ]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():  # noqa: ASYNC110 the broker has no events for tests
+            await asyncio.sleep(0.01)
+
+    async def http(self, request: bytes) -> tuple[bytes, bytes]:
+        assert self.server.metrics_address is not None
+        reader, writer = await asyncio.open_connection(*self.server.metrics_address)
+        writer.write(request)
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        return head, body
+
+    async def scrape(self) -> Samples:
+        head, body = await self.http(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n"), head
+        return {
+            (sample.name, *(sample.labels[label] for label in LABELS if label in sample.labels)): sample.value
+            for family in text_string_to_metric_families(body.decode())
+            for sample in family.samples
+        }
+
+    async def scraped(self, wanted: Callable[[Samples], bool]) -> Samples:
+        while not wanted(samples := await self.scrape()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return samples
+
+
+@asynccontextmanager
+async def broker(**texts: str) -> AsyncIterator[Stage]:
+    changes = {name.replace("_", "."): text for name, text in texts.items()}
+    server = await Server.start(BrokerSettings.from_texts(EVERYTHING | changes), in_memory=True)
+    try:
+        yield Stage(server)
+    finally:
+        await server.stop()
+
+
+async def test_without_the_setting_nothing_listens_and_nothing_is_counted() -> None:
+    async with broker(metrics_listener="") as stage:
+        assert stage.server.metrics_address is None
+
+
+async def test_a_group_behind_has_its_lag_and_its_time_to_data_loss() -> None:
+    async with broker(log_retention_ms="3600000") as stage:
+        await stage.create("t")
+        hour_ago_ms = int(time.time() * 1000) - 1_800_000
+        stage.append("t", 100, hour_ago_ms)
+        await stage.commit("readers", "t", 40)
+        key = ("readers", "t", "0")
+        samples = await stage.scraped(lambda found: ("cordwood_group_drain_records_per_second", *key) in found)
+        assert samples["cordwood_group_lag_records", *key] == 60
+        assert samples["cordwood_group_lost_records", *key] == 0
+        assert samples["cordwood_group_drain_records_per_second", *key] == 0
+        assert 1800 <= samples["cordwood_group_lag_seconds", *key] < 1830
+        assert 1770 < samples["cordwood_group_time_to_data_loss_seconds", *key] <= 1800.001
+        assert samples["cordwood_log_end_offset", "t", "0"] == 100
+        assert samples["cordwood_log_size_bytes", "t", "0"] > 1000
+        assert samples["cordwood_topics",] == 2
+
+
+async def test_a_warning_is_given_once_before_a_loss_and_once_when_it_happened(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "cordwood.lag")
+    async with broker(log_retention_ms="3600000", lag_warning_ms="1000000") as stage:
+        await stage.create("t")
+        stage.append("t", 100, int(time.time() * 1000) - 3_000_000)
+        await stage.commit("readers", "t", 40)
+        await stage.commit("finished", "t", 100)
+        watch = stage.node.lag_watch
+        await stage.until(lambda: [watched for watched in watch.positions.values() if watched.warned])
+        stage.server.driver.run(lambda: stage.node.partition("t", 0).replica.log.delete_records_before(70))
+        await stage.until(lambda: watch.overtaken_total == 1)
+        sweep = watch.positions
+        await stage.until(lambda: watch.positions is not sweep)
+        sweep = watch.positions
+        await stage.until(lambda: watch.positions is not sweep)
+        samples = await stage.scrape()
+        assert samples["cordwood_group_lost_records", "readers", "t", "0"] == 30
+        assert samples["cordwood_group_lag_records", "readers", "t", "0"] == 30
+        assert samples["cordwood_group_positions_overtaken_total",] == 1
+    said = [record.getMessage() for record in caplog.records if record.name == "cordwood.lag"]
+    assert len(said) == 2, said
+    assert said[0].startswith("group readers may lose records of t-0 in ")
+    assert said[1] == ("group readers has lost up to 30 records of t-0: its position is 40, and the log begins at 70")
+
+
+async def test_a_hot_partition_has_its_share_of_the_traffic() -> None:
+    async with broker(num_partitions="4") as stage:
+        await stage.create("t")
+        now_ms = int(time.time() * 1000)
+        stage.append("t", 1, now_ms, partition=0)
+        stage.append("t", 1, now_ms, partition=1)
+        await stage.until(lambda: TopicPartition("t", 1) in stage.node.lag_watch.traffic)
+        for _ in range(3):
+            stage.append("t", 1, now_ms, partition=0, size=1000)
+        stage.append("t", 1, now_ms, partition=1, size=1000)
+        samples = await stage.scraped(
+            lambda found: 0.74 < found.get(("cordwood_partition_traffic_share", "t", "0"), 0) < 0.76
+        )
+        assert samples["cordwood_partition_traffic_share", "t", "1"] == pytest.approx(0.25, abs=0.01)
+        assert samples["cordwood_topic_traffic_skew", "t"] == pytest.approx(3, abs=0.05)
+
+
+async def test_requests_and_connections_are_counted() -> None:
+    async with broker() as stage:
+        reader, writer = await asyncio.open_connection(*stage.server.address)
+        ask = b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
+        for _ in range(3):
+            writer.write(len(ask).to_bytes(4, "big") + ask)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            await reader.readexactly(size)
+        samples = await stage.scrape()
+        assert samples["cordwood_requests_total", "ApiVersions"] == 3
+        assert samples["cordwood_request_bytes_total", "ApiVersions"] == 3 * len(ask)
+        assert samples["cordwood_response_bytes_total", "ApiVersions"] == 3 * (size + 4)
+        assert samples["cordwood_request_duration_seconds_count", "ApiVersions"] == 3
+        assert samples["cordwood_connections",] == 1
+        writer.close()
+        await stage.scraped(lambda found: found["cordwood_connections",] == 0)
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 "),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 "),
+        (b"hello\r\n\r\n", b"HTTP/1.1 400 "),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000, b"HTTP/1.1 431 "),
+    ],
+)
+async def test_what_is_no_scrape_is_refused(request_bytes: bytes, status: bytes) -> None:
+    async with broker() as stage:
+        head, _ = await stage.http(request_bytes)
+        assert head.startswith(status)
+
+
+async def test_a_stalled_loop_is_counted() -> None:
+    async with broker() as stage:
+        await asyncio.sleep(0)
+        time.sleep(0.25)  # noqa: ASYNC251 the stall
+        samples = await stage.scraped(lambda found: found["cordwood_loop_stalls_total",] >= 1)
+        assert samples["cordwood_loop_longest_stall_seconds",] >= 0.05
+
+
+async def test_after_a_restart_a_group_that_nobody_asks_about_is_watched_again(tmp_path: Path) -> None:
+    texts = EVERYTHING | {"log.dirs": str(tmp_path), "log.segment.bytes": "1000", "log.retention.ms": "3600000"}
+    settings = BrokerSettings.from_texts(texts)
+    began_ms = int(time.time() * 1000) - 1_000_000
+    stage = Stage(await Server.start(settings))
+    try:
+        await stage.create("t")
+        for hundred in range(10):
+            stage.append("t", 20, began_ms + hundred * 100_000, size=30)
+        await stage.commit("readers", "t", 50)
+    finally:
+        await stage.server.stop()
+    stage = Stage(await Server.start(settings))
+    try:
+        key = ("readers", "t", "0")
+        samples = await stage.scraped(lambda found: ("cordwood_group_lag_records", *key) in found)
+        assert samples["cordwood_group_lag_records", *key] == 150
+        # Offset 50 is in the third batch, which came 800 s ago and has a segment of its own.
+        assert 700 < samples["cordwood_group_lag_seconds", *key] < 930
+        assert 2770 < samples["cordwood_group_time_to_data_loss_seconds", *key] <= 2800.001
+    finally:
+        await stage.server.stop()
+
+
+async def test_the_keys_behind_a_hot_partition_are_named_only_if_that_is_wanted() -> None:
+    for wanted in ("true", "false"):
+        async with broker(num_partitions="4", metrics_hot_keys=wanted) as stage:
+            await stage.create("t")
+            now_ms = int(time.time() * 1000)
+            stage.append("t", 1, now_ms, partition=2)
+            await stage.until(lambda: TopicPartition("t", 2) in stage.node.lag_watch.traffic)
+            stage.append("t", 90, now_ms, partition=2, keys=[b"whale"] * 9 + [b"minnow"])
+            if wanted == "false":
+                found = await stage.scraped(lambda found: ("cordwood_topic_traffic_skew", "t") in found)
+                assert not [key for key in found if key[0] == "cordwood_partition_hot_key_share"]
+                continue
+            found = await stage.scraped(lambda found: ("cordwood_partition_hot_key_share", "t", "2", "whale") in found)
+            assert found["cordwood_partition_hot_key_share", "t", "2", "whale"] == pytest.approx(0.9)
+            assert found["cordwood_partition_hot_key_share", "t", "2", "minnow"] == pytest.approx(0.1)
+
+
+async def test_retention_takes_what_was_foreseen_and_not_before() -> None:
+    async with broker(
+        log_retention_ms="3000",
+        log_segment_bytes="1000",
+        log_retention_check_interval_ms="100",
+        log_flush_offset_checkpoint_interval_ms="100",
+        lag_warning_ms="0",
+    ) as stage:
+        await stage.create("t")
+        came_ms = int(time.time() * 1000)
+        for _ in range(5):
+            stage.append("t", 20, came_ms, size=30)
+        await stage.commit("readers", "t", 30)
+        watch, key = stage.node.lag_watch, ("readers", TopicPartition("t", 0))
+        await stage.until(lambda: key in watch.positions)
+        foreseen_ms = watch.positions[key].lag.time_to_data_loss_ms
+        assert foreseen_ms is not None
+        assert 0 <= foreseen_ms <= 3001
+        log = stage.node.partition("t", 0).replica.log
+        await stage.until(lambda: log.log_start_offset > 30)
+        assert time.time() * 1000 > came_ms + 3000
+        await stage.until(lambda: watch.positions[key].lag.lost_records == log.log_start_offset - 30)
+        assert watch.overtaken_total == 1
