@@ -17,12 +17,13 @@ from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.assignors import TopicShape
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
-from cordwood.groups.positions import Commit, Record
+from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
+from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
 from cordwood.records.control import TransactionMarker
 
@@ -146,6 +147,8 @@ class GroupCoordinator:
     ) -> None:
         """Remembers the positions; `done` gets one error code for each of them, once they are committed."""
 
+        partitions = self._partitions(commits)
+
         def failed(error: ErrorCode) -> None:
             done([error] * len(commits))
 
@@ -157,8 +160,7 @@ class GroupCoordinator:
             if refusal is not ErrorCode.NONE:
                 self._log.when_committed(shard, now_ms, lambda error: failed(error or refusal))
                 return
-            limit = self._node.settings.offset_metadata_max_bytes
-            outcome = machine.positions.commit(group_id, commits, metadata_max_bytes=limit, now_ms=now_ms)
+            outcome = self._commit(machine, group_id, commits, partitions, now_ms)
 
             def committed(error: ErrorCode) -> None:
                 done([error if asked is ErrorCode.NONE else asked for asked in outcome.errors])
@@ -182,6 +184,8 @@ class GroupCoordinator:
         back at a moment when that is true.
         """
 
+        partitions = self._partitions(commits)
+
         def failed(error: ErrorCode) -> None:
             done([error] * len(commits))
 
@@ -196,8 +200,7 @@ class GroupCoordinator:
                 if error is not ErrorCode.NONE:
                     failed(error)
                     return
-                limit = self._node.settings.offset_metadata_max_bytes
-                outcome = machine.positions.commit(group_id, commits, metadata_max_bytes=limit, now_ms=now_ms)
+                outcome = self._commit(machine, group_id, commits, partitions, now_ms)
 
                 def committed(error: ErrorCode) -> None:
                     done([error if asked is ErrorCode.NONE else asked for asked in outcome.errors])
@@ -207,6 +210,27 @@ class GroupCoordinator:
             admit(shard.partition.name, admitted)
 
         self._with_shard(group_id, loaded, failed)
+
+    def _partitions(self, commits: list[Commit]) -> list[Partition]:
+        """Those that the positions are in, as they are now."""
+        return [self._node.partition(*commit.partition) for commit in commits]
+
+    def _commit(
+        self, machine: GroupShard, group_id: str, commits: list[Commit], partitions: list[Partition], now_ms: int
+    ) -> CommitOutcome:
+        """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
+        present = [self._node.owns(partition) for partition in partitions]
+        outcome = machine.positions.commit(
+            group_id,
+            [commit for commit, is_there in zip(commits, present, strict=True) if is_there],
+            metadata_max_bytes=self._node.settings.offset_metadata_max_bytes,
+            now_ms=now_ms,
+        )
+        errors = iter(outcome.errors)
+        return CommitOutcome(
+            outcome.records,
+            [next(errors) if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for is_there in present],
+        )
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """Where the positions of a group are kept; the topic exists."""

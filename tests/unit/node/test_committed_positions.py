@@ -244,6 +244,19 @@ def test_positions_go_with_their_topic_and_a_new_one_of_its_name_starts_afresh(w
     assert fetch_positions(world, [("orders", [0])])[1][0][2] == -1
 
 
+def test_a_commit_that_waited_while_its_topic_was_deleted_is_told_so(world: World) -> None:
+    """Seed 20098: it was written after the topic's positions had been removed, and a new topic began with it."""
+    topic = create_topic(world)
+    exchange = world.connect().request(ApiKey.OFFSET_COMMIT, 9, commit_values(topic, 5))
+    world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["orders"], "timeout_ms": 1000})
+    for _ in range(2):
+        world.do(dict(world.steps())["request"])
+    world.settle()
+    assert error(exchange.answer.topics[0].partitions[0].error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
+    create_topic(world)
+    assert fetch_positions(world, [("orders", [0])])[1][0][2] == -1
+
+
 def test_positions_expire_when_nobody_renews_them(world: World) -> None:
     create_topic(world)
     commit(world, "orders", 5)
