@@ -95,6 +95,7 @@ class Game:
         self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
         self._positions = PositionsChecker()
         self._answers = Answers(self.ledger, self._positions)
+        self._answers.cold_reads = Fault.COLD in self.profile.faults or self.profile.loaded_indexes_bytes == 1
         self._bounds = Bounds(self.ledger)
         self.world.network.on_sent = self._answers.sent
         self.world.network.on_request = self._answers.requested

@@ -143,6 +143,11 @@ class Life:
     def finish(self) -> None:
         """Stops in order: everything is flushed and checkpointed, and the directory is marked as cleanly closed."""
         self.driver.run(lambda: self.node.stop_waiting(self.driver.now_ms()))
+        # A broker that stops waits a while for what it has asked of the store.
+        self.loop.run_until_idle()
+        while self.store.calls:
+            self._world.do(self.store.end_next_call)
+            self.loop.run_until_idle()
         finishing = self.loop.create_task(self.driver.flush_everything())
         while not finishing.done():
             steps = self.steps()
