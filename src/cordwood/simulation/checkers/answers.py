@@ -38,9 +38,11 @@ class Answers:
         """Where places are looked up in threads, what made an answer urgent may be over when it is given."""
         self._topic_ids: dict[Exchange, dict[str, TopicId]] = {}
         """Of requests that name topics: which ones these names meant when the node got the request."""
+        self._on_disk: dict[Exchange, set[tuple[TopicId, int]]] = {}
+        """The partitions of a produce request whose topics promised the disk when the node got it."""
         self._settled: dict[Exchange, dict[Key, int]] = {}
         self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
-            ApiKey.PRODUCE: self._note_topics,
+            ApiKey.PRODUCE: self._produce_asked,
             ApiKey.DELETE_RECORDS: self._delete_records_asked,
             ApiKey.OFFSET_COMMIT: self._commit_asked,
             ApiKey.OFFSET_FETCH: self._positions_asked,
@@ -58,6 +60,7 @@ class Answers:
         self._node = node
         self.stopping = False
         self._topic_ids.clear()
+        self._on_disk.clear()
         self._settled.clear()
 
     def requested(self, exchange: Exchange) -> None:
@@ -82,35 +85,43 @@ class Answers:
 
     # Produce
 
-    def _note_topics(self, exchange: Exchange) -> None:
+    def _produce_asked(self, exchange: Exchange) -> None:
         names = {topic.get("name") for topic in exchange.values["topic_data"]}
         self._topic_ids[exchange] = {name: self._live.topic_id(name) for name in sorted(filter(None, names))}
+        self._on_disk[exchange] = {
+            (topic_id, index)
+            for topic_id, index, _ in self._batches_in(exchange)
+            if (partition := self._partition(topic_id, index)) is not None and _promises_disk(partition)
+        }
 
-    def _produced(self, exchange: Exchange) -> None:
-        values, answer = exchange.values, exchange.answer
-        by_name = self._topic_ids.pop(exchange)
-        asked = [
+    def _batches_in(self, exchange: Exchange) -> list[tuple[TopicId, int, bytes]]:
+        by_name = self._topic_ids[exchange]
+        return [
             (topic.get("topic_id") or by_name.get(topic.get("name", ""), ZERO_TOPIC_ID), each["index"], each["records"])
-            for topic in values["topic_data"]
+            for topic in exchange.values["topic_data"]
             for each in topic["partition_data"]
         ]
-        results = [each for topic in answer.responses for each in topic.partition_responses]
+
+    def _produced(self, exchange: Exchange) -> None:
+        asked = self._batches_in(exchange)
+        results = [each for topic in exchange.answer.responses for each in topic.partition_responses]
         if [each.index for each in results] != [index for _, index, _ in asked]:
             raise InvariantBroken(f"{exchange} asked for {asked} and was answered {results}")
         for (topic_id, index, batch), result in zip(asked, results, strict=True):
             if result.error_code == ErrorCode.NONE:
-                self._acknowledged(exchange, topic_id, index, batch, result.base_offset, values["acks"])
+                self._acknowledged(exchange, topic_id, index, batch, result.base_offset)
+        del self._topic_ids[exchange], self._on_disk[exchange]
 
-    def _acknowledged(
-        self, exchange: Exchange, topic_id: TopicId, index: int, batch: bytes, base_offset: int, acks: int
-    ) -> None:
+    def _acknowledged(self, exchange: Exchange, topic_id: TopicId, index: int, batch: bytes, base_offset: int) -> None:
         partition = self._partition(topic_id, index)
         if partition is None:
             return  # deleted after it was safe there, while other partitions of the request were still waited for
-        replica, on_disk = partition.replica, partition.settings.acks_mean_disk
+        replica = partition.replica
+        # What was safe enough before a change of settings need not be so after it.
+        on_disk = _promises_disk(partition) and (topic_id, index) in self._on_disk[exchange]
         last_offset = base_offset + read_header(batch).last_offset_delta
         safe_end = replica.log.durable_end_offset if on_disk else replica.log.log_end_offset
-        if acks == ALL_REPLICAS:
+        if exchange.values["acks"] == ALL_REPLICAS:
             safe_end = min(safe_end, replica.high_watermark)
         if last_offset >= safe_end:
             raise InvariantBroken(
@@ -279,3 +290,8 @@ class Answers:
                     # A topic that came after the question was asked, or went before it was answered, proves nothing.
                     if key in settled and self._partition(key[1], key[2]) is not None and not each.error_code:
                         self._positions.fetched(key, each.committed_offset, settled[key])
+
+
+def _promises_disk(partition: Partition) -> bool:
+    """Whether an acknowledgement means that the record is synced: by ack.durability, or because every message is."""
+    return partition.settings.acks_mean_disk or partition.settings.flush_messages == 1
