@@ -269,7 +269,7 @@ class Node:
         appended = log.append(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
         if not appended.duplicate:
             partition.appended_bytes += len(batch)
-        self._appended(partition, appended, now_ms)
+        self._appended(partition, now_ms)
         last_offset = appended.last_offset
         safe = not partition.must_sync or log.durable_end_offset > last_offset
         if acks == ALL_REPLICAS and replica.high_watermark <= last_offset:
@@ -281,12 +281,12 @@ class Node:
         replica = partition.replica
         appended = replica.log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
         partition.appended_bytes += len(batch)
-        self._appended(partition, appended, now_ms)
+        self._appended(partition, now_ms)
         return appended
 
-    def _appended(self, partition: Partition, appended: Appended, now_ms: int) -> None:
-        settings = partition.settings
-        if partition.replica.log.closing:
+    def _appended(self, partition: Partition, now_ms: int) -> None:
+        settings, log = partition.settings, partition.replica.log
+        if log.closing:
             # A segment was rolled: its indexes go to disk soon, and a crash need not look at it again.
             self.maintenance.checkpoint_soon()
         if settings.ack_durability == "disk":
@@ -294,7 +294,7 @@ class Node:
             self.effects.wake()
             return
         partition.moved(now_ms)
-        partition.unsynced_messages += appended.last_offset - appended.base_offset + 1
+        partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
         self._unsynced[partition] = None
         if len(self._unsynced) > self.image.settings.open_files_max // 2:
             # Files with unsynced writes stay open: before they use up the handles they are synced, all in one round.
@@ -350,8 +350,9 @@ class Node:
         if self.has_partition(topic, index):
             partition = self.topics[topic][index]
             if partition.opened is not None and partition.opened.log is log:
-                partition.unsynced_messages = 0
-                self._unsynced.pop(partition, None)
+                partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
+                if not partition.unsynced_messages:
+                    self._unsynced.pop(partition, None)
                 partition.synced(now_ms)
 
     # Time

@@ -58,6 +58,7 @@ class Profile:
                 "log.flush.offset.checkpoint.interval.ms": chance.choice(("300", "3000", "60000")),
                 "log.cleaner.backoff.ms": chance.choice(("400", "15000")),
                 "auto.create.topics.enable": "false",
+                "open.files.max": chance.choice(("16", "2048")),
             },
             loaded_indexes_bytes=chance.choice((1, 1 << 20)),
             idempotent_producers=chance.randint(1, 3),

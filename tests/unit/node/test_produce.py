@@ -189,6 +189,28 @@ def test_under_os_flush_messages_makes_every_nth_acknowledgement_wait(world: Wor
     assert world.node.partition("orders", 0).replica.log.durable_end_offset == 2
 
 
+def test_what_came_during_a_flush_counts_for_the_next_one(world: World) -> None:
+    create_topic(world, ack_durability="os", flush_messages="3")
+    for _ in range(3):
+        waiting_produce(world, 1)
+    do_all_but_syncs(world)
+    waiting_produce(world, 1)
+    waiting_produce(world, 1)
+    world.settle()
+    log = world.node.partition("orders", 0).replica.log
+    assert (log.log_end_offset, log.durable_end_offset) == (5, 5)
+    waiting_produce(world, 1)
+    waiting_produce(world, 1)
+    batch = batch_of(world, producer_id=7, producer_epoch=0, base_sequence=0)
+    produce(world, "orders", batch, acks=1)
+    assert log.durable_end_offset == 8
+    produce(world, "orders", batch, acks=1)
+    produce(world, "orders", batch, acks=1)
+    produce(world, "orders", batch_of(world), acks=1)
+    world.settle()
+    assert (log.log_end_offset, log.durable_end_offset) == (9, 8)
+
+
 def test_under_os_flush_ms_syncs_by_the_clock(world: World) -> None:
     create_topic(world, ack_durability="os", flush_ms="200")
     produce(world, "orders", batch_of(world))
