@@ -6,7 +6,7 @@ the ledger.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
@@ -27,6 +27,18 @@ LATE_MS = 1000
 """How much later than asked for a long poll may be answered: the loop may be held up by other work."""
 
 
+class Durability(NamedTuple):
+    """What an acknowledgement means."""
+
+    ack_durability: str
+    flush_messages: int
+
+    @property
+    def means_disk(self) -> bool:
+        """That the record is synced, because the topic says so, or because every message is."""
+        return self.ack_durability == "disk" or self.flush_messages == 1
+
+
 class Answers:
     def __init__(self, ledger: Ledger, positions: PositionsChecker) -> None:
         self._ledger = ledger
@@ -38,8 +50,8 @@ class Answers:
         """Where places are looked up in threads, what made an answer urgent may be over when it is given."""
         self._topic_ids: dict[Exchange, dict[str, TopicId]] = {}
         """Of requests that name topics: which ones these names meant when the node got the request."""
-        self._on_disk: dict[Exchange, set[tuple[TopicId, int]]] = {}
-        """The partitions of a produce request whose topics promised the disk when the node got it."""
+        self._durability: dict[Exchange, dict[tuple[TopicId, int], Durability]] = {}
+        """What the topics of a produce request promised when the node got it."""
         self._settled: dict[Exchange, dict[Key, int]] = {}
         self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
             ApiKey.PRODUCE: self._produce_asked,
@@ -60,7 +72,7 @@ class Answers:
         self._node = node
         self.stopping = False
         self._topic_ids.clear()
-        self._on_disk.clear()
+        self._durability.clear()
         self._settled.clear()
 
     def requested(self, exchange: Exchange) -> None:
@@ -88,10 +100,10 @@ class Answers:
     def _produce_asked(self, exchange: Exchange) -> None:
         names = {topic.get("name") for topic in exchange.values["topic_data"]}
         self._topic_ids[exchange] = {name: self._live.topic_id(name) for name in sorted(filter(None, names))}
-        self._on_disk[exchange] = {
-            (topic_id, index)
+        self._durability[exchange] = {
+            (topic_id, index): _durability(partition)
             for topic_id, index, _ in self._batches_in(exchange)
-            if (partition := self._partition(topic_id, index)) is not None and _promises_disk(partition)
+            if (partition := self._partition(topic_id, index)) is not None
         }
 
     def _batches_in(self, exchange: Exchange) -> list[tuple[TopicId, int, bytes]]:
@@ -110,7 +122,7 @@ class Answers:
         for (topic_id, index, batch), result in zip(asked, results, strict=True):
             if result.error_code == ErrorCode.NONE:
                 self._acknowledged(exchange, topic_id, index, batch, result.base_offset)
-        del self._topic_ids[exchange], self._on_disk[exchange]
+        del self._topic_ids[exchange], self._durability[exchange]
 
     def _acknowledged(self, exchange: Exchange, topic_id: TopicId, index: int, batch: bytes, base_offset: int) -> None:
         partition = self._partition(topic_id, index)
@@ -118,7 +130,8 @@ class Answers:
             return  # deleted after it was safe there, while other partitions of the request were still waited for
         replica = partition.replica
         # What was safe enough before a change of settings need not be so after it.
-        on_disk = _promises_disk(partition) and (topic_id, index) in self._on_disk[exchange]
+        durability = _durability(partition)
+        on_disk = durability.means_disk and self._durability[exchange].get((topic_id, index)) == durability
         last_offset = base_offset + read_header(batch).last_offset_delta
         safe_end = replica.log.durable_end_offset if on_disk else replica.log.log_end_offset
         if exchange.values["acks"] == ALL_REPLICAS:
@@ -292,6 +305,5 @@ class Answers:
                         self._positions.fetched(key, each.committed_offset, settled[key])
 
 
-def _promises_disk(partition: Partition) -> bool:
-    """Whether an acknowledgement means that the record is synced: by ack.durability, or because every message is."""
-    return partition.settings.acks_mean_disk or partition.settings.flush_messages == 1
+def _durability(partition: Partition) -> Durability:
+    return Durability(partition.settings.ack_durability, partition.settings.flush_messages)
