@@ -1,6 +1,5 @@
 """Who guards the guards: a broker with a bug built in does not get through many games."""
 
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -113,24 +112,23 @@ def keeps_fetches_that_are_answered(patch: Patch) -> None:
     patch.setattr(Node, "unpark", lambda node, connection_id, waiting: None)
 
 
-def profile_about(**changes: Any) -> Profile:
-    """A game about one thing: what has nothing to do with it is left out."""
-    plain = replace(
-        Profile.chosen_by(random.Random(0)),
-        faults=(Fault.HANDLES,),
-        fault_rate=0.02,
-        eagerness=0.75,
-        deletes_topics=False,
-        retention=False,
-        compaction=False,
-        durability=("disk",),
-        idempotent_producers=3,
-    )
-    return replace(plain, **changes)
-
-
-DEATH = profile_about(faults=(Fault.KILL, Fault.POWER_CUT, Fault.KILL, Fault.POWER_CUT), fault_rate=0.03)
-COMPACTION = profile_about(compaction=True)
+PLAIN = Profile(
+    faults=(Fault.HANDLES,),
+    fault_rate=0.02,
+    eagerness=0.75,
+    settings={"log.flush.offset.checkpoint.interval.ms": "3000", "log.cleaner.backoff.ms": "400"},
+    loaded_indexes_bytes=1 << 20,
+    idempotent_producers=3,
+    plain_producers=2,
+    deletes_topics=False,
+    retention=False,
+    compaction=False,
+    vandals=False,
+    durability=("disk",),
+    threads=False,
+)
+DEATH = replace(PLAIN, faults=(Fault.KILL, Fault.POWER_CUT), fault_rate=0.03)
+COMPACTION = replace(PLAIN, compaction=True)
 
 
 @pytest.mark.parametrize(
