@@ -93,8 +93,12 @@ class Maintenance:
     def checkpoint_soon(self) -> None:
         if not self._checkpoint_is_due:
             self._checkpoint_is_due = True
-            self._node.timers.at(self._node.now_ms + 1000, self._checkpoint)
+            self._node.timers.at(self._node.now_ms + 1000, self._checkpoint_once)
             self._node.effects.wake()
+
+    def _checkpoint_once(self, now_ms: int) -> None:
+        self._checkpoint_is_due = False
+        self._checkpoint(now_ms)
 
     def _checkpoint_again(self, now_ms: int) -> None:
         settings = self._node.settings
@@ -103,7 +107,6 @@ class Maintenance:
 
     def _checkpoint(self, now_ms: int) -> None:
         """Index entries, snapshots and recovery points of what has changed, so that a crash costs little time."""
-        self._checkpoint_is_due = False
         if self._checkpoint_under_way:
             self.checkpoint_soon()
             return
