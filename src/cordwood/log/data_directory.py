@@ -205,6 +205,7 @@ class DataDirectory:
             log_start_offset=self._log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
             topic_id=topic_id,
+            compacted_to=self._clean_offsets.get(partition, 0),
             loaded_indexes=self._loaded_indexes,
         )
         log.on_recovery_point_lowered = self._recovery_point_lowered

@@ -80,6 +80,7 @@ class Log:
         "checkpoint_due",
         "clean_ms",
         "closing",
+        "compacted_to",
         "damage",
         "deletions",
         "directory",
@@ -120,12 +121,15 @@ class Log:
         now_ms: int,
         producer_expiration_ms: int,
         topic_id: TopicId | None,
+        compacted_to: int,
         loaded_indexes: LoadedIndexes,
     ) -> None:
         self.filesystem = filesystem
         self.directory = directory
         self.partition = partition
         self.topic_id = topic_id
+        self.compacted_to = compacted_to
+        """Up to here offsets may be missing, whatever the topic's policy is by now."""
         self.opened_ms = self.clean_ms = now_ms
         self.producer_expiration_ms = producer_expiration_ms
         self.loaded_indexes = loaded_indexes
@@ -178,6 +182,7 @@ class Log:
         log_start_offset: int = 0,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         topic_id: TopicId | None = None,
+        compacted_to: int = 0,
         loaded_indexes: LoadedIndexes = SHARED,
     ) -> "Log":
         """The log in this directory, recovered if the last stop was not clean. Nothing is created before an append."""
@@ -191,6 +196,7 @@ class Log:
             now_ms=now_ms,
             producer_expiration_ms=producer_expiration_ms,
             topic_id=topic_id,
+            compacted_to=compacted_to,
             loaded_indexes=loaded_indexes,
         )
         opening.open_files(log, clean=clean)
