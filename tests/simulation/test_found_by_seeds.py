@@ -174,6 +174,34 @@ def test_a_fetch_that_waits_is_answered_from_the_segments_that_compaction_made()
     world.kill()
 
 
+def test_what_compaction_left_out_is_no_damage_after_the_policy_was_changed() -> None:
+    """Seed 60241: recovery asked the policy of today whether offsets may be missing."""
+    world = World(seed=9, settings={"log.cleaner.backoff.ms": "1000"}).start()
+    create_topic(world, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0")
+    fill(world, "orders", *[bytes(100)] * 4)
+    world.advance(200_000)
+    assert world.node.logs.clean_offset(world.node.partition("orders", 0).name) > 0
+    alter_topic(world, "orders", cleanup_policy="delete")
+    world.kill()
+    world.start()
+    part = only(fetch(world, ("orders", 0, 0)))
+    assert (part.error_code, len(values_in(part))) == (0, 1)
+    assert world.node.partition("orders", 0).replica.log.damage == []
+    world.kill()
+
+
+def test_there_is_never_more_than_one_checkpoint_to_come() -> None:
+    """Seed 60004: the regular checkpoint forgot that another one was due, and the timers of those added up."""
+    world = World(seed=10, settings={"log.flush.offset.checkpoint.interval.ms": "300"}).start()
+    create_topic(world, segment_bytes="150")
+    for _ in range(40):
+        fill(world, "orders", bytes(100))
+        world.advance(50)
+    coming = [timer.callback for _, _, timer in world.node.timers._heap if "checkpoint_once" in repr(timer.callback)]
+    assert len(coming) <= 1
+    world.kill()
+
+
 @pytest.mark.parametrize("ending", [World.stop, World.kill, World.lose_power])
 def test_a_topic_can_be_deleted_on_a_full_disk_and_that_frees_it(ending: Callable[[World], None]) -> None:
     """Seed 148: offsets had to be saved before anything was removed, and there was no room for them."""
