@@ -1,0 +1,1 @@
+"""Cordwood as a Spark data source and sink."""

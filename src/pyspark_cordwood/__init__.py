@@ -1,0 +1,1 @@
+"""Found by Spark under its name: exposes the data source of `cordwood.spark`."""
