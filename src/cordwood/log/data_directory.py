@@ -205,7 +205,7 @@ class DataDirectory:
             log_start_offset=self._log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
             topic_id=topic_id,
-            compacted_to=self._clean_offsets.get(partition, 0),
+            ever_compacted=partition in self._clean_offsets,
             loaded_indexes=self._loaded_indexes,
         )
         log.on_recovery_point_lowered = self._recovery_point_lowered
@@ -264,6 +264,15 @@ class DataDirectory:
     def durable_recovery_point(self, partition: TopicPartition) -> int:
         """Below it the next life would believe every gap; in what is above it would take one for damage."""
         return self._durable_recovery_points.get(partition, 0)
+
+    def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
+        """In the loop: notes that this log is going to have gaps. What it returns writes that down, in any thread.
+
+        It has to be on disk before the first compacted segment is: a later life would take the gaps for damage if the
+        topic's policy has been changed by then.
+        """
+        self._clean_offsets.setdefault(partition, 0)
+        return self._save({CLEANER_FILE: dict(self._clean_offsets)})
 
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
         self._clean_offsets[partition] = offset

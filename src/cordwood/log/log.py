@@ -80,12 +80,12 @@ class Log:
         "checkpoint_due",
         "clean_ms",
         "closing",
-        "compacted_to",
         "damage",
         "deletions",
         "directory",
         "durable_end_offset",
         "epochs_changed",
+        "ever_compacted",
         "filesystem",
         "loaded_indexes",
         "log_append_time",
@@ -121,14 +121,14 @@ class Log:
         now_ms: int,
         producer_expiration_ms: int,
         topic_id: TopicId | None,
-        compacted_to: int,
+        ever_compacted: bool,
         loaded_indexes: LoadedIndexes,
     ) -> None:
         self.filesystem = filesystem
         self.directory = directory
         self.partition = partition
         self.topic_id = topic_id
-        self.compacted_to = compacted_to
+        self.ever_compacted = ever_compacted
         """Up to here offsets may be missing, whatever the topic's policy is by now."""
         self.opened_ms = self.clean_ms = now_ms
         self.producer_expiration_ms = producer_expiration_ms
@@ -182,7 +182,7 @@ class Log:
         log_start_offset: int = 0,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         topic_id: TopicId | None = None,
-        compacted_to: int = 0,
+        ever_compacted: bool = False,
         loaded_indexes: LoadedIndexes = SHARED,
     ) -> "Log":
         """The log in this directory, recovered if the last stop was not clean. Nothing is created before an append."""
@@ -196,7 +196,7 @@ class Log:
             now_ms=now_ms,
             producer_expiration_ms=producer_expiration_ms,
             topic_id=topic_id,
-            compacted_to=compacted_to,
+            ever_compacted=ever_compacted,
             loaded_indexes=loaded_indexes,
         )
         opening.open_files(log, clean=clean)

@@ -107,7 +107,7 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
         trusted_below=recovery_point,
         position=position,
         next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
-        contiguous=not _may_have_gaps(log, segment),
+        contiguous=not _may_have_gaps(log),
     )
     for place, header in scan:
         indexes.note(place, header.size, header.last_offset, header.max_timestamp)
@@ -182,19 +182,19 @@ def _whole(data: bytes, entry_size: int) -> bytes:
     return data[: len(data) - len(data) % entry_size]
 
 
-def _may_have_gaps(log: "Log", segment: Segment) -> bool:
-    """Whether compaction may have taken offsets out of this segment: now, or before the topic's policy was changed."""
-    return log.settings.compacted or segment.base_offset < log.compacted_to
+def _may_have_gaps(log: "Log") -> bool:
+    """Whether compaction may have taken offsets out of this log: now, or before the topic's policy was changed."""
+    return log.settings.compacted or log.ever_compacted
 
 
 def _check_closed(log: "Log", segment: Segment, next_base: int, report: RecoveryReport) -> None:
     """A segment before the recovery point: its end must be there, else all of it is looked at."""
-    if _closed_is_sound(segment, next_base, compacted=_may_have_gaps(log, segment)):
+    if _closed_is_sound(segment, next_base, compacted=_may_have_gaps(log)):
         return
     end_offset = segment.examine(next_base, log.settings.index_interval_bytes)
     report.rebuilt.append(segment.path(Suffix.INDEX))
     report.scanned_bytes += segment.size
-    if end_offset < next_base and not _may_have_gaps(log, segment):
+    if end_offset < next_base and not _may_have_gaps(log):
         segment.holes += (Hole(segment.size, segment.size, end_offset, next_base, "the file ends too early"),)
     log.loaded_indexes.used(segment)
     report.damage.extend(

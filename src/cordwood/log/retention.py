@@ -133,6 +133,8 @@ def condemn(log: "Log") -> str | None:
         # A topic of the same name may come soon: what still reads this one must not find the new one's files.
         for file in _files(log):
             file.path = f"{path}/{file.path.rpartition('/')[2]}"
+        for segment in log.segments:
+            segment.directory = path
     return path
 
 

@@ -5,6 +5,7 @@ Indexes are loaded when first needed, and made again from the log file where the
 """
 
 from array import array
+from contextlib import suppress
 from typing import NamedTuple
 
 from cordwood.log.holes import Hole, HoleyScan
@@ -163,9 +164,11 @@ class Segment:
         self.saved_offsets = self.saved_times = 0
         if closed:
             indexes.close()
-            self.filesystem.replace(self.path(Suffix.INDEX), indexes.offsets.to_bytes())
-            self.filesystem.replace(self.path(Suffix.TIME_INDEX), indexes.times.to_bytes())
-            self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)
+            # In a thread the topic may be deleted meanwhile: then there is no directory, and no need for index files.
+            with suppress(FileNotFoundError):
+                self.filesystem.replace(self.path(Suffix.INDEX), indexes.offsets.to_bytes())
+                self.filesystem.replace(self.path(Suffix.TIME_INDEX), indexes.times.to_bytes())
+                self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)
         return scan.next_offset
 
     def load_transactions(self) -> TransactionIndex:

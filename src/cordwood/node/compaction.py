@@ -58,7 +58,13 @@ class Compaction:
             else:
                 self._swap(chosen, result)
 
-        self._node.effects.blocking(lambda: self._node.compact(chosen.job), compacted)
+        write_down = self._node.logs.expect_compaction(chosen.name)
+
+        def compact() -> CompactionResult:
+            write_down()
+            return self._node.compact(chosen.job)
+
+        self._node.effects.blocking(compact, compacted)
 
     def _candidate(self, partition: Partition, now_ms: int) -> Candidate | None:
         if partition.opened is None and not self._node.logs.has_log(partition.name):

@@ -363,6 +363,27 @@ def test_readers_of_a_deleted_log_do_not_see_a_new_one_of_the_same_name() -> Non
     assert values(again) == [b"new"]
 
 
+def test_looking_through_a_deleted_log_leaves_the_files_of_a_new_one_alone() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    fill(log, 40)
+    log.checkpoint()
+    closed = log.segments[0]
+    path = log.condemn()
+    again = open_log(filesystem)
+    fill(again, 40, size=50)
+    again.checkpoint()
+    index = again.segments[0].path(Suffix.INDEX)
+    before = filesystem.read_bytes(index)
+    closed.examine(log.segments[1].base_offset, 10)
+    assert filesystem.read_bytes(index) == before
+    assert path is not None
+    filesystem.remove_tree(path)
+    closed.examine(closed.base_offset, 10)
+    assert filesystem.read_bytes(index) == before
+    assert not filesystem.exists(path)
+
+
 # Transactions
 
 
