@@ -1,0 +1,25 @@
+"""The columns that records become: those of Spark's Kafka source, as Arrow arrays."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+"""As Spark has it: array<struct<key: string, value: binary>>."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The records of one partition, one row each, in the order of the log. None stands for a column not asked for."""
+
+    count: int
+    key: pa.BinaryArray | None
+    value: pa.BinaryArray | None
+    offset: pa.Int64Array
+    timestamp: pa.TimestampArray
+    """Microseconds, UTC. Times beyond what those can say, 292,000 years away, are held at the end of the scale."""
+    timestamp_type: pa.Int32Array
+    """0: the producer's time, 1: the broker's when it appended the record."""
+    headers: pa.ListArray | None
+    """Never null: a record without headers has an empty list. Where a name is not UTF-8, it has U+FFFD."""
