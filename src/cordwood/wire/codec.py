@@ -16,6 +16,7 @@ from typing import Any, Final
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
     INT32,
+    MAX_ELEMENTS,
     MAX_TAGS,
     Frame,
     array_count,
@@ -55,9 +56,10 @@ _FIXED: Final = {
 }
 
 
-def reader(message: Message, version: int) -> Read:
+def reader(message: Message, version: int, max_elements: int = MAX_ELEMENTS) -> Read:
+    """A reader that takes messages of at most so many array elements in all."""
     assert version in message.versions, (message.versions, version)
-    elements = _Elements()
+    elements = _Elements(max_elements)
     read_body, _ = _struct_reader(message.body, version, version >= message.flexible_from, elements)
 
     def read_message(frame: Frame, position: int) -> tuple[Any, int]:
@@ -68,9 +70,11 @@ def reader(message: Message, version: int) -> Read:
 
 
 class _Elements:
-    """How many array elements the message at hand has had so far."""
+    """How many array elements the message at hand has had so far, and how many it may have."""
 
-    count = 0
+    def __init__(self, limit: int) -> None:
+        self.count = 0
+        self.limit = limit
 
 
 def writer(message: Message, version: int) -> Write:
@@ -190,7 +194,7 @@ def _array_reader(field: Field, version: int, flexible: bool, nullable: bool, el
                 raise BadRequest(f"{field.name} is null.")
             return None, position
         elements.count += count
-        check_elements(elements.count)
+        check_elements(elements.count, elements.limit)
         found = []
         for _ in range(count):
             element, position = read_element(frame, position)

@@ -54,10 +54,10 @@ def trailing_bytes(what: str, version: int, count: int) -> BadRequest:
     return BadRequest(f"{what} v{version} is followed by {count} bytes that are not part of it.")
 
 
-def check_elements(count: int) -> None:
+def check_elements(count: int, limit: int = MAX_ELEMENTS) -> None:
     """Decoders of nested arrays add up what they have read and call this as they go."""
-    if count > MAX_ELEMENTS:
-        raise BadRequest(f"A request has more than {MAX_ELEMENTS} elements.")
+    if count > limit:
+        raise BadRequest(f"A request has more than {limit} elements.")
 
 
 def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:

@@ -1,0 +1,54 @@
+"""Hopping over fetched batches: how many bytes are whole batches, and where the log goes on after them.
+
+Reads one length for each batch and the header of the last: cheap enough to do before the next request is sent.
+"""
+
+from struct import Struct
+from typing import Final
+
+from cordwood.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header, read_offset_and_size
+from cordwood.records.corruption import CorruptRecords
+
+_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
+_LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
+
+
+def whole_batches(records: memoryview) -> tuple[int, int]:
+    """How many bytes are whole batches, and where the last of them begins: (0, 0) if there is none."""
+    end = len(records)
+    position = last = 0
+    length_at = _LENGTH.unpack_from
+    # A header may be broken off too: then its length may be there, and says that the batch goes on beyond the end.
+    while position + HEADER_SIZE <= end:
+        (length,) = length_at(records, position + _LENGTH_AT)
+        if length < _LEAST_LENGTH:
+            raise CorruptRecords(f"a batch of {length + LOG_OVERHEAD} bytes at byte {position} of an answer")
+        following = position + LOG_OVERHEAD + length
+        if following > end:
+            break
+        last = position
+        position = following
+    return position, last
+
+
+def offset_after(records: memoryview, last: int) -> int:
+    """The offset after the batch that begins at `last`."""
+    header = read_header(records, last)
+    if header.magic != MAGIC:
+        raise CorruptRecords(
+            f"the batch at offset {header.base_offset} has format {header.magic}, "
+            f"and only format {MAGIC} is read (Kafka 0.11 and later)"
+        )
+    return header.next_offset
+
+
+def bytes_before(records: memoryview, end_offset: int) -> int:
+    """How many bytes of these whole batches belong to batches that begin before this offset."""
+    position = 0
+    while position < len(records):
+        base_offset, size = read_offset_and_size(records, position)
+        if base_offset >= end_offset:
+            break
+        position += size
+    return position

@@ -1,0 +1,242 @@
+"""The brokers of a cluster, who leads which partition and who coordinates what: known, looked up, and looked up anew.
+
+What is known may be out of date: whoever hears so from a broker says `outdated` or `forget_coordinator`, and the next
+question goes to the cluster again.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple, TypeVar
+
+from cordwood.client.answers import PartitionMetadata, TopicMetadata
+from cordwood.client.errors import BrokerUnreachable, ClientError, RequestRefused, UnknownTopic, error_code, refusal
+from cordwood.client.link import Link
+from cordwood.client.retries import COORDINATOR_MOVED, PASSING, Attempts
+from cordwood.client.settings import Address, ClientSettings
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.wire.apis import ApiKey
+
+T = TypeVar("T")
+
+_ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Leader(NamedTuple):
+    link: Link
+    topic_id: TopicId | None
+    leader_epoch: int
+
+
+class Brokers:
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._bootstrap = [Link(address, settings) for address in settings.addresses]
+        self._links: dict[int, Link] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._stale: set[str] = set()
+        self._coordinators: dict[tuple[KeyType, str], int] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        for link in (*self._bootstrap, *self._links.values()):
+            link.close()
+
+    # Connections.
+
+    def any(self) -> Link:
+        """A link that is connected: one that is so already, a broker that is known, or a bootstrap server."""
+        self._check_open()
+        candidates = [*self._links.values(), *self._bootstrap]
+        for link in candidates:
+            if link.is_connected:
+                return link
+        failures: list[str] = []
+        for link in candidates:
+            try:
+                link.connect()
+            except ClientError as failure:
+                failures.append(str(failure))
+            else:
+                return link
+        raise BrokerUnreachable(f"no broker of {self.settings.bootstrap_servers} answers: {'; '.join(failures)}")
+
+    def link(self, node_id: int) -> Link:
+        self._check_open()
+        found = self._links.get(node_id)
+        if found is None:
+            raise refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster's metadata")
+        return found
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientError("the client is closed")
+
+    def _learn_broker(self, node_id: int, host: str, port: int) -> None:
+        address = Address(host, port)
+        known = self._links.get(node_id)
+        if known is not None:
+            if known.address == address:
+                return
+            known.close()
+        self._links[node_id] = Link(address, self.settings, node_id)
+
+    def _learn_brokers(self, brokers: Iterable[Any]) -> None:
+        present = set()
+        for broker in brokers:
+            present.add(broker.node_id)
+            self._learn_broker(broker.node_id, broker.host, broker.port)
+        for node_id in self._links.keys() - present:
+            self._links.pop(node_id).close()
+
+    # Topics.
+
+    def describe(self, names: Collection[str] | None) -> dict[str, TopicMetadata]:
+        """Asks the cluster about these topics, or about all, and remembers the answer. Absent topics are absent."""
+        if names is not None and not names:
+            return {}
+        asked = None if names is None else [{"name": name} for name in sorted(names)]
+        values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": False}
+        link = self.any()
+        # Before version 4 a question about a topic that is not there would create it.
+        if link.versions.pick(ApiKey.METADATA) < 4:
+            raise ClientError(f"{link.name} is too old: its Metadata does not know how to leave topics uncreated")
+        response = link.ask(ApiKey.METADATA, values)
+        if response.error_code:
+            raise refusal(error_code(response.error_code), link.was_asked(ApiKey.METADATA, "for topics"))
+        self._learn_brokers(response.brokers)
+        found: dict[str, TopicMetadata] = {}
+        for topic in response.topics:
+            code = error_code(topic.error_code)
+            if code in _ABSENT:
+                self._topics.pop(topic.name, None)
+                self._stale.discard(topic.name)
+            elif code and code != ErrorCode.LEADER_NOT_AVAILABLE:
+                raise refusal(code, link.was_asked(ApiKey.METADATA, f"for topic {topic.name}"))
+            else:
+                found[topic.name] = _topic_metadata(topic)
+        self._topics.update(found)
+        self._stale.difference_update(found)
+        return found
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """What is known of the topic, asking only if nothing is, or if it is out of date. None: there is none."""
+        if name not in self._topics or name in self._stale:
+            self.describe({name, *self._stale})
+        return self._topics.get(name)
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Asks in one request for whatever of these topics is not known."""
+        missing = {name for name in names if name not in self._topics or name in self._stale}
+        if missing:
+            self.describe(missing | self._stale)
+
+    def outdated(self, topics: Iterable[str]) -> None:
+        """What is known of these topics cannot be right."""
+        self._stale.update(topics)
+
+    def outdated_at(self, link: Link) -> None:
+        """This broker is away: somebody else may lead what it led."""
+        self.outdated(name for name, topic in self._topics.items() if _leads(link, topic))
+
+    def leader(self, partition: TopicPartition) -> Leader:
+        """Who leads the partition. UnknownTopic if there is none; RequestRefused, to be tried again, if nobody does."""
+        found = self.topic(partition.topic)
+        if found is None or partition.partition >= len(found.partitions):
+            # A broker of a larger cluster may hear of a new topic a little later than the one that created it.
+            time.sleep(self.settings.retry_backoff_ms / 1000)
+            self.outdated([partition.topic])
+            found = self.topic(partition.topic)
+        if found is None:
+            raise UnknownTopic(partition.topic, f"topic {partition.topic} does not exist")
+        if not 0 <= partition.partition < len(found.partitions):
+            count = len(found.partitions)
+            raise UnknownTopic(
+                partition.topic, f"partition {partition} does not exist: the topic has {count} partitions"
+            )
+        _, leader_id, leader_epoch = found.partitions[partition.partition]
+        if leader_id not in self._links:
+            self.outdated([partition.topic])
+            raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader now")
+        return Leader(self.link(leader_id), found.topic_id, leader_epoch)
+
+    # Coordinators.
+
+    def coordinator(self, key_type: KeyType, key: str) -> Link:
+        """Who coordinates this group or transactional id. RequestRefused, to be tried again, if nobody does now."""
+        node_id = self._coordinators.get((key_type, key))
+        if node_id is None or node_id not in self._links:
+            node_id = self._coordinators[key_type, key] = self._find_coordinator(key_type, key)
+        return self.link(node_id)
+
+    def _find_coordinator(self, key_type: KeyType, key: str) -> int:
+        link = self.any()
+        values = {"key": key, "coordinator_keys": [key], "key_type": int(key_type)}
+        response = link.ask(ApiKey.FIND_COORDINATOR, values)
+        row = response.coordinators[0] if response.coordinators else response
+        if row.error_code:
+            about = f"of {'group' if key_type == KeyType.GROUP else 'transactional id'} {key}"
+            code = error_code(row.error_code)
+            raise refusal(code, link.was_asked(ApiKey.FIND_COORDINATOR, about), row.error_message)
+        self._learn_broker(row.node_id, row.host, row.port)
+        return int(row.node_id)
+
+    def ask_coordinator(
+        self,
+        key_type: KeyType,
+        key: str,
+        api_key: int,
+        values: dict[str, Any],
+        check: Callable[[Link, Any], T],
+        *,
+        at_most: int | None = None,
+        wait_ms: int = 0,
+    ) -> T:
+        """What `check` makes of the coordinator's answer; what it raises is tried again if that may help."""
+
+        def attempt() -> T:
+            try:
+                link = self.coordinator(key_type, key)
+                return check(link, link.ask(api_key, values, at_most=at_most, wait_ms=wait_ms))
+            except BrokerUnreachable:
+                self._coordinators.pop((key_type, key), None)
+                raise
+            except RequestRefused as failure:
+                if failure.code in COORDINATOR_MOVED:
+                    self._coordinators.pop((key_type, key), None)
+                raise
+
+        return self.retried(attempt)
+
+    # Trying again.
+
+    def retried(self, attempt: Callable[[], T]) -> T:
+        """The result of the first attempt that does not fail in a way that may pass."""
+        attempts = Attempts(self.settings)
+        while True:
+            try:
+                return attempt()
+            except (BrokerUnreachable, RequestRefused) as failure:
+                if isinstance(failure, RequestRefused) and failure.code not in PASSING:
+                    raise
+                self._check_open()
+                attempts.pause(failure)
+
+
+def _leads(link: Link, topic: TopicMetadata) -> bool:
+    return any(partition.leader_id == link.node_id for partition in topic.partitions)
+
+
+def _topic_metadata(topic: Any) -> TopicMetadata:
+    partitions = sorted(
+        PartitionMetadata(partition.partition_index, partition.leader_id, partition.leader_epoch)
+        for partition in topic.partitions
+    )
+    return TopicMetadata(topic.name, topic.topic_id, tuple(partitions), topic.is_internal)

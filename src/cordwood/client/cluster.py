@@ -1,0 +1,214 @@
+"""The front door: a cluster, as a program sees it that moves whole record batches.
+
+Blocking, and for one thread at a time. A call tries again while brokers restart, leaders move and coordinators load,
+for `retry_timeout_ms`; what it raises then names the broker and what was asked. Records stay bytes: nothing here opens
+a batch beyond its header.
+
+    with Cluster(ClientSettings("localhost:9092")) as cluster:
+        end = cluster.list_offsets({partition: LATEST})[partition].offset
+        for fetched in cluster.stream(partition, 0, end):
+            ...
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from cordwood.client import configs, fetching, groups, offsets, transactions
+from cordwood.client.answers import (
+    EARLIEST,
+    LATEST,
+    Fetched,
+    FoundOffset,
+    Isolation,
+    PartitionMetadata,
+    Produced,
+    ProducerIdentity,
+    TopicMetadata,
+)
+from cordwood.client.brokers import Brokers
+from cordwood.client.producing import ProducePipeline
+from cordwood.client.settings import ClientSettings
+from cordwood.model.identifiers import TopicPartition
+from cordwood.records.batch import Buffer
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Cluster",
+    "Fetched",
+    "FoundOffset",
+    "Isolation",
+    "PartitionMetadata",
+    "ProducePipeline",
+    "Produced",
+    "ProducerIdentity",
+    "TopicMetadata",
+]
+
+
+class Cluster:
+    """Connects when it is first asked for something. Close it, or use it as a context manager."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._brokers = Brokers(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._brokers.close()
+
+    # What the cluster is.
+
+    def api_versions(self) -> dict[int, tuple[int, int]]:
+        """Lowest and highest version by API key, as one of the brokers lists them."""
+        return dict(self._brokers.retried(self._brokers.any).versions.ranges)
+
+    def supports(self, api_key: int) -> bool:
+        """Whether the cluster has this API in a version that this client speaks."""
+        return self._brokers.retried(self._brokers.any).versions.supports(api_key)
+
+    @property
+    def transaction_version(self) -> int:
+        """The finalized feature: 2 and more means that a Produce adds its partitions to a transaction itself."""
+        return self._brokers.retried(self._brokers.any).versions.transaction_version
+
+    def topics(self, names: Collection[str] | None = None) -> dict[str, TopicMetadata]:
+        """These topics, or all of them, as the cluster has them now. Those that do not exist are absent."""
+        return self._brokers.retried(lambda: self._brokers.describe(names))
+
+    def describe_configs(self, topic: str) -> dict[str, str]:
+        """The settings that apply to the topic. UnknownTopic if there is none."""
+        return configs.describe_configs(self._brokers, topic)
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> dict[TopicPartition, FoundOffset]:
+        """For each partition EARLIEST, LATEST, or the first offset whose record is not older than a time in ms (-1 if
+        none is). LATEST under READ_COMMITTED is the last stable offset. Partitions that do not exist are absent."""
+        return offsets.list_offsets(self._brokers, wanted, isolation)
+
+    # Reading.
+
+    def fetch(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int | None = None,
+        max_wait_ms: int | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Fetched:
+        """One answer, without records if none come within max_wait_ms. OffsetOutOfRange, UnknownTopic."""
+        return fetching.fetch(
+            self._brokers, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
+        )
+
+    def stream(
+        self,
+        partition: TopicPartition,
+        start_offset: int,
+        end_offset: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        max_bytes: int | None = None,
+        read_ahead: int = 1,
+    ) -> Iterator[Fetched]:
+        """Everything in [start_offset, end_offset), in the partition's order, as whole batches: the first may begin
+        before the range and the last may end after it.
+
+        Ends when the range is passed, also where its tail holds no batch any more. OffsetOutOfRange if the log does not
+        have the next offset (any more), UnknownTopic if the topic is deleted, also if it is then created again;
+        EndNotReached if `end_offset` is not readable (yet) and does not become so within retry_timeout_ms.
+
+        `read_ahead` is 1, or 0 to send no request before the answer at hand is used up. More would not help: where to
+        go on is only known from the answer before.
+        """
+        if read_ahead not in (0, 1):
+            raise ValueError(f"read_ahead must be 0 or 1, not {read_ahead}")
+        return fetching.stream(
+            self._brokers,
+            partition,
+            start_offset,
+            end_offset,
+            isolation=isolation,
+            max_bytes=max_bytes,
+            read_ahead=read_ahead,
+        )
+
+    # Writing.
+
+    def produce(
+        self,
+        batches: Mapping[TopicPartition, Sequence[Buffer]],
+        *,
+        acks: int = -1,
+        transactional_id: str | None = None,
+    ) -> dict[TopicPartition, Produced]:
+        """Ready batches, in order for each partition; returns once all are acknowledged. Batches of an idempotent
+        producer are stored once, others at least once."""
+        pipeline = self.pipeline(acks=acks, transactional_id=transactional_id)
+        pipeline.send(batches)
+        return pipeline.finish()
+
+    def pipeline(self, *, acks: int = -1, transactional_id: str | None = None) -> ProducePipeline:
+        """As `produce`, for a caller that makes the next batches while these are on their way."""
+        return ProducePipeline(self._brokers, acks=acks, transactional_id=transactional_id)
+
+    # Positions of groups without members.
+
+    def committed(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """The group's positions, of these partitions or of all. Partitions without one are absent."""
+        return groups.committed(self._brokers, group, partitions)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        groups.commit(self._brokers, group, offsets, metadata)
+
+    def delete_group(self, group: str) -> None:
+        """Removes a group without members, and its positions. No error if there is none."""
+        groups.delete_group(self._brokers, group)
+
+    # Transactions.
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None = None,
+        timeout_ms: int = 60_000,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> ProducerIdentity:
+        """An id for an idempotent producer; with a transactional id, fences and aborts whoever had it before."""
+        producer = ProducerIdentity(producer_id, producer_epoch)
+        return transactions.init_producer_id(self._brokers, transactional_id, timeout_ms, producer)
+
+    def add_partitions_to_transaction(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+    ) -> None:
+        """`produce` and pipelines do this themselves where the cluster needs it (transaction_version below 2)."""
+        transactions.add_partitions(self._brokers, transactional_id, producer, partitions)
+
+    def add_offsets_to_transaction(self, transactional_id: str, producer: ProducerIdentity, group: str) -> None:
+        """`commit_in_transaction` does this itself where the cluster needs it."""
+        transactions.add_offsets(self._brokers, transactional_id, producer, group)
+
+    def commit_in_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        metadata: str = "",
+    ) -> None:
+        """Positions of a group that become its positions when the transaction is committed (TxnOffsetCommit)."""
+        transactions.commit_offsets(self._brokers, transactional_id, producer, group, offsets, metadata)
+
+    def end_transaction(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
+        """Commits or aborts. Gives the identity to go on with: transaction_version 2 raises the epoch each time."""
+        return transactions.end_transaction(self._brokers, transactional_id, producer, commit)

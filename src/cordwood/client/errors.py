@@ -1,0 +1,116 @@
+"""What can go wrong between a client and its cluster. Every message names the broker or partition and what was asked.
+
+Retrying happens inside the client; what reaches the caller is final, or its time is up.
+"""
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+
+
+class ClientError(Exception):
+    """A call that did not succeed."""
+
+
+class BrokerUnreachable(ClientError):
+    """No connection, a broken one, or no answer in time."""
+
+
+class RequestRefused(ClientError):
+    """A broker understood the request and answered with an error code."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type["RequestRefused"], tuple[ErrorCode, str]]:
+        return type(self), (self.code, str(self))
+
+
+class UnknownTopic(ClientError):
+    """There is no such topic or partition (any more)."""
+
+    def __init__(self, topic: str, message: str) -> None:
+        super().__init__(message)
+        self.topic = topic
+
+    def __reduce__(self) -> tuple[type["UnknownTopic"], tuple[str, str]]:
+        return type(self), (self.topic, str(self))
+
+
+class OffsetOutOfRange(ClientError):
+    """The partition does not have the offset that was asked for. The bounds are -1 where they could not be learnt."""
+
+    def __init__(self, partition: TopicPartition, asked: int, log_start_offset: int, log_end_offset: int) -> None:
+        if 0 <= asked < log_start_offset:
+            reason = f"everything below offset {log_start_offset} has been removed (retention, or records deleted)"
+        elif log_end_offset >= 0:
+            reason = f"the partition ends at {log_end_offset}: it was truncated, or it is another one of this name"
+        else:
+            reason = "the partition has no such offset"
+        super().__init__(
+            f"Offset {asked} of {partition} cannot be read: {reason}. "
+            f"It has the offsets from {log_start_offset} to {log_end_offset - 1}."
+        )
+        self.partition = partition
+        self.asked = asked
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+    def __reduce__(self) -> tuple[type["OffsetOutOfRange"], tuple[TopicPartition, int, int, int]]:
+        return type(self), (self.partition, self.asked, self.log_start_offset, self.log_end_offset)
+
+
+class EndNotReached(ClientError):
+    """A range was to be read up to an offset that readers are not given within the time allowed."""
+
+    def __init__(self, partition: TopicPartition, reached: int, asked: int, message: str) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.reached = reached
+        self.asked = asked
+
+    def __reduce__(self) -> tuple[type["EndNotReached"], tuple[TopicPartition, int, int, str]]:
+        return type(self), (self.partition, self.reached, self.asked, str(self))
+
+
+class VersionMismatch(ClientError):
+    """The broker has no version of an API that this client can speak, or no such API at all."""
+
+
+def error_code(code: int) -> ErrorCode:
+    """A code as it came; what newer brokers may add counts as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+ADVICE = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the client may not use this topic; ask for the right",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the client may not use this group; ask for the right",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the client lacks a right on the cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client may not use this transactional id",
+    ErrorCode.MESSAGE_TOO_LARGE: "the batch is larger than the topic's max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is larger than a segment of the topic",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "a newer producer with this id has taken over; this one has to stop",
+    ErrorCode.PRODUCER_FENCED: "a newer producer with this transactional id has taken over; this one has to stop",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id has expired or belongs to another producer id",
+    ErrorCode.INVALID_TXN_STATE: "the transaction is not in a state that allows this: it was ended, or timed out",
+    ErrorCode.TRANSACTION_ABORTABLE: "the transaction has to be aborted; then it can be tried again",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "an earlier batch of this producer is missing; its records are lost",
+    ErrorCode.UNKNOWN_PRODUCER_ID: "the broker has forgotten this producer; get a new producer id",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; only a member can commit its positions",
+    ErrorCode.ILLEGAL_GENERATION: "the group has members; only a member can commit its positions",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group has members; only a member can commit its positions",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the timeout is above the broker's transaction.max.timeout.ms",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
+    ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the text that goes with a position is too long",
+}
+
+
+def refusal(code: ErrorCode, asked: str, message: str | None = None) -> RequestRefused:
+    """`asked` is a phrase like "broker 1 (host:port) was asked to …"."""
+    advice = message or ADVICE.get(code, "")
+    return RequestRefused(code, f"{asked}: {code.name}{f' ({advice})' if advice else ''}")

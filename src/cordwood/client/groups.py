@@ -1,0 +1,105 @@
+"""Positions of a group, and the end of it. Commits are those of a group without members."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from cordwood.client.brokers import Brokers, KeyType
+from cordwood.client.errors import UnknownTopic, error_code, refusal
+from cordwood.client.link import Link
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.wire.apis import ApiKey
+
+_LAST_WITH_NAMES = 9
+"""OffsetCommit and OffsetFetch know topics by name up to this version, and by id afterwards."""
+
+
+def committed(brokers: Brokers, group: str, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, int]:
+    topics = None
+    if partitions is not None:
+        if not partitions:
+            return {}
+        topics = [
+            {"name": name, "partition_indexes": [partition.partition for partition in of_topic]}
+            for name, of_topic in by_topic(partitions).items()
+        ]
+    # Stable: an answer never comes from before a transaction that is just committing positions of this group.
+    values = {
+        "group_id": group,
+        "topics": topics,
+        "groups": [{"group_id": group, "topics": topics}],
+        "require_stable": True,
+    }
+
+    def read(link: Link, response: Any) -> dict[TopicPartition, int]:
+        answer = response.groups[0] if response.groups else response
+        _check(link, ApiKey.OFFSET_FETCH, f"of group {group}", answer.error_code)
+        found: dict[TopicPartition, int] = {}
+        for topic in answer.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                if error_code(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    continue
+                _check(link, ApiKey.OFFSET_FETCH, f"of group {group} in {partition}", row.error_code)
+                if row.committed_offset >= 0:
+                    found[partition] = row.committed_offset
+        return found
+
+    return brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_FETCH, values, read, at_most=_LAST_WITH_NAMES)
+
+
+def commit(brokers: Brokers, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
+    if not offsets:
+        return
+    values = {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [
+            {
+                "name": name,
+                "partitions": [
+                    {
+                        "partition_index": partition.partition,
+                        "committed_offset": offsets[partition],
+                        "committed_metadata": metadata,
+                    }
+                    for partition in partitions
+                ],
+            }
+            for name, partitions in by_topic(offsets).items()
+        ],
+    }
+
+    def read(link: Link, response: Any) -> None:
+        for topic in response.topics:
+            for row in topic.partitions:
+                partition = TopicPartition(topic.name, row.partition_index)
+                if error_code(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    message = f"group {group} cannot have a position in {partition}: there is no such partition"
+                    raise UnknownTopic(topic.name, message)
+                _check(link, ApiKey.OFFSET_COMMIT, f"of group {group} in {partition}", row.error_code)
+
+    brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_COMMIT, values, read, at_most=_LAST_WITH_NAMES)
+
+
+def delete_group(brokers: Brokers, group: str) -> None:
+    def read(link: Link, response: Any) -> None:
+        for row in response.results:
+            # Gone is what it should be.
+            if error_code(row.error_code) != ErrorCode.GROUP_ID_NOT_FOUND:
+                _check(link, ApiKey.DELETE_GROUPS, f"of group {group}", row.error_code)
+
+    brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.DELETE_GROUPS, {"groups_names": [group]}, read)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        found.setdefault(partition.topic, []).append(partition)
+    return found
+
+
+def _check(link: Link, api_key: ApiKey, about: str, code: int) -> None:
+    if code:
+        raise refusal(error_code(code), link.was_asked(api_key, about))

@@ -1,0 +1,108 @@
+"""One broker as this client knows it: its address, a connection that is made when it is needed, and its versions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cordwood.client.connection import Bytes, Connection
+from cordwood.client.errors import BrokerUnreachable
+from cordwood.client.settings import Address, ClientSettings
+from cordwood.client.versions import BrokerVersions, negotiate
+from cordwood.wire.apis import APIS
+from cordwood.wire.asking import BadResponse, decode_response, encode_request
+
+
+class Pending(NamedTuple):
+    """A request on its way. It belongs to the connection that it was sent on: if that breaks, so does this."""
+
+    connection: Connection
+    token: int
+    api_key: int
+    version: int
+    wait_ms: int
+
+    def frame(self) -> memoryview:
+        """Waits for the answer's bytes."""
+        return self.connection.receive(self.token, wait_ms=self.wait_ms)
+
+    def answer(self) -> Any:
+        """Waits for the answer, as an entity of its schema."""
+        return self.decoded(self.frame())
+
+    def decoded(self, frame: memoryview) -> Any:
+        try:
+            return decode_response(self.api_key, self.version, frame)
+        except BadResponse as reason:
+            raise self.unreadable(reason) from reason
+
+    def unreadable(self, reason: BadResponse) -> BrokerUnreachable:
+        """After an answer that is none, nothing on this connection can be trusted."""
+        self.connection.close()
+        return BrokerUnreachable(f"{self.connection.name}: {reason}")
+
+    def has_arrived(self) -> bool:
+        return self.connection.has_arrived(self.token)
+
+    def forget(self) -> None:
+        self.connection.forget(self.token)
+
+
+class Link:
+    def __init__(self, address: Address, settings: ClientSettings, node_id: int | None = None) -> None:
+        self.address = address
+        self.node_id = node_id
+        self.name = f"broker at {address}" if node_id is None else f"broker {node_id} ({address})"
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._versions: BrokerVersions | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
+    def connect(self) -> Connection:
+        """The open connection, or a new one; BrokerUnreachable if that does not work now."""
+        if self._connection is None or not self._connection.is_open:
+            self._connection = None
+            connection = Connection(self.address.host, self.address.port, self._settings, self.name)
+            self._versions = negotiate(connection)
+            self._connection = connection
+        return self._connection
+
+    @property
+    def versions(self) -> BrokerVersions:
+        self.connect()
+        assert self._versions is not None
+        return self._versions
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def begin(
+        self, api_key: int, values: Mapping[str, Any], *, at_most: int | None = None, wait_ms: int = 0
+    ) -> Pending:
+        """Sends a request, at the highest version that both sides speak."""
+        version = self.versions.pick(api_key, at_most)
+        return self.begin_encoded(api_key, version, encode_request(api_key, version, values), wait_ms=wait_ms)
+
+    def begin_encoded(
+        self,
+        api_key: int,
+        version: int,
+        body: Bytes | Sequence[Bytes],
+        *,
+        wait_ms: int = 0,
+        answered: bool = True,
+    ) -> Pending:
+        connection = self.connect()
+        return Pending(
+            connection, connection.send(api_key, version, body, answered=answered), api_key, version, wait_ms
+        )
+
+    def ask(self, api_key: int, values: Mapping[str, Any], *, at_most: int | None = None, wait_ms: int = 0) -> Any:
+        return self.begin(api_key, values, at_most=at_most, wait_ms=wait_ms).answer()
+
+    def was_asked(self, api_key: int, about: str) -> str:
+        """The beginning of a message about an answer."""
+        return f"{self.name} refused {APIS[api_key].name} {about}"

@@ -1,0 +1,87 @@
+"""How long a call goes on, and how long it pauses between two attempts."""
+
+import random
+import time
+
+from cordwood.client.errors import BrokerUnreachable, ClientError, EndNotReached, RequestRefused
+from cordwood.client.settings import ClientSettings
+from cordwood.model.errors import ErrorCode
+
+LEADER_MOVED = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+    }
+)
+"""The metadata at hand may be out of date: ask for it anew, then try again."""
+
+COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""Ask who coordinates, then try again."""
+
+BUSY = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""Nothing is out of date: the same broker may answer otherwise in a moment."""
+
+PASSING = LEADER_MOVED | COORDINATOR_MOVED | BUSY
+
+
+class Attempts:
+    """The time that one call has. `progress` gives it anew, for calls that go on as long as something comes."""
+
+    def __init__(self, settings: ClientSettings, timeout_ms: int | None = None) -> None:
+        self._timeout_s = (settings.retry_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        self._first_pause_s = settings.retry_backoff_ms / 1000
+        self._longest_pause_s = settings.retry_backoff_max_ms / 1000
+        self.progress()
+
+    def progress(self) -> None:
+        self._started_s = time.monotonic()
+        self._deadline_s = self._started_s + self._timeout_s
+        self._count = 0
+
+    @property
+    def expired(self) -> bool:
+        return time.monotonic() >= self._deadline_s
+
+    def pause(self, failure: ClientError) -> None:
+        """Waits before the next attempt; raises the failure, with what was tried, if the time is up."""
+        self._count += 1
+        now_s = time.monotonic()
+        left_s = self._deadline_s - now_s
+        if left_s <= 0:
+            raise self._final(failure, now_s - self._started_s) from failure
+        pause_s = min(self._longest_pause_s, self._first_pause_s * 2 ** min(self._count - 1, 20))
+        # Half of it is chance, so that the tasks of a job that lost its broker do not come back all at once.
+        time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
+
+    def _final(self, failure: ClientError, spent_s: float) -> ClientError:
+        text = f"{failure}; given up after {self._count} attempts in {spent_s:.1f} s (retry_timeout_ms)"
+        if isinstance(failure, RequestRefused):
+            return RequestRefused(failure.code, text)
+        if isinstance(failure, BrokerUnreachable):
+            return BrokerUnreachable(text)
+        if isinstance(failure, EndNotReached):
+            return EndNotReached(failure.partition, failure.reached, failure.asked, text)
+        return ClientError(text)

@@ -1,0 +1,178 @@
+"""Producer ids, and a transaction from its first partition to its end, in both versions of the protocol.
+
+Where the cluster has transaction.version 2 (KIP-890), a Produce and a TxnOffsetCommit add themselves to the
+transaction, and its end raises the producer's epoch. Older clusters have to be told of every partition first.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from cordwood.client.answers import ProducerIdentity
+from cordwood.client.brokers import Brokers, KeyType
+from cordwood.client.errors import error_code, refusal
+from cordwood.client.groups import by_topic
+from cordwood.client.link import Link
+from cordwood.client.versions import IMPLICIT_PARTITIONS
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.wire.apis import ApiKey
+
+_ADD_PARTITIONS_LAST: Final = 3
+"""Later versions of AddPartitionsToTxn are for brokers."""
+_END_WITHOUT_BUMP: Final = 4
+_OFFSETS_WITHOUT_IMPLICIT_ADD: Final = 4
+
+
+def adds_partitions_itself(brokers: Brokers) -> bool:
+    """Whether this cluster needs no word about a partition before it takes a transaction's records for it."""
+    return brokers.any().versions.transaction_version >= IMPLICIT_PARTITIONS
+
+
+def init_producer_id(
+    brokers: Brokers, transactional_id: str | None, timeout_ms: int, producer: ProducerIdentity
+) -> ProducerIdentity:
+    values = {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": timeout_ms,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+    }
+
+    def read(link: Link, response: Any) -> ProducerIdentity:
+        about = f"for transactional id {transactional_id}" if transactional_id is not None else ""
+        _check(link, ApiKey.INIT_PRODUCER_ID, about, response.error_code)
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    if transactional_id is not None:
+        return brokers.ask_coordinator(KeyType.TRANSACTION, transactional_id, ApiKey.INIT_PRODUCER_ID, values, read)
+
+    def attempt() -> ProducerIdentity:
+        link = brokers.any()
+        return read(link, link.ask(ApiKey.INIT_PRODUCER_ID, values))
+
+    return brokers.retried(attempt)
+
+
+def add_partitions(
+    brokers: Brokers, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
+) -> None:
+    if not partitions:
+        return
+    values = {
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": producer.producer_id,
+        "v3_and_below_producer_epoch": producer.producer_epoch,
+        "v3_and_below_topics": [
+            {"name": name, "partitions": [partition.partition for partition in of_topic]}
+            for name, of_topic in by_topic(partitions).items()
+        ],
+    }
+
+    def read(link: Link, response: Any) -> None:
+        rows = [
+            (error_code(row.partition_error_code), f"{topic.name}-{row.partition_index}")
+            for topic in response.results_by_topic_v3_and_below
+            for row in topic.results_by_partition
+            if row.partition_error_code
+        ]
+        # Beside the partition that is at fault all others are only "not attempted".
+        for code, partition in sorted(rows, key=lambda row: row[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
+            _check(link, ApiKey.ADD_PARTITIONS_TO_TXN, f"of {partition} for transactional id {transactional_id}", code)
+
+    brokers.ask_coordinator(
+        KeyType.TRANSACTION,
+        transactional_id,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        values,
+        read,
+        at_most=_ADD_PARTITIONS_LAST,
+    )
+
+
+def add_offsets(brokers: Brokers, transactional_id: str, producer: ProducerIdentity, group: str) -> None:
+    values = {
+        "transactional_id": transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "group_id": group,
+    }
+
+    def read(link: Link, response: Any) -> None:
+        about = f"of group {group} for transactional id {transactional_id}"
+        _check(link, ApiKey.ADD_OFFSETS_TO_TXN, about, response.error_code)
+
+    brokers.ask_coordinator(KeyType.TRANSACTION, transactional_id, ApiKey.ADD_OFFSETS_TO_TXN, values, read)
+
+
+def commit_offsets(
+    brokers: Brokers,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: str,
+) -> None:
+    """Positions of a group that hold once the transaction is committed."""
+    if not offsets:
+        return
+    implicit = adds_partitions_itself(brokers)
+    if not implicit:
+        add_offsets(brokers, transactional_id, producer, group)
+    values = {
+        "transactional_id": transactional_id,
+        "group_id": group,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "topics": [
+            {
+                "name": name,
+                "partitions": [
+                    {
+                        "partition_index": partition.partition,
+                        "committed_offset": offsets[partition],
+                        "committed_metadata": metadata,
+                    }
+                    for partition in partitions
+                ],
+            }
+            for name, partitions in by_topic(offsets).items()
+        ],
+    }
+
+    def read(link: Link, response: Any) -> None:
+        for topic in response.topics:
+            for row in topic.partitions:
+                about = (
+                    f"of group {group} in {topic.name}-{row.partition_index} for transactional id {transactional_id}"
+                )
+                _check(link, ApiKey.TXN_OFFSET_COMMIT, about, row.error_code)
+
+    at_most = None if implicit else _OFFSETS_WITHOUT_IMPLICIT_ADD
+    brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.TXN_OFFSET_COMMIT, values, read, at_most=at_most)
+
+
+def end_transaction(
+    brokers: Brokers, transactional_id: str, producer: ProducerIdentity, commit: bool
+) -> ProducerIdentity:
+    """Commits or aborts, and gives the identity for the next transaction."""
+    values = {
+        "transactional_id": transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "committed": commit,
+    }
+
+    def read(link: Link, response: Any) -> ProducerIdentity:
+        about = f"({'commit' if commit else 'abort'}) for transactional id {transactional_id}"
+        _check(link, ApiKey.END_TXN, about, response.error_code)
+        if response.producer_id < 0:
+            return producer
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    at_most = None if adds_partitions_itself(brokers) else _END_WITHOUT_BUMP
+    return brokers.ask_coordinator(KeyType.TRANSACTION, transactional_id, ApiKey.END_TXN, values, read, at_most=at_most)
+
+
+def _check(link: Link, api_key: ApiKey, about: str, code: int) -> None:
+    if code:
+        raise refusal(error_code(code), link.was_asked(api_key, about))

@@ -1,0 +1,83 @@
+"""Which versions a broker and this client both speak: asked once for each connection, then the highest is used."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cordwood.client.connection import Connection
+from cordwood.client.errors import BrokerUnreachable, VersionMismatch, error_code, refusal
+from cordwood.model.errors import ErrorCode
+from cordwood.wire.apis import APIS, ApiKey
+from cordwood.wire.asking import BadResponse, decode_response, encode_request
+
+SOFTWARE_NAME: Final = "cordwood-client"
+SOFTWARE_VERSION: Final = "1"
+_ASK_WITH: Final = 3
+"""The first version that tells finalized features. Brokers too old for it answer with version 0."""
+
+IMPLICIT_PARTITIONS: Final = 2
+"""The transaction.version from which a Produce adds its partitions to the transaction by itself (KIP-890)."""
+
+
+@dataclass(frozen=True)
+class BrokerVersions:
+    name: str
+    """Of the broker, for messages."""
+    ranges: Mapping[int, tuple[int, int]]
+    """By API key, as the broker listed them."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels."""
+
+    def supports(self, api_key: int) -> bool:
+        return self._common(api_key, None) is not None
+
+    def pick(self, api_key: int, at_most: int | None = None) -> int:
+        """The highest version that both sides speak, and not above `at_most`; VersionMismatch if there is none."""
+        found = self._common(api_key, at_most)
+        if found is not None:
+            return found
+        api, listed = APIS[api_key], self.ranges.get(api_key)
+        has = "does not have it" if listed is None else f"has versions {listed[0]} to {listed[1]}"
+        limit = api.max_version if at_most is None else min(at_most, api.max_version)
+        raise VersionMismatch(
+            f"{self.name} {has}: {api.name}, of which this client speaks {api.min_version} to {limit}"
+        )
+
+    def _common(self, api_key: int, at_most: int | None) -> int | None:
+        api, listed = APIS.get(api_key), self.ranges.get(api_key)
+        if api is None or listed is None:
+            return None
+        highest = min(api.max_version, listed[1])
+        if at_most is not None:
+            highest = min(highest, at_most)
+        return highest if highest >= max(api.min_version, listed[0]) else None
+
+    @property
+    def transaction_version(self) -> int:
+        return self.features.get("transaction.version", 0)
+
+
+def negotiate(connection: Connection) -> BrokerVersions:
+    try:
+        response = _ask(connection, _ASK_WITH)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            response = _ask(connection, 0)
+    except BadResponse as reason:
+        connection.close()
+        raise BrokerUnreachable(f"{connection.name} does not speak the Kafka protocol: {reason}") from reason
+    if response.error_code:
+        raise refusal(error_code(response.error_code), f"{connection.name} was asked for its API versions")
+    ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
+    features: dict[str, int] = {}
+    if response.finalized_features_epoch >= 0:
+        features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    return BrokerVersions(connection.name, ranges, features)
+
+
+def _ask(connection: Connection, version: int) -> Any:
+    software = {"client_software_name": SOFTWARE_NAME, "client_software_version": SOFTWARE_VERSION}
+    frame = connection.request(ApiKey.API_VERSIONS, version, encode_request(ApiKey.API_VERSIONS, version, software))
+    # A broker that does not know this version answers with version 0, which is told by its error code (KIP-511).
+    if version and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
+        version = 0
+    return decode_response(ApiKey.API_VERSIONS, version, frame)

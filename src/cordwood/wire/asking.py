@@ -1,0 +1,101 @@
+"""The other end of the wire: requests as a client writes them, and responses as it reads them.
+
+`requests.py` is the broker's side of the same frames. Everything follows the schemas in `messages/`; what is hot has a
+codec written by hand in `produce_request.py` and `fetch_response.py`. A response that cannot be read raises
+`BadResponse` and nothing else: after it the connection is worth nothing.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.errors import BadRequest
+from cordwood.wire.primitives import INT32, MALFORMED, NO_TAGS, Frame, skip_tagged_fields
+
+if TYPE_CHECKING:
+    from cordwood.wire.codec import Read, Write
+    from cordwood.wire.schema import Message
+
+MAX_RESPONSE_ELEMENTS: Final = 20_000_000
+"""How many array elements one response may have: metadata of a million partitions with their replicas."""
+
+_SIZE_AND_HEADER: Final = Struct(">ihhih")
+
+
+class BadResponse(Exception):
+    """Bytes that are not the response they should be."""
+
+
+def request_start(api_key: int, api_version: int, correlation_id: int, client_id: bytes, body_size: int) -> bytes:
+    """Size prefix and header of a request with a body of this size."""
+    tags = NO_TAGS if flexible(api_key, api_version) else b""
+    size = _SIZE_AND_HEADER.size - 4 + len(client_id) + len(tags) + body_size
+    return _SIZE_AND_HEADER.pack(size, api_key, api_version, correlation_id, len(client_id)) + client_id + tags
+
+
+def encode_request(api_key: int, api_version: int, values: Mapping[str, Any]) -> bytes:
+    """The body of a request made of these values. What is missing gets its default, and what this version does not
+    have is left out; a name that no version has is our own mistake and fails."""
+    parts: list[bytes] = []
+    _request_writer(api_key, api_version)(values, parts.append)
+    return b"".join(parts)
+
+
+def correlation_id_of(frame: Frame) -> int:
+    """Which request this frame, without its size prefix, answers."""
+    try:
+        (correlation_id,) = INT32.unpack_from(frame, 0)
+    except MALFORMED:
+        raise BadResponse(f"a response of {len(frame)} bytes has no correlation id") from None
+    return int(correlation_id)
+
+
+def response_body_start(api_key: int, api_version: int, frame: Frame) -> int:
+    """Where the body begins. ApiVersions has no tags in its header, so that it can be read by whoever asked."""
+    if api_key == ApiKey.API_VERSIONS or not flexible(api_key, api_version):
+        return 4
+    try:
+        return skip_tagged_fields(frame, 4)
+    except (*MALFORMED, BadRequest) as reason:
+        raise unreadable(api_key, api_version, reason) from None
+
+
+def decode_response(api_key: int, api_version: int, frame: Frame) -> Any:
+    """The response as an entity whose attributes are the fields in `messages/`: those of later versions too, with
+    their defaults. Nothing in it refers to the frame."""
+    read = _response_reader(api_key, api_version)
+    start = response_body_start(api_key, api_version, frame)
+    try:
+        entity, end = read(frame, start)
+    except (*MALFORMED, BadRequest) as reason:
+        raise unreadable(api_key, api_version, reason) from None
+    if end != len(frame):
+        raise unreadable(api_key, api_version, f"{len(frame) - end} bytes follow it that are not part of it")
+    return entity
+
+
+def unreadable(api_key: int, api_version: int, reason: object) -> BadResponse:
+    return BadResponse(f"the response to {APIS[api_key].name} v{api_version} cannot be read: {reason}")
+
+
+@cache
+def _messages(api_key: int) -> "dict[str, Message]":
+    from cordwood.wire.schema import load
+
+    return load(APIS[api_key].name)
+
+
+@cache
+def _request_writer(api_key: int, api_version: int) -> "Write":
+    from cordwood.wire.codec import writer
+
+    return writer(_messages(api_key)["request"], api_version)
+
+
+@cache
+def _response_reader(api_key: int, api_version: int) -> "Read":
+    from cordwood.wire.codec import reader
+
+    return reader(_messages(api_key)["response"], api_version, MAX_RESPONSE_ELEMENTS)
