@@ -1,5 +1,7 @@
 """Which partition of an internal topic a group or a transactional id lives in."""
 
+from cordwood.model.families import is_reserved
+
 
 def coordinating_partition(key: str, partition_count: int) -> int:
     """Java's String.hashCode of the key without its sign, modulo the partitions: as every Kafka tool expects."""
@@ -8,3 +10,11 @@ def coordinating_partition(key: str, partition_count: int) -> int:
     for high, low in zip(units[::2], units[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
     return (code & 0x7FFFFFFF) % partition_count
+
+
+def transaction_partition(transactional_id: str, partition_count: int) -> int:
+    """As for a group, except that a family and all its slots live together: one append decides about all of them."""
+    if is_reserved(transactional_id):
+        family, _, _ = transactional_id.partition("/")
+        return coordinating_partition(family, partition_count)
+    return coordinating_partition(transactional_id, partition_count)

@@ -3,6 +3,7 @@
 from cordwood.node.handlers import (
     configs,
     consumer_groups,
+    families,
     fetch,
     group_administration,
     groups,
@@ -33,6 +34,7 @@ HANDLERS: dict[int, Handler] = {
         group_administration,
         log_dirs,
         transactions,
+        families,
     )
     for handler in family.HANDLERS
 }

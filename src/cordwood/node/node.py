@@ -366,6 +366,7 @@ class Node:
         """The wall clock was set: deadlines keep their distance."""
         self.timers.shift(by_ms)
         self.groups.shift_deadlines(by_ms)
+        self.transactions.clock_jumped(by_ms)
         self.lag_watch.clock_jumped()
         for partition in self._partitions_with_acks:
             partition.shift_deadlines(by_ms)

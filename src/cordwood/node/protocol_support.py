@@ -14,6 +14,7 @@ _INTRODUCTION = """\
 Cordwood speaks Apache Kafka's wire protocol. This page is generated from the declarations beside the handlers
 (`make docs`); a test fails when it is out of date. Version ranges are those of Kafka 4.4 unless a note says otherwise.
 Only what is listed is advertised: a client that asks for anything else finds its connection closed, as with Kafka.
+Keys from 10000 on are not Kafka's; clients pass over keys that they do not know (`decisions/transaction-families.md`).
 
 | key | API | versions | note |
 | --- | --- | --- | --- |
@@ -34,6 +35,10 @@ _NOTES = {
     2: "All special timestamps, -1 to -6.",
     32: "Topics and brokers.",
     74: "Topics and brokers; there are no client metrics, groups or loggers to list.",
+    10_000: "Cordwood's own, for Spark's sink: a writer gets a slot of a family for a batch.",
+    10_001: "Cordwood's own: the writers of a batch are alive.",
+    10_002: "Cordwood's own: one decision over all writers of a batch.",
+    10_003: "Cordwood's own: families, what they decided last, and their slots.",
 }
 
 _ABSENT = """

@@ -4,14 +4,15 @@ A decision is written and committed before its first marker, all markers are com
 written, and what was decided when the broker stopped goes on when it starts.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cordwood.model.coordination import coordinating_partition
+from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
+from cordwood.node.family_coordinator import FamilyCoordinator
 from cordwood.node.timers import Timer
 from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.records.control import TransactionMarker
@@ -35,6 +36,9 @@ PATIENCE_MS = 100
 """How long a request waits for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
 before they ask again, mostly for longer than the markers take."""
 
+MARKERS_AT_ONCE = 200
+"""Of decisions over many ids: the loop serves others in between."""
+
 _GONE_FOR_GOOD = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
 """Outcomes of a marker after which there is nothing left to end in that partition."""
 
@@ -45,14 +49,15 @@ Decide = Callable[[Transaction | None, NewProducerId, int], Step]
 class TransactionCoordinator:
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
+        self.log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
+        self.families = FamilyCoordinator(node, self)
         self._completing: set[str] = set()
         self._patient: dict[str, list[Timer]] = {}
         """Requests that wait for a completion, by transactional id: each is decided again then, or when its time is
         up."""
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
-        self._log.when_topic_exists(done)
+        self.log.when_topic_exists(done)
 
     def schedule(self, now_ms: int) -> None:
         """What was decided or open when the broker stopped goes on."""
@@ -107,9 +112,9 @@ class TransactionCoordinator:
                 found = shard.machine.get(transactional_id)
                 done(adding.verify_partitions(found, *writer, partitions))
 
-            self._log.when_committed(shard, now_ms, committed)
+            self.log.when_committed(shard, now_ms, committed)
 
-        self._with_shard(transactional_id, loaded, failed)
+        self.with_shard(transactional_id, loaded, failed)
 
     def admit(
         self,
@@ -162,26 +167,26 @@ class TransactionCoordinator:
                 else:
                     done(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if found is None else found)
 
-            self._log.when_committed(shard, now_ms, committed)
+            self.log.when_committed(shard, now_ms, committed)
 
         if TRANSACTION_STATE_TOPIC not in self._node.topics:
             done(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         else:
-            self._with_shard(transactional_id, loaded, done)
+            self.with_shard(transactional_id, loaded, done)
 
     def all_transactions(self, done: Callable[[list[Transaction]], None]) -> None:
-        self._log.when_loaded(lambda shards: done([each for shard in shards for each in shard.machine]))
+        self.log.when_loaded(lambda shards: done([each for shard in shards for each in shard.machine]))
 
     # Taking steps
 
-    def _with_shard(self, transactional_id: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
-        self._log.with_shard(partial(coordinating_partition, transactional_id), loaded, failed)
+    def with_shard(self, transactional_id: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
+        self.log.with_shard(partial(transaction_partition, transactional_id), loaded, failed)
 
     def _step(self, transactional_id: str, decide: Decide, now_ms: int, done: Stepped) -> None:
         def loaded(shard: Shard[Transactions]) -> None:
             self._decide(shard, transactional_id, decide, no_producer_id, now_ms, done)
 
-        self._with_shard(transactional_id, loaded, lambda error: done(Step(error)))
+        self.with_shard(transactional_id, loaded, lambda error: done(Step(error)))
 
     def _decide(
         self,
@@ -221,7 +226,7 @@ class TransactionCoordinator:
         if step.changed is not None:
             self._write(shard, step.changed, now_ms, committed)
         elif step.error is ErrorCode.NONE:
-            self._log.when_committed(shard, now_ms, committed)
+            self.log.when_committed(shard, now_ms, committed)
         else:
             done(step)
 
@@ -231,11 +236,29 @@ class TransactionCoordinator:
                 self._complete(shard, changed.transactional_id)
             done(error)
 
-        self._log.write(shard, [record_of(changed)], now_ms, committed)
+        self.log.write(shard, [record_of(changed)], now_ms, committed)
 
     # From the decision to the completion
 
-    def _complete(self, shard: Shard[Transactions], transactional_id: str) -> None:
+    def complete_all(
+        self, shard: Shard[Transactions], transactional_ids: Sequence[str], *, committed: bool = False
+    ) -> None:
+        """Completes many transactions, some at a time. `committed`: that they are decided is known to be committed."""
+        node = self._node
+        markers = taken = 0
+        for transactional_id in transactional_ids:
+            if markers >= MARKERS_AT_ONCE:
+                break
+            found = shard.machine.get(transactional_id)
+            markers += 0 if found is None else len(found.partitions)
+            taken += 1
+            self._complete(shard, transactional_id, committed=committed)
+        rest = transactional_ids[taken:]
+        if rest:
+            node.timers.at(node.now_ms + 1, lambda _: self.complete_all(shard, rest, committed=committed))
+            node.effects.wake()
+
+    def _complete(self, shard: Shard[Transactions], transactional_id: str, *, committed: bool = False) -> None:
         """Writes the markers of a transaction that is decided, then that it is complete. Tries until it is."""
         node = self._node
         found = shard.machine.get(transactional_id)
@@ -256,16 +279,17 @@ class TransactionCoordinator:
             assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
             self._completing.discard(transactional_id)
             completed = ending.complete(decided, node.now_ms)
-            self._log.write(shard, [record_of(completed)], node.now_ms, written)
+            self.log.write(shard, [record_of(completed)], node.now_ms, written)
             for timer in self._patient.pop(transactional_id, ()):
                 timer.fire(node.now_ms)
+            self.families.marked(transactional_id)
 
         def written(error: ErrorCode) -> None:
             still = shard.machine.get(transactional_id)
             if error is not ErrorCode.NONE and still is decided:
                 again_later()
 
-        def committed(error: ErrorCode) -> None:
+        def is_committed(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 again_later()
                 return
@@ -274,7 +298,10 @@ class TransactionCoordinator:
             how = Ending(writer, marker, decided.client_version)
             write_markers(node, how, sorted(decided.partitions), node.now_ms, marked)
 
-        self._log.when_committed(shard, node.now_ms, committed)
+        if committed:
+            is_committed(ErrorCode.NONE)
+        else:
+            self.log.when_committed(shard, node.now_ms, is_committed)
 
     def _when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
         """Calls back when the markers are written, or soon."""
@@ -303,10 +330,10 @@ class TransactionCoordinator:
         def look(shard: Shard[Transactions]) -> None:
             for each in shard.machine.timed_out(node.now_ms):
                 self._write(shard, ending.time_out(each, node.now_ms), node.now_ms, lambda error: None)
-            for each in shard.machine.prepared():
-                self._complete(shard, each.transactional_id)
+            self.families.look(shard)
+            self.complete_all(shard, [each.transactional_id for each in shard.machine.prepared()])
 
-        self._log.each_shard_with_records(look)
+        self.log.each_shard_with_records(look)
 
     def _forget_unused(self, now_ms: int) -> None:
         node = self._node
@@ -315,8 +342,13 @@ class TransactionCoordinator:
             now_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused
         )
         expiration_ms = settings.transactional_id_expiration_ms
-        self._log.each_shard_with_records(
-            lambda shard: self._log.write(
-                shard, shard.machine.expired(node.now_ms, expiration_ms), node.now_ms, lambda error: None
-            )
-        )
+
+        def look(shard: Shard[Transactions]) -> None:
+            self.log.write(shard, shard.machine.expired(node.now_ms, expiration_ms), node.now_ms, lambda error: None)
+            self.families.forget(shard)
+
+        self.log.each_shard_with_records(look)
+
+    def clock_jumped(self, by_ms: int) -> None:
+        """The wall clock was set."""
+        self.families.clock_jumped(by_ms)

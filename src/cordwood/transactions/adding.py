@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from cordwood.model.errors import ErrorCode
+from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import TopicPartition
 from cordwood.transactions.transaction import PREPARED, State, Step, Transaction
 
@@ -41,6 +42,9 @@ def add_partitions(
         return Step(problem)
     assert found is not None
     ongoing = found.state is State.ONGOING
+    if is_reserved(found.transactional_id) and found.state not in (State.EMPTY, State.ONGOING):
+        # A slot that has ended is opened again by joining it only.
+        return Step(ErrorCode.PRODUCER_FENCED)
     if ongoing and found.partitions.issuperset(partitions):
         return Step()
     return Step(

@@ -2,8 +2,9 @@
 
 Key: record type 0 and the transactional id. Value: version 1 (0 is read too). A null value forgets the id.
 
-One tagged field is ours, the epoch that the client was raised from: Kafka keeps it in memory only and passes over tags
-that it does not know.
+Two tagged fields are ours, because Kafka passes over tags that it does not know: the epoch that the client was raised
+from, which Kafka keeps in memory only, and the batch that a family's slot was joined for. Records of families have a
+type of their own, which Kafka passes over too: see `families_records`.
 """
 
 import struct
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.transactions.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, Transaction
+from cordwood.transactions.transaction import NO_BATCH_ID, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, Transaction
 
 Record = tuple[bytes, bytes | None]
 """Key and value to append; a null value removes."""
@@ -19,12 +20,13 @@ Record = tuple[bytes, bytes | None]
 KEY_TYPE = 0
 _VALUE_VERSION = 1
 _PREVIOUS_PRODUCER_ID, _NEXT_PRODUCER_ID, _CLIENT_VERSION = 0, 1, 2
-_LAST_PRODUCER_EPOCH = 10_000
+_LAST_PRODUCER_EPOCH, _BATCH_ID = 10_000, 10_001
 _TAGS = {
     _PREVIOUS_PRODUCER_ID: struct.Struct(">q"),
     _NEXT_PRODUCER_ID: struct.Struct(">q"),
     _CLIENT_VERSION: struct.Struct(">h"),
     _LAST_PRODUCER_EPOCH: struct.Struct(">h"),
+    _BATCH_ID: struct.Struct(">q"),
 }
 _START = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
@@ -69,6 +71,7 @@ def encode_value(transaction: Transaction) -> bytes:
             (_NEXT_PRODUCER_ID, transaction.next_producer_id, NO_PRODUCER_ID),
             (_CLIENT_VERSION, transaction.client_version, 0),
             (_LAST_PRODUCER_EPOCH, transaction.last_producer_epoch, NO_PRODUCER_EPOCH),
+            (_BATCH_ID, transaction.batch_id, NO_BATCH_ID),
         ]
     )
     return bytes(out)
@@ -117,6 +120,7 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction:
         tags.get(_NEXT_PRODUCER_ID, NO_PRODUCER_ID),
         tags.get(_CLIENT_VERSION, 0),
         tags.get(_LAST_PRODUCER_EPOCH, NO_PRODUCER_EPOCH),
+        tags.get(_BATCH_ID, NO_BATCH_ID),
     )
 
 

@@ -14,6 +14,7 @@ from cordwood.model.identifiers import TopicPartition
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP_MS = -1
+NO_BATCH_ID = -1
 MAX_EPOCH = 2**15 - 1
 LAST_CLIENT_EPOCH = MAX_EPOCH - 1
 """No client is given a higher one: the coordinator must always be able to raise it once more, to fence."""
@@ -66,6 +67,8 @@ class Transaction:
     """The transaction version of the client's last request."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     """The epoch that its client was raised from: a repeated request carries it. None after fencing somebody."""
+    batch_id: int = NO_BATCH_ID
+    """Of a family's slot: the batch that it was joined for last."""
 
     @property
     def epoch_exhausted(self) -> bool:

@@ -1,10 +1,14 @@
 """The transactional ids that live in one partition of __transaction_state.
 
-State comes only from replayed records. Transitions are in modules of their own: `beginning`, `adding`, `ending`.
+State comes only from replayed records. Transitions are in modules of their own: `beginning`, `adding`, `ending`, and
+`families_*` for what concerns many ids at once.
 """
 
 from collections.abc import Callable, Iterator
 
+from cordwood.model.families import slot_of
+from cordwood.transactions.families import Families
+from cordwood.transactions.families_records import FAMILY_KEY_TYPE, decode_family_key, decode_memory
 from cordwood.transactions.log_records import KEY_TYPE, Record, decode_key, decode_value, encode_key, record_type
 from cordwood.transactions.transaction import AT_REST, PREPARED, State, Transaction
 
@@ -14,16 +18,24 @@ class Transactions:
 
     def __init__(self) -> None:
         self._by_id: dict[str, Transaction] = {}
+        self.families = Families()
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """A record of the log becomes state. Records of types that are not known are passed over."""
-        if record_type(key) != KEY_TYPE:
+        kind = record_type(key)
+        if kind == FAMILY_KEY_TYPE:
+            self.families.replay_memory(decode_family_key(key), None if value is None else decode_memory(value))
+        if kind != KEY_TYPE:
             return
         transactional_id = decode_key(key)
-        if value is None:
+        transaction = None if value is None else decode_value(transactional_id, value)
+        if transaction is None:
             self._by_id.pop(transactional_id, None)
         else:
-            self._by_id[transactional_id] = decode_value(transactional_id, value)
+            self._by_id[transactional_id] = transaction
+        slot = slot_of(transactional_id)
+        if slot is not None:
+            self.families.replay_slot(slot, transaction)
 
     def get(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
@@ -36,12 +48,24 @@ class Transactions:
         return self._those(lambda each: each.state in PREPARED)
 
     def timed_out(self, now_ms: int) -> list[Transaction]:
-        """Those that were open for longer than their clients wanted."""
-        return self._those(lambda each: each.state is State.ONGOING and each.started_ms + each.timeout_ms <= now_ms)
+        """Those that were open for longer than their clients wanted. Slots of families have leases instead."""
+        return self._those(
+            lambda each: (
+                each.state is State.ONGOING
+                and each.started_ms + each.timeout_ms <= now_ms
+                and slot_of(each.transactional_id) is None
+            )
+        )
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[Record]:
-        """Tombstones for ids that nobody used for so long."""
-        unused = self._those(lambda each: each.state in AT_REST and each.updated_ms + expiration_ms <= now_ms)
+        """Tombstones for ids that nobody used for so long. A slot that is joined is in use, however long that takes."""
+        unused = self._those(
+            lambda each: (
+                each.state in AT_REST
+                and each.updated_ms + expiration_ms <= now_ms
+                and not (each.state is State.EMPTY and slot_of(each.transactional_id) is not None)
+            )
+        )
         return [(encode_key(each.transactional_id), None) for each in unused]
 
     def _those(self, wanted: Callable[[Transaction], bool]) -> list[Transaction]:

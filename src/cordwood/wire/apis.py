@@ -1,4 +1,4 @@
-"""The APIs of the Kafka protocol: their keys, the versions our codecs know, and which of these are flexible.
+"""The APIs of the Kafka protocol, and four of our own: keys, the versions our codecs know, which of these are flexible.
 
 The ranges are Kafka 4.4's as far as there is a codec; what a broker serves and advertises is declared beside its
 handlers and is never more than this.
@@ -101,6 +101,10 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    FAMILY_JOIN = 10_000
+    FAMILY_RENEW = 10_001
+    FAMILY_DECIDE = 10_002
+    FAMILY_LIST = 10_003
 
 
 class Api(NamedTuple):
@@ -220,6 +224,11 @@ APIS: Final[dict[int, Api]] = {
         Api(90, "DescribeShareGroupOffsets", 0, 1, 0),
         Api(91, "AlterShareGroupOffsets", 0, 0, 0),
         Api(92, "DeleteShareGroupOffsets", 0, 0, 0),
+        # Cordwood's own, far above Kafka's keys: docs/decisions/transaction-families.md.
+        Api(10_000, "FamilyJoin", 0, 0, 0),
+        Api(10_001, "FamilyRenew", 0, 0, 0),
+        Api(10_002, "FamilyDecide", 0, 0, 0),
+        Api(10_003, "FamilyList", 0, 0, 0),
     )
 }
 """By key. A key that is not here is unknown to us: the connection of a peer that uses it is closed."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.families import is_reserved
 from cordwood.node.request import Request, by_topic, serves
 from cordwood.transactions.beginning import Beginning
 from cordwood.transactions.transaction import Step
@@ -36,6 +37,9 @@ def init_producer_id(node: "Node", request: Request) -> None:
         node.producer_ids.next(allocated)
     elif not body.transactional_id or (body.producer_id < 0) != (body.producer_epoch < 0):
         answer(ErrorCode.INVALID_REQUEST)
+    elif is_reserved(body.transactional_id):
+        # Slots are given out by their family only: whoever took one could end what others decide about.
+        answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not 0 < body.transaction_timeout_ms <= node.settings.transaction_max_timeout_ms:
         answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     else:

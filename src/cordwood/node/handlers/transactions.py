@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
 from cordwood.node.group_coordinator import Author
@@ -227,6 +228,10 @@ def end_txn(node: "Node", request: Request) -> None:
 
     if not body.transactional_id:
         ended(Step(ErrorCode.INVALID_REQUEST))
+        return
+    if is_reserved(body.transactional_id):
+        # A slot of a family ends with its batch.
+        ended(Step(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return
     version = EPOCH_BUMPED if request.version >= END_BUMPS_FROM_VERSION else SAME_EPOCH
     writer = Writer(body.producer_id, body.producer_epoch)

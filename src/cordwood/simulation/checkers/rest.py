@@ -28,7 +28,8 @@ def check_at_rest(world: World) -> None:
         "requests that wait for positions to load": [
             shard.partition.name for shard in node.groups._log._shards.values() if shard.waiting
         ],
-        "requests that wait for __transaction_state": node.transactions._log._waiting_for_topic,
+        "requests that wait for __transaction_state": node.transactions.log._waiting_for_topic,
+        "decisions that wait for their markers": node.transactions.families._waiting,
         "transactional batches that wait for their coordinator": node.transactional_appends._queues,
         "transactions that wait for their markers": node.transactions._completing,
         "requests that wait for producer ids": node.producer_ids._waiting,

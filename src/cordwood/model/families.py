@@ -1,0 +1,47 @@
+"""Names of families and of their slots.
+
+A family is many writers about which one decision is made. Its slots are ordinary transactional ids, `family:NAME/3`,
+and are given out by the family's coordinator only.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+FAMILY_PREFIX: Final = "family:"
+MAX_FAMILY_NAME_LENGTH: Final = 249
+
+_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_FAMILY_NAME_LENGTH}}}")
+_SLOT: Final = re.compile(rf"{FAMILY_PREFIX}({_NAME.pattern})/(0|[1-9][0-9]{{0,8}})", re.ASCII)
+
+
+class Slot(NamedTuple):
+    family: str
+    number: int
+
+
+def is_family_name(name: str) -> bool:
+    """Names are made of what topics' names are made of: no "/", so that a slot's id has one reading."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_reserved(transactional_id: str) -> bool:
+    """Whether no producer may choose this id for itself."""
+    return transactional_id.startswith(FAMILY_PREFIX)
+
+
+def coordinator_key(family: str) -> str:
+    """What FindCoordinator is asked for, with the key type of transactions: family and slots have one coordinator."""
+    return FAMILY_PREFIX + family
+
+
+def slot_id(family: str, number: int) -> str:
+    """The transactional id of a slot."""
+    return f"{FAMILY_PREFIX}{family}/{number}"
+
+
+def slot_of(transactional_id: str) -> Slot | None:
+    """The slot that a transactional id is; None for the id of a producer of its own."""
+    if not is_reserved(transactional_id):
+        return None
+    found = _SLOT.fullmatch(transactional_id)
+    return None if found is None else Slot(found[1], int(found[2]))

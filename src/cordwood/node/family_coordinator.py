@@ -1,0 +1,254 @@
+"""Families on this node: slots are given out, batches are decided, and who decided hears when readers see all of it.
+
+A decision is written and committed before the first marker. Its answer waits until all markers are committed, also
+those of earlier decisions; whoever does not want to wait that long asks again and is told that it is decided.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.families import coordinator_key
+from cordwood.node.coordinator_log import Done, Shard
+from cordwood.node.timers import Timer
+from cordwood.transactions import families_deciding, families_joining
+from cordwood.transactions.families import JOINED, Family
+from cordwood.transactions.families_deciding import Asked, Decision, in_appends
+from cordwood.transactions.families_joining import Joined
+from cordwood.transactions.families_leases import Batch, Leases
+from cordwood.transactions.log_records import Record, record_of
+from cordwood.transactions.transaction import NeedsProducerId, NewProducerId, no_producer_id
+from cordwood.transactions.transactions import Transactions
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+    from cordwood.node.transaction_coordinator import TransactionCoordinator
+
+MAX_FAMILIES = 10_000
+"""In one partition of __transaction_state."""
+
+_FULL = f"There are {MAX_FAMILIES} families already; `cordwood transaction forget-family` removes some."
+
+
+class Standing(NamedTuple):
+    """How a batch stands with its family."""
+
+    error: ErrorCode
+    decided: bool = False
+    last_batch_id: int = -1
+
+
+class _Waiting:
+    """A decision whose answer waits for markers."""
+
+    __slots__ = ("done", "slots", "timer")
+
+    def __init__(self, slots: set[str], done: Done) -> None:
+        self.slots = slots
+        self.done = done
+        self.timer: Timer | None = None
+
+
+class FamilyCoordinator:
+    def __init__(self, node: "Node", transactions: "TransactionCoordinator") -> None:
+        self._node = node
+        self._transactions = transactions
+        self._log = transactions.log
+        self._leases: dict[int, Leases] = {}
+        """By partition of __transaction_state."""
+        self._waiting: dict[str, list[_Waiting]] = {}
+        """By the slot that they wait for."""
+
+    # Requests
+
+    def join(self, name: str, batch_id: int, timeout_ms: int, now_ms: int, done: Callable[[Joined], None]) -> None:
+        """Calls back when the slot is the writer's, for good, or when the batch is decided, for good."""
+
+        def loaded(shard: Shard[Transactions]) -> None:
+            self._join(shard, name, batch_id, timeout_ms, no_producer_id, now_ms, done)
+
+        self._with_shard(name, loaded, lambda error: done(Joined(error)))
+
+    def _join(
+        self,
+        shard: Shard[Transactions],
+        name: str,
+        batch_id: int,
+        timeout_ms: int,
+        new_producer_id: NewProducerId,
+        now_ms: int,
+        done: Callable[[Joined], None],
+    ) -> None:
+        if _is_full(shard, name):
+            done(Joined(ErrorCode.POLICY_VIOLATION, _FULL))
+            return
+        family = shard.machine.families.get(name)
+        try:
+            joined = families_joining.join(family, batch_id, timeout_ms, new_producer_id, now_ms)
+        except NeedsProducerId:
+
+            def allocated(producer_id: int | ErrorCode) -> None:
+                if isinstance(producer_id, ErrorCode):
+                    done(Joined(producer_id))
+                else:
+                    # Others were served in the meantime, so it is decided anew.
+                    self._join(shard, name, batch_id, timeout_ms, lambda: producer_id, self._node.now_ms, done)
+
+            self._node.producer_ids.next(allocated)
+            return
+        if joined.error is not ErrorCode.NONE:
+            done(joined)
+            return
+        if joined.slot is not None:
+            self._leases_of(shard).joined(name, batch_id, now_ms)
+
+        def committed(error: ErrorCode) -> None:
+            done(joined if error is ErrorCode.NONE else Joined(error))
+
+        self._write(shard, joined.appends, now_ms, committed)
+
+    def renew(self, name: str, batch_id: int, now_ms: int, done: Callable[[Standing], None]) -> None:
+        """A sign of life of all who joined for this batch."""
+
+        def loaded(shard: Shard[Transactions]) -> None:
+            family = shard.machine.families.get(name)
+            standing = Standing(ErrorCode.NONE, family.has_decided(batch_id), family.last_batch_id)
+            if not standing.decided:
+                self._leases_of(shard).renew(name, batch_id, now_ms)
+
+            def committed(error: ErrorCode) -> None:
+                done(standing if error is ErrorCode.NONE else Standing(error))
+
+            self._log.when_committed(shard, now_ms, committed)
+
+        self._with_shard(name, loaded, lambda error: done(Standing(error)))
+
+    def decide(self, name: str, asked: Asked, timeout_ms: int, now_ms: int, done: Callable[[Decision], None]) -> None:
+        """Calls back when readers see all of the batch, or nothing of it if it was aborted."""
+
+        def loaded(shard: Shard[Transactions]) -> None:
+            family = shard.machine.families.get(name)
+            max_bytes = shard.partition.settings.max_message_bytes
+            decision = families_deciding.decide(family, asked, max_bytes=max_bytes, now_ms=now_ms)
+            if decision.appends and _is_full(shard, name):
+                decision = Decision(ErrorCode.POLICY_VIOLATION, _FULL)
+            if decision.error is not ErrorCode.NONE:
+                done(decision)
+                return
+
+            def marked(error: ErrorCode) -> None:
+                done(decision if error is ErrorCode.NONE else _unfinished(decision, error))
+
+            def committed(error: ErrorCode) -> None:
+                slots = [slot.transactional_id for slot in shard.machine.families.get(name).completing(asked.batch_id)]
+                if error is not ErrorCode.NONE:
+                    marked(error)
+                else:
+                    self._when_marked(slots, timeout_ms, marked)
+                # What was appended is decided whenever it is committed, even if that takes longer than anybody waits.
+                self._transactions.complete_all(shard, slots, committed=error is ErrorCode.NONE)
+
+            self._write(shard, decision.appends, now_ms, committed)
+
+        self._with_shard(name, loaded, lambda error: done(Decision(error)))
+
+    def all_families(self, done: Callable[[list[Family]], None]) -> None:
+        def loaded(shards: list[Shard[Transactions]]) -> None:
+            done(sorted((each for shard in shards for each in shard.machine.families), key=lambda each: each.name))
+
+        self._log.when_loaded(loaded)
+
+    # Appending and waiting
+
+    def _with_shard(self, name: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
+        self._transactions.with_shard(coordinator_key(name), loaded, failed)
+
+    def _leases_of(self, shard: Shard[Transactions]) -> Leases:
+        return self._leases.setdefault(shard.partition.name.partition, Leases())
+
+    def _write(self, shard: Shard[Transactions], appends: Sequence[list[Record]], now_ms: int, done: Done) -> None:
+        """Calls back once, when all that was appended, or else all that was read, is committed."""
+        if not appends:
+            self._log.when_committed(shard, now_ms, done)
+            return
+        left, worst = len(appends), ErrorCode.NONE
+
+        def one_done(error: ErrorCode) -> None:
+            nonlocal left, worst
+            left -= 1
+            worst = error if error is not ErrorCode.NONE else worst
+            if not left:
+                done(worst)
+
+        for append in appends:
+            self._log.write(shard, append, now_ms, one_done)
+
+    def _when_marked(self, slots: list[str], timeout_ms: int, done: Done) -> None:
+        """Calls back when all markers of these slots are committed, or when the time is up."""
+        if not slots:
+            done(ErrorCode.NONE)
+            return
+        waiting = _Waiting(set(slots), done)
+        for slot in slots:
+            self._waiting.setdefault(slot, []).append(waiting)
+
+        def give_up(_: int) -> None:
+            for slot in waiting.slots:
+                others = self._waiting[slot]
+                others.remove(waiting)
+                if not others:
+                    del self._waiting[slot]
+            done(ErrorCode.REQUEST_TIMED_OUT)
+
+        waiting.timer = self._node.timers.at(self._node.now_ms + timeout_ms, give_up)
+        self._node.effects.wake()
+
+    def marked(self, transactional_id: str) -> None:
+        """All markers of this id's transaction are committed."""
+        for waiting in self._waiting.pop(transactional_id, ()):
+            waiting.slots.discard(transactional_id)
+            if not waiting.slots:
+                assert waiting.timer is not None
+                waiting.timer.cancel()
+                waiting.done(ErrorCode.NONE)
+
+    # Time
+
+    def look(self, shard: Shard[Transactions]) -> None:
+        """Ends what nobody has renewed for too long. What has written something is completed by whoever looks."""
+        now_ms = self._node.now_ms
+        leases = self._leases_of(shard)
+        ended: list[Record] = []
+        in_use: set[Batch] = set()
+        for family in shard.machine.families:
+            ended += map(record_of, families_deciding.time_out(family, leases, now_ms))
+            in_use.update((family.name, slot.batch_id) for slot in family.slots.values() if slot.state in JOINED)
+        leases.keep(in_use)
+        self._write_in_parts(shard, ended)
+
+    def forget(self, shard: Shard[Transactions]) -> None:
+        """Removes families that may be forgotten."""
+        now_ms = self._node.now_ms
+        self._write_in_parts(
+            shard,
+            [record for family in shard.machine.families for record in families_deciding.forget(family, now_ms)],
+        )
+
+    def _write_in_parts(self, shard: Shard[Transactions], records: list[Record]) -> None:
+        for append in in_appends(records, shard.partition.settings.max_message_bytes):
+            self._log.write(shard, append, self._node.now_ms, lambda error: None)
+
+    def clock_jumped(self, by_ms: int) -> None:
+        for leases in self._leases.values():
+            leases.clock_jumped(by_ms)
+
+
+def _is_full(shard: Shard[Transactions], name: str) -> bool:
+    """Whether there is no place for a family that is not known yet."""
+    families = shard.machine.families
+    return name not in families and len(families) >= MAX_FAMILIES
+
+
+def _unfinished(decision: Decision, error: ErrorCode) -> Decision:
+    """It may be decided, but it is not yet what every reader sees. Asking again is safe, and waits again."""
+    return Decision(error, "The batch is not complete yet: ask again.", decision.already_decided)

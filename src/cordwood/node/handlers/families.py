@@ -1,0 +1,141 @@
+"""Families, which the Kafka protocol has no word for: FamilyJoin, FamilyRenew, FamilyDecide, FamilyList.
+
+Fields are those of `wire/messages/Family*.txt`. Errors that are worth another try are the coordinator's usual ones and
+REQUEST_TIMED_OUT; all others come with a message and stay.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.families import MAX_FAMILY_NAME_LENGTH, is_family_name
+from cordwood.node.family_coordinator import Standing
+from cordwood.node.request import Request, serves
+from cordwood.transactions.families import JOINED, Family
+from cordwood.transactions.families_deciding import Asked, Decision, Winner
+from cordwood.transactions.families_joining import MAX_SLOTS, Joined
+from cordwood.transactions.families_records import NOTHING_DECIDED
+from cordwood.transactions.transaction import PREPARED, State
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+MAX_WINNERS = MAX_SLOTS
+MAX_WAIT_MS = 300_000
+"""The longest that a decision waits for its markers: whoever wants to know later asks again."""
+
+
+def family_join(node: "Node", request: Request) -> None:
+    """A slot for a writer of a batch, unless the batch is decided."""
+    body = request.decode()
+    request.let_go_of_frame()
+
+    def answer(joined: Joined) -> None:
+        slot = joined.slot
+        request.answer(
+            error_code=joined.error,
+            error_message=joined.message,
+            decided=joined.decided,
+            last_batch_id=joined.last_batch_id,
+            transactional_id=None if slot is None else slot.transactional_id,
+            producer_id=-1 if slot is None else slot.producer_id,
+            producer_epoch=-1 if slot is None else slot.producer_epoch,
+        )
+
+    max_timeout_ms = node.settings.transaction_max_timeout_ms
+    problem = _problem(body.family, body.batch_id)
+    if problem is not None:
+        answer(Joined(ErrorCode.INVALID_REQUEST, problem))
+    elif not 0 < body.timeout_ms <= max_timeout_ms:
+        message = f"A timeout of {body.timeout_ms} ms is not between 1 and transaction.max.timeout.ms={max_timeout_ms}."
+        answer(Joined(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message))
+    else:
+        node.transactions.families.join(body.family, body.batch_id, body.timeout_ms, request.now_ms, answer)
+
+
+def family_renew(node: "Node", request: Request) -> None:
+    """All who joined for the batch have their full timeout again."""
+    body = request.decode()
+
+    def answer(standing: Standing, message: str | None = None) -> None:
+        request.answer(
+            error_code=standing.error,
+            error_message=message,
+            decided=standing.decided,
+            last_batch_id=standing.last_batch_id,
+        )
+
+    problem = _problem(body.family, body.batch_id)
+    if problem is not None:
+        answer(Standing(ErrorCode.INVALID_REQUEST), problem)
+    else:
+        node.transactions.families.renew(body.family, body.batch_id, request.now_ms, answer)
+
+
+def family_decide(node: "Node", request: Request) -> None:
+    """Commits what the winners wrote and aborts the rest, or aborts everything; answers when the markers are there."""
+    body = request.decode()
+    request.let_go_of_frame()
+
+    def answer(decision: Decision) -> None:
+        request.answer(
+            error_code=decision.error,
+            error_message=decision.message,
+            already_decided=decision.already_decided,
+            last_batch_id=decision.last_batch_id,
+        )
+
+    problem = _problem(body.family, body.batch_id)
+    if problem is None and len(body.winners) > MAX_WINNERS:
+        problem = f"A batch has at most {MAX_WINNERS} winners, not {len(body.winners)}."
+    if problem is not None:
+        answer(Decision(ErrorCode.INVALID_REQUEST, problem))
+        return
+    winners = [Winner(each.transactional_id, each.producer_id, each.producer_epoch) for each in body.winners]
+    asked = Asked(body.batch_id, body.commit, winners, body.forget)
+    timeout_ms = min(max(body.timeout_ms, 0), MAX_WAIT_MS)
+    node.transactions.families.decide(body.family, asked, timeout_ms, request.now_ms, answer)
+
+
+def family_list(node: "Node", request: Request) -> None:
+    wanted = request.decode().families
+
+    def found(families: list[Family]) -> None:
+        request.answer(
+            error_code=ErrorCode.NONE,
+            families=[_described(family) for family in families if wanted is None or family.name in wanted],
+        )
+
+    node.transactions.families.all_families(found)
+
+
+def _described(family: Family) -> dict[str, object]:
+    memory = family.memory or NOTHING_DECIDED
+    states = [slot.state for slot in family.slots.values()]
+    return {
+        "name": family.name,
+        "last_batch_id": memory.last_batch_id,
+        "decided_ms": memory.decided_ms,
+        "forgotten": memory.forgotten,
+        "slots": len(states),
+        "joined_slots": sum(state in JOINED for state in states),
+        "open_slots": states.count(State.ONGOING),
+        "completing_slots": sum(state in PREPARED for state in states),
+    }
+
+
+def _problem(family: str, batch_id: int) -> str | None:
+    if not is_family_name(family):
+        return (
+            f"A family's name has 1 to {MAX_FAMILY_NAME_LENGTH} letters, digits, dots, underscores and hyphens, which "
+            f"{family[:MAX_FAMILY_NAME_LENGTH]!r} does not."
+        )
+    return None if batch_id >= 0 else f"A batch id is 0 or more, not {batch_id}."
+
+
+HANDLERS = (
+    serves(ApiKey.FAMILY_JOIN, 0, 0, family_join),
+    serves(ApiKey.FAMILY_RENEW, 0, 0, family_renew),
+    serves(ApiKey.FAMILY_DECIDE, 0, 0, family_decide),
+    serves(ApiKey.FAMILY_LIST, 0, 0, family_list),
+)

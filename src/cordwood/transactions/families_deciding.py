@@ -1,0 +1,180 @@
+"""FamilyDecide: a batch is committed or aborted as a whole, and every slot that was joined for it ends.
+
+A commit is one append: what the family remembers, the end of every winner, and the end of all others that were joined
+for this batch or an earlier one. Either all of it is in the log or nothing is. Slots that were joined for a later batch
+are left alone, so that a decision that comes late, or twice, harms nobody.
+
+Every end raises the slot's epoch. Whoever joined before can write no more: where it wrote already the marker fences it,
+and anywhere else the coordinator, which is asked before the first write of an epoch in a partition.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.families import slot_of
+from cordwood.transactions.families import JOINED, Family
+from cordwood.transactions.families_leases import Leases
+from cordwood.transactions.families_records import NOTHING_DECIDED, family_key, family_record
+from cordwood.transactions.log_records import Record, encode_key, record_of
+from cordwood.transactions.transaction import EPOCH_BUMPED, NO_BATCH_ID, NO_PRODUCER_EPOCH, State, Transaction
+
+FORGET_AFTER_MS = 600_000
+"""How long a family that may be forgotten still answers for what was decided: an answer may have got lost."""
+
+_BATCH_OVERHEAD_BYTES = 61
+_RECORD_OVERHEAD_BYTES = 24
+"""At most: lengths, attributes and deltas of a record."""
+
+Append = list[Record]
+"""Records that are written together: all of them or none."""
+
+
+class Winner(NamedTuple):
+    """A writer whose records are part of the batch."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class Asked(NamedTuple):
+    batch_id: int
+    commit: bool
+    winners: Sequence[Winner] = ()
+    forget: bool = False
+    """Nobody will ask about this family again."""
+
+
+class Decision(NamedTuple):
+    """What is decided. It becomes true when its records are replayed."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    already_decided: bool = False
+    """The batch was committed before, and that stands."""
+    last_batch_id: int = NO_BATCH_ID
+    appends: Sequence[Append] = ()
+
+
+def decide(family: Family, asked: Asked, *, max_bytes: int, now_ms: int) -> Decision:
+    """Commits or aborts a batch. A refusal changes nothing, and deciding again what is decided commits nothing."""
+    if family.has_decided(asked.batch_id):
+        aborts = _aborts(family, asked, max_bytes, now_ms)
+        return Decision(already_decided=True, last_batch_id=family.last_batch_id, appends=aborts)
+    if not asked.commit:
+        return Decision(last_batch_id=family.last_batch_id, appends=_aborts(family, asked, max_bytes, now_ms))
+    return _commit(family, asked, max_bytes, now_ms)
+
+
+def _commit(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> Decision:
+    for winner in asked.winners:
+        refusal = _refusal(family, asked.batch_id, winner)
+        if refusal is not None:
+            return refusal
+    winning = {winner.transactional_id for winner in asked.winners}
+    memory = replace(
+        family.memory or NOTHING_DECIDED, last_batch_id=asked.batch_id, decided_ms=now_ms, forgotten=asked.forget
+    )
+    append = [family_record(family.name, memory)]
+    for slot in family.joined(asked.batch_id):
+        append.append(record_of(end(slot, commit=slot.transactional_id in winning, now_ms=now_ms)))
+    size = _BATCH_OVERHEAD_BYTES + sum(map(_size, append))
+    if size > max_bytes:
+        return Decision(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The end of {len(append) - 1} slots of family {family.name} takes {size} bytes, and a decision is one "
+            f"record batch of at most {max_bytes} bytes: write with fewer tasks or to fewer partitions, or raise "
+            "max.message.bytes of __transaction_state.",
+            last_batch_id=family.last_batch_id,
+        )
+    return Decision(last_batch_id=asked.batch_id, appends=[append])
+
+
+def _refusal(family: Family, batch_id: int, winner: Winner) -> Decision | None:
+    named = slot_of(winner.transactional_id)
+    slot = None if named is None or named.family != family.name else family.slots.get(named.number)
+    who = f"{winner.transactional_id} with producer id {winner.producer_id}, epoch {winner.producer_epoch},"
+    if slot is None:
+        message = f"{who} is no slot of family {family.name}."
+    elif (slot.producer_id, slot.producer_epoch) != (winner.producer_id, winner.producer_epoch):
+        message = (
+            f"{who} was ended: it timed out or somebody else decided. The slot has producer id {slot.producer_id}, "
+            f"epoch {slot.producer_epoch} now, joined for batch {slot.batch_id}."
+        )
+    elif slot.state not in JOINED or slot.batch_id != batch_id:
+        message = f"{who} was joined for batch {slot.batch_id}, not {batch_id}, and is {slot.state.label}."
+    else:
+        return None
+    return Decision(ErrorCode.PRODUCER_FENCED, message, last_batch_id=family.last_batch_id)
+
+
+def _aborts(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> list[Append]:
+    """Nobody sees an abort, so it may come in parts."""
+    ends = [record_of(end(slot, commit=False, now_ms=now_ms)) for slot in family.joined(asked.batch_id)]
+    memory = family.memory or NOTHING_DECIDED
+    if asked.forget and not memory.forgotten and (family.memory or family.slots):
+        ends.append(family_record(family.name, replace(memory, decided_ms=now_ms, forgotten=True)))
+    return list(in_appends(ends, max_bytes))
+
+
+def end(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
+    """The slot ends. With nothing written there are no markers to wait for, and it is free at once."""
+    assert slot.state in JOINED
+    if slot.state is State.ONGOING:
+        state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+    else:
+        state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+    return replace(
+        slot,
+        state=state,
+        # Nobody is told this epoch. When there is no higher one to join with, the slot gets a new producer id.
+        producer_epoch=slot.producer_epoch + 1,
+        last_producer_epoch=NO_PRODUCER_EPOCH,
+        client_version=EPOCH_BUMPED,
+        updated_ms=now_ms,
+    )
+
+
+def in_appends(records: Sequence[Record], max_bytes: int) -> Iterator[Append]:
+    """In as few appends as their size allows."""
+    append: Append = []
+    left = 0
+    for record in records:
+        if append and left < _size(record):
+            yield append
+            append = []
+        if not append:
+            left = max_bytes - _BATCH_OVERHEAD_BYTES
+        append.append(record)
+        left -= _size(record)
+    if append:
+        yield append
+
+
+def _size(record: Record) -> int:
+    key, value = record
+    return len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+
+
+# Time
+
+
+def time_out(family: Family, leases: Leases, now_ms: int) -> list[Transaction]:
+    """The ends of slots whose batch nobody has renewed for their timeout, with or without something written."""
+    return [
+        end(slot, commit=False, now_ms=now_ms)
+        for _, slot in sorted(family.slots.items())
+        if slot.state in JOINED and leases.seen_ms(family.name, slot.batch_id, now_ms) + slot.timeout_ms <= now_ms
+    ]
+
+
+def forget(family: Family, now_ms: int) -> list[Record]:
+    """Tombstones for the family and its slots, once nobody can ask about it any more."""
+    memory = family.memory
+    if memory is None or not memory.forgotten or not family.at_rest or memory.decided_ms + FORGET_AFTER_MS > now_ms:
+        return []
+    slots: list[Record] = [(encode_key(slot.transactional_id), None) for _, slot in sorted(family.slots.items())]
+    # The family last: what is cut off in between still answers for the batch.
+    return [*slots, (family_key(family.name), None)]
