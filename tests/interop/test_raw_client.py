@@ -305,6 +305,13 @@ def test_positions_of_a_group_without_members(cluster: Cluster, make_topic: Make
     assert cluster.committed(group) == {partitions[0]: 5, partitions[2]: 7}
     assert cluster.committed(group, partitions[:2]) == {partitions[0]: 5}
     assert cluster.committed(group, []) == {}
+    assert cluster.committed_with_metadata(group, partitions[:1]) == {partitions[0]: (5, "batch 3")}
+    cluster.commit(group, {partitions[0]: 6, partitions[1]: 1}, metadata={partitions[1]: "first"})
+    assert cluster.committed_with_metadata(group) == {
+        partitions[0]: (6, ""),
+        partitions[1]: (1, "first"),
+        partitions[2]: (7, "batch 3"),
+    }
     cluster.delete_group(group)
     assert cluster.committed(group) == {}
     cluster.delete_group(group)

@@ -38,6 +38,14 @@ class FoundOffset(NamedTuple):
     leader_epoch: int
 
 
+class Committed(NamedTuple):
+    """A group's position in a partition."""
+
+    offset: int
+    metadata: str
+    """What its committer wrote along with it; empty if nothing."""
+
+
 class Fetched(NamedTuple):
     """One answer to a fetch: whole batches as the log has them, and where the log stood."""
 

@@ -18,6 +18,7 @@ from cordwood.client import configs, fetching, groups, offsets, transactions
 from cordwood.client.answers import (
     EARLIEST,
     LATEST,
+    Committed,
     Fetched,
     FoundOffset,
     Isolation,
@@ -36,6 +37,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "Cluster",
+    "Committed",
     "Fetched",
     "FoundOffset",
     "Isolation",
@@ -166,9 +168,22 @@ class Cluster:
 
     def committed(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """The group's positions, of these partitions or of all. Partitions without one are absent."""
+        found = groups.committed(self._brokers, group, partitions)
+        return {partition: committed.offset for partition, committed in found.items()}
+
+    def committed_with_metadata(
+        self, group: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        """As `committed`, with the text that was committed along with each position."""
         return groups.committed(self._brokers, group, partitions)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        metadata: str | Mapping[TopicPartition, str] = "",
+    ) -> None:
+        """`metadata`: a text to go with all of these positions, or with each its own."""
         groups.commit(self._brokers, group, offsets, metadata)
 
     def delete_group(self, group: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from cordwood.client.answers import Committed
 from cordwood.client.brokers import Brokers, KeyType
 from cordwood.client.errors import UnknownTopic, error_code, refusal
 from cordwood.client.link import Link
@@ -14,7 +15,9 @@ _LAST_WITH_NAMES = 9
 """OffsetCommit and OffsetFetch know topics by name up to this version, and by id afterwards."""
 
 
-def committed(brokers: Brokers, group: str, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, int]:
+def committed(
+    brokers: Brokers, group: str, partitions: Collection[TopicPartition] | None
+) -> dict[TopicPartition, Committed]:
     topics = None
     if partitions is not None:
         if not partitions:
@@ -31,10 +34,10 @@ def committed(brokers: Brokers, group: str, partitions: Collection[TopicPartitio
         "require_stable": True,
     }
 
-    def read(link: Link, response: Any) -> dict[TopicPartition, int]:
+    def read(link: Link, response: Any) -> dict[TopicPartition, Committed]:
         answer = response.groups[0] if response.groups else response
         _check(link, ApiKey.OFFSET_FETCH, f"of group {group}", answer.error_code)
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, Committed] = {}
         for topic in answer.topics:
             for row in topic.partitions:
                 partition = TopicPartition(topic.name, row.partition_index)
@@ -42,13 +45,18 @@ def committed(brokers: Brokers, group: str, partitions: Collection[TopicPartitio
                     continue
                 _check(link, ApiKey.OFFSET_FETCH, f"of group {group} in {partition}", row.error_code)
                 if row.committed_offset >= 0:
-                    found[partition] = row.committed_offset
+                    found[partition] = Committed(row.committed_offset, row.metadata or "")
         return found
 
     return brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_FETCH, values, read, at_most=_LAST_WITH_NAMES)
 
 
-def commit(brokers: Brokers, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
+def commit(
+    brokers: Brokers,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: str | Mapping[TopicPartition, str],
+) -> None:
     if not offsets:
         return
     values = {
@@ -62,7 +70,7 @@ def commit(brokers: Brokers, group: str, offsets: Mapping[TopicPartition, int], 
                     {
                         "partition_index": partition.partition,
                         "committed_offset": offsets[partition],
-                        "committed_metadata": metadata,
+                        "committed_metadata": metadata if isinstance(metadata, str) else metadata.get(partition, ""),
                     }
                     for partition in partitions
                 ],
