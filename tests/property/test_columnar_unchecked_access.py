@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
 
-@pytest.mark.parametrize("tests", ["test_columnar_decoding.py"])
+@pytest.mark.parametrize("tests", ["test_columnar_decoding.py", "test_columnar_encoding.py"])
 def test_no_kernel_reaches_beyond_its_arrays(tests: str) -> None:
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "CORDWOOD_COLUMNAR_EXAMPLES": "20"}
     finished = subprocess.run(

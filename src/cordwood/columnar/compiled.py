@@ -48,8 +48,17 @@ njit: Any = numba.njit
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
-BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
-"""What a kernel only reads. An array that may be written to is another type to numba: see `readable`."""
+BYTES_IN, INTS_IN, LONGS_IN = (
+    types.Array(kind, 1, "C", readonly=True) for kind in (types.uint8, types.int32, types.int64)
+)
+"""What a kernel only reads. An array that may be written to is another type to numba: see `readable` and `numbers`."""
+
+
+def numbers(values: "Ints | Longs | int", kind: "type[np.int32 | np.int64]" = np.int64) -> Any:
+    """Whole numbers as LONGS_IN or INTS_IN, without a copy where that is possible. One number is an array of one."""
+    array = np.require(np.atleast_1d(values), kind, ["C", "A"]).view()
+    array.flags.writeable = False
+    return array
 
 
 def readable(buffer: "bytes | bytearray | memoryview | Bytes") -> "Bytes":

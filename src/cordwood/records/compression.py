@@ -26,12 +26,15 @@ _STEP_SIZE = 1024 * 1024
 _INT32 = struct.Struct(">i")
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """The records section of a batch, as a client that uses this codec would send it."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """The records section of a batch, as a client that uses this codec would send it.
+
+    The level is the codec's own (gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22); None is its usual one. Snappy has none.
+    """
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
-        compressor = zlib.compressobj(wbits=GZIP_WINDOW_BITS)
+        compressor = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, wbits=GZIP_WINDOW_BITS)
         return compressor.compress(data) + compressor.flush()
     if codec == Codec.SNAPPY:
         return _compress_xerial(data)
@@ -39,11 +42,11 @@ def compress(codec: int, data: Buffer) -> bytes:
         import lz4.frame
 
         # Java's reader refuses blocks that depend on each other.
-        return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+        return bytes(lz4.frame.compress(data, level or 0, block_linked=False, store_size=False))
     if codec == Codec.ZSTD:
         import zstandard
 
-        return zstandard.ZstdCompressor().compress(data)
+        return zstandard.ZstdCompressor(3 if level is None else level).compress(data)
     raise ValueError(f"unknown codec {codec}")
 
 

@@ -1,0 +1,161 @@
+"""Columns to record batches, as a producer sends them: the bytes that `records.build.build_batch` gives, without a
+Python object per record.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyarrow import types as arrow_types
+
+from cordwood.columnar import encode_kernels as kernels
+from cordwood.columnar.arrays import ALL_NULL, NO_NUMBERS, byte_strings, one_chunk
+from cordwood.columnar.compiled import numbers
+from cordwood.records.batch import (
+    CRC_POSITION,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    Codec,
+)
+from cordwood.records.checksum import crc32c
+from cordwood.records.compression import compress
+
+if TYPE_CHECKING:
+    from cordwood.columnar.compiled import Longs
+
+Column = Any  # pa.Array | pa.ChunkedArray | None
+
+_CRC = struct.Struct(">I")
+_LENGTH = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """One whole batch with its checksum; base offset 0 and leader epoch -1, as producers send them."""
+
+    data: bytearray | memoryview
+    count: int
+
+
+class OutgoingRows:
+    """Rows to be sent, taken apart once for all the partitions that they go to.
+
+    Keys and values are strings or bytes of any kind, null where there is none; no column at all means all null.
+    Headers are lists of structs of a name and a value. Times are one for each row, or one for all.
+    """
+
+    def __init__(
+        self,
+        key: Column,
+        value: Column,
+        headers: Column = None,
+        timestamp_ms: "Longs | int" = -1,
+    ) -> None:
+        columns = [column for column in (key, value, headers) if column is not None]
+        self.count = len(columns[0]) if columns else np.size(timestamp_ms)
+        times = numbers(timestamp_ms)
+        if any(len(column) != self.count for column in columns) or len(times) not in (1, self.count):
+            raise ValueError("the columns are not equally long")
+        self._columns: tuple[Any, ...] = (times, *byte_strings(key), *byte_strings(value), *_header_parts(headers))
+
+    def encode(
+        self,
+        rows: "Longs | None" = None,
+        *,
+        codec: int = Codec.NONE,
+        level: int | None = None,
+        max_batch_bytes: int = 1 << 20,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> list[EncodedBatch]:
+        """The rows with these numbers (all, if none are given), in this order, as batches for one partition.
+
+        A batch has as many records as fit into max_batch_bytes before compression, header included, and at least one.
+        Sequence numbers go on from batch to batch. ValueError if a row cannot be a record.
+        """
+        rows = numbers(np.arange(self.count) if rows is None else rows)
+        columns = (rows, *self._columns)
+        sizes = np.empty(len(rows), np.int64)
+        plan = np.empty((len(rows), kernels.PLANNED), np.int64)
+        count, fault, row = kernels.plan_batches(*(*columns, self.count, max_batch_bytes, sizes, plan))
+        if fault:
+            raise ValueError(f"row {row}: {kernels.FAULTS[fault]}")
+        plan = plan[:count]
+        attributes = codec | (TRANSACTIONAL_BIT if transactional else 0)
+        common = np.array([attributes, producer_id, producer_epoch, base_sequence], np.int64)
+        written = np.empty(int(plan[:, kernels.SIZE].sum()), np.uint8)
+        kernels.write_batches(*(*columns, sizes, plan, common, written))
+
+        view = memoryview(written)  # type: ignore[arg-type]
+        batches = []
+        position = first = 0
+        for end, size, _ in plan.tolist():
+            batch = view[position : position + size]
+            batches.append(EncodedBatch(_finished(batch, codec, level), end - first))
+            position, first = position + size, end
+        return batches
+
+
+def encode_batches(
+    key: Column,
+    value: Column,
+    headers: Column,
+    timestamp_ms: "Longs | int",
+    rows: "Longs | None",
+    *,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    max_batch_bytes: int = 1 << 20,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> list[EncodedBatch]:
+    """`OutgoingRows.encode` for rows that go to one partition only."""
+    return OutgoingRows(key, value, headers, timestamp_ms).encode(
+        rows,
+        codec=codec,
+        level=level,
+        max_batch_bytes=max_batch_bytes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+    )
+
+
+def _finished(batch: memoryview, codec: int, level: int | None) -> bytearray | memoryview:
+    """The batch with its records compressed, and its checksum."""
+    finished: bytearray | memoryview = batch
+    if codec:
+        finished = bytearray(batch[:HEADER_SIZE])
+        finished += compress(codec, batch[HEADER_SIZE:], level)
+        _LENGTH.pack_into(finished, 8, len(finished) - LOG_OVERHEAD)
+    _CRC.pack_into(finished, CRC_POSITION, crc32c(memoryview(finished)[CRC_START:]))
+    return finished
+
+
+def _header_parts(headers: Column) -> "tuple[Longs, *tuple[Any, ...]]":
+    """Where each row's headers end, and the names and values of all of them."""
+    if headers is None or arrow_types.is_null(headers.type):
+        return NO_NUMBERS, *ALL_NULL, *ALL_NULL
+    lists = one_chunk(headers)
+    kind = lists.type
+    if not (arrow_types.is_list(kind) or arrow_types.is_large_list(kind)) or not (
+        arrow_types.is_struct(kind.value_type) and {field.name for field in kind.value_type} == {"key", "value"}
+    ):
+        raise TypeError(f"headers are lists of structs of key and value, not {kind}")
+    if lists.null_count:
+        lists = lists.fill_null([])  # a null list may still point to a place
+    structs = lists.values
+    parts = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))  # null structs included
+    return (
+        numbers(lists.offsets.to_numpy()),
+        *byte_strings(parts["key"]),
+        *byte_strings(parts["value"]),
+    )
