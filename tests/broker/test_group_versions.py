@@ -151,6 +151,7 @@ def test_a_group_that_is_not_there_is_dead_or_not_found(client: RawClient, versi
     assert described.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)
     gone = client.send(ApiKey.DELETE_GROUPS, version, groups_names=["nobody"]).results[0]
     assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert gone.error_message == ("There is no such group." if version >= 3 else None)
     assert client.send(ApiKey.OFFSET_DELETE, 0, group_id="nobody", topics=PARTITION).error_code == gone.error_code
 
 
@@ -192,7 +193,7 @@ def test_the_consumer_protocol_says_what_is_wrong_with_a_heartbeat(client: RawCl
     assert beat(member_epoch=-3).error_code == ErrorCode.INVALID_REQUEST
     assert beat(subscribed_topic_names=None).error_code == ErrorCode.INVALID_REQUEST
     if version >= 1:
-        assert beat(subscribed_topic_regex="t.*").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert beat(subscribed_topic_regex="t(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
         assert beat(member_id="").error_code == ErrorCode.INVALID_REQUEST
     joined = beat()
     assert (joined.error_code, joined.member_epoch) == (ErrorCode.NONE, 1)

@@ -63,7 +63,7 @@ class Stage:
         assert self.server.driver.run(write)
 
     async def commit(self, group: str, topic: str, offset: int) -> None:
-        commits = [Commit(TopicPartition(topic, 0), offset, -1, None)]
+        commits = [Commit(TopicPartition(topic, 0), offset, -1, None, self.node.topic_id(topic))]
         now_ms = int(time.time() * 1000)
         assert await self.asked(lambda done: self.node.groups.commit(group, Author(), commits, now_ms, done)) == [
             ErrorCode.NONE

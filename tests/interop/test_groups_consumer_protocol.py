@@ -125,3 +125,22 @@ def test_members_read_new_partitions(process: BrokerProcess, topic: str, group: 
     administrator = AdminClient({"bootstrap.servers": process.bootstrap})
     administrator.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
     eventually(lambda: PARTITIONS in workers[0].poll().owned, what="the new partition is assigned")
+
+
+def test_members_subscribe_by_regular_expression(
+    process: BrokerProcess, topic: str, group: str, workers: list[Worker]
+) -> None:
+    """librdkafka leaves the match to the broker: topics that are there, and one that comes later."""
+    workers += [Worker(process.bootstrap, group, f"^{topic}.*", **CONSUMER) for _ in range(2)]
+    eventually(lambda: shared(workers), what="two members share")
+    later = f"{topic}-later"
+    administrator = AdminClient({"bootstrap.servers": process.bootstrap})
+    administrator.create_topics([NewTopic(later, PARTITIONS), NewTopic(f"not-{topic}", 1)])[later].result()
+    fill(process.bootstrap, later, 4, start=1000)
+    wanted = {f"v{number}".encode() for number in [*range(40), *range(1000, 1004)]}
+
+    def values() -> set[bytes | None]:
+        return {value for worker in workers for value in worker.poll().values}
+
+    eventually(lambda: values() >= wanted, what="both topics are read")
+    assert values() == wanted

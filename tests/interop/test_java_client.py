@@ -1,36 +1,16 @@
-"""The Java client: java/InteropCases.java is compiled, run once, and judged by what its cases print."""
+"""The Java client: what it sends, reads, administers, shares in groups of both protocols, and does in transactions."""
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
 from benchmarks.kafka_peer import KafkaJars
 from tests.conftest import RunningBroker
-from tests.interop.conftest import JVM_FLAGS
-
-SOURCE = Path(__file__).parent / "java" / "InteropCases.java"
-CASES = 22
+from tests.interop.java_cases import run_java_cases
 
 
-@pytest.mark.timeout(420)  # for the compiler and all the cases
-def test_the_java_client(broker: RunningBroker, kafka_jars: KafkaJars, javac: str, tmp_path: Path) -> None:
-    compiled = subprocess.run(
-        [javac, "-cp", kafka_jars.classpath, "-d", str(tmp_path), str(SOURCE)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert compiled.returncode == 0, compiled.stderr
-    done = subprocess.run(
-        [kafka_jars.java, *JVM_FLAGS, "-cp", f"{tmp_path}:{kafka_jars.classpath}", "InteropCases", broker.bootstrap],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    outcomes = re.findall(r"^(ok|failed) (\w+)(?:: (.*))?$", done.stdout, re.MULTILINE)
-    assert [f"{case}: {reason}" for outcome, case, reason in outcomes if outcome == "failed"] == []
-    assert len(outcomes) == CASES, done.stdout
+@pytest.mark.timeout(540)  # for the compiler and all the cases
+@pytest.mark.parametrize(("cases", "count"), [("InteropCases", 22), ("GroupCases", 9), ("TransactionCases", 9)])
+def test_the_java_client(
+    broker: RunningBroker, kafka_jars: KafkaJars, javac: str, tmp_path: Path, cases: str, count: int
+) -> None:
+    run_java_cases(cases, count, broker.bootstrap, kafka_jars, javac, tmp_path)

@@ -8,8 +8,20 @@ from typing import NamedTuple
 import pytest
 from benchmarks.kafka_peer import KafkaJars, PeerUnavailable, install_kafka
 
+from cordwood.groups.consumer.records import (
+    EXPRESSION_TYPE,
+    MEMBER_TYPE,
+    Profile,
+    Resolution,
+    encode_consumer_key,
+    encode_profile,
+    encode_resolution,
+)
+from cordwood.groups.offset_records import Position, PositionKey
+from cordwood.groups.offset_records import encode_key as encode_position_key
+from cordwood.groups.offset_records import encode_value as encode_position
 from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import Codec
 from cordwood.records.build import build_batch
 from cordwood.records.control import (
@@ -242,3 +254,35 @@ def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_
         assert wanted in lines[0].replace(" ", "")
     assert '"transactionPartitions":null' in lines[1].replace(" ", "")
     assert '"transactionalId":"gone"' in lines[2].replace(" ", "")
+
+
+@pytest.mark.timeout(660)
+def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: KafkaJars, tmp_path: Path) -> None:
+    """Those of __consumer_offsets that only the newest of its versions have."""
+    profile = Profile(None, None, "client", "/127.0.0.1", (), 1000, None, "ord.*")
+    records = [
+        (
+            encode_position_key(PositionKey("group", TopicPartition("orders", 3))),
+            encode_position(Position(7, 2, "note", NOW_MS, topic_id=TopicId(int=77))),
+        ),
+        (
+            encode_consumer_key(EXPRESSION_TYPE, "group", "ord.*"),
+            encode_resolution(Resolution(frozenset({"orders", "ord"}), 5, NOW_MS)),
+        ),
+        (encode_consumer_key(MEMBER_TYPE, "group", "member"), encode_profile(profile)),
+        (encode_consumer_key(EXPRESSION_TYPE, "group", "old"), None),
+    ]
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([(NOW_MS, key, value, ()) for key, value in records]))
+    lines = [line for line in dump(kafka, str(path), "--offsets-decoder") if line.startswith("| offset")]
+    found = [line[line.index("key: ") :].replace(" ", "") for line in lines]
+    assert found[0] == (
+        'key:{"type":"1","data":{"group":"group","topic":"orders","partition":3}}payload:{"version":"4","data":'
+        f'{{"offset":7,"leaderEpoch":2,"metadata":"note","commitTimestamp":{NOW_MS},"topicId":"AAAAAAAAAAAAAAAAAAAATQ"}}}}'
+    )
+    assert found[1] == (
+        'key:{"type":"16","data":{"groupId":"group","regularExpression":"ord.*"}}payload:{"version":"0","data":'
+        f'{{"topics":["ord","orders"],"version":5,"timestamp":{NOW_MS}}}}}'
+    )
+    assert '"subscribedTopicNames":[],"subscribedTopicRegex":"ord.*"' in found[2]
+    assert found[3] == 'key:{"type":"16","data":{"groupId":"group","regularExpression":"old"}}payload:<DELETE>'

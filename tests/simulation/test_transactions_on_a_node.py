@@ -84,14 +84,16 @@ class Producer:
             self.sequence = first + len(texts)
         return error
 
-    def move(self, offset: int, version: int = 5) -> ErrorCode:
+    def move(self, offset: int, version: int = 5, **author: Any) -> ErrorCode:
         position = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        known_as = {"topic_id": self.world.node.topic_id(TOPIC)} if version >= 6 else {"name": TOPIC}
         answer = self.world.ask(
             ApiKey.TXN_OFFSET_COMMIT,
             version,
             **self.who,
+            **author,
             group_id="group",
-            topics=[{"name": TOPIC, "partitions": [position]}],
+            topics=[{**known_as, "partitions": [position]}],
         )
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
@@ -316,6 +318,50 @@ def test_transactions_are_listed_by_state_producer_and_duration(world: World) ->
     assert listed(duration_filter=5000) == []
     answer = world.ask(ApiKey.LIST_TRANSACTIONS, 0, state_filters=["Nonsense"], producer_id_filters=[])
     assert answer.unknown_state_filters == ["Nonsense"]
+
+
+def test_transactions_are_listed_by_a_regular_expression_for_the_whole_id(world: World) -> None:
+    Producer(world)
+
+    def listed(pattern: str | None) -> tuple[ErrorCode, list[str]]:
+        values: dict[str, Any] = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
+        answer = world.ask(ApiKey.LIST_TRANSACTIONS, 2, **values, transactional_id_pattern=pattern)
+        return ErrorCode(answer.error_code), [each.transactional_id for each in answer.transaction_states]
+
+    for pattern in (None, "", ".*", NAME, f"^{NAME[:2]}.*$"):
+        assert listed(pattern) == (ErrorCode.NONE, [NAME]), pattern
+    assert listed(NAME[:2]) == (ErrorCode.NONE, [])
+    assert listed("(") == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+
+
+def test_positions_are_moved_by_topic_id_too(world: World) -> None:
+    producer = Producer(world)
+    assert producer.move(5, version=6) is ErrorCode.NONE
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert position(world, require_stable=True) == (5, ErrorCode.NONE)
+    delete = world.ask(ApiKey.DELETE_TOPICS, 5, topic_names=[TOPIC], timeout_ms=1000)
+    assert delete.responses[0].error_code == 0
+    assert producer.move(6, version=6) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize(("version", "refusal"), [(5, "ILLEGAL_GENERATION"), (6, "GROUP_ID_NOT_FOUND")])
+def test_a_generation_of_a_group_that_is_not_there_is_refused(world: World, version: int, refusal: str) -> None:
+    producer = Producer(world)
+    author = {"member_id": "m", "generation_id_or_member_epoch": 3}
+    assert producer.move(5, version, **author).name == refusal
+
+
+@pytest.mark.parametrize(("version", "refusal"), [(5, "ILLEGAL_GENERATION"), (6, "STALE_MEMBER_EPOCH")])
+def test_a_member_moves_positions_in_its_own_epoch(world: World, version: int, refusal: str) -> None:
+    joining = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": [TOPIC], "topic_partitions": []}
+    joined = world.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="group", member_id="m", member_epoch=0, **joining)
+    assert joined.member_epoch == 1
+    producer = Producer(world)
+    assert producer.move(5, version, member_id="m", generation_id_or_member_epoch=0).name == refusal
+    assert producer.move(5, version, member_id="n", generation_id_or_member_epoch=1).name == "UNKNOWN_MEMBER_ID"
+    assert producer.move(5, version, member_id="m", generation_id_or_member_epoch=1) is ErrorCode.NONE
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert position(world, require_stable=True) == (5, ErrorCode.NONE)
 
 
 def test_partitions_are_added_all_or_none(world: World) -> None:

@@ -1,17 +1,21 @@
 """The records of committed positions in __consumer_offsets, in Apache Kafka's own format.
 
-Key: record type 1, group, topic, partition. Value: version 3 (0 to 4 are read). A null value removes the position.
+Key: record type 1, group, topic, partition. Value: version 4, whose tagged field says which topic of that name the
+position is in (0 to 4 are read; before 4 nobody knows). A null value removes the position.
 """
 
 import struct
+import uuid
 from typing import NamedTuple
 
-from cordwood.model.identifiers import TopicPartition
+from cordwood.groups.record_fields import FieldReader, UnreadableRecord, compact_string, one_tag, string
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 OFFSET_COMMIT_KEY_TYPES = (0, 1)
 """Type 0 is how Kafka wrote the same key before 0.9; the layouts are equal."""
 
-_VALUE_VERSION = 3
+FLEXIBLE_FROM_VERSION = 4
+TOPIC_ID_TAG = 0
 
 
 class PositionKey(NamedTuple):
@@ -27,27 +31,21 @@ class Position(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
-
-
-class UnreadableRecord(ValueError):
-    """A record that no version of this format explains."""
-
-
-def _string(text: str) -> bytes:
-    raw = text.encode()
-    return struct.pack(">h", len(raw)) + raw
+    topic_id: TopicId = ZERO_TOPIC_ID
+    """Of the topic that it is in; zero in records of earlier versions, which do not say."""
 
 
 def encode_key(key: PositionKey) -> bytes:
     topic, partition = key.partition
-    return struct.pack(">h", 1) + _string(key.group) + _string(topic) + struct.pack(">i", partition)
+    return struct.pack(">h", 1) + string(key.group) + string(topic) + struct.pack(">i", partition)
 
 
 def encode_value(position: Position) -> bytes:
     return (
-        struct.pack(">hqi", _VALUE_VERSION, position.offset, position.leader_epoch)
-        + _string(position.metadata)
+        struct.pack(">hqi", FLEXIBLE_FROM_VERSION, position.offset, position.leader_epoch)
+        + compact_string(position.metadata)
         + struct.pack(">q", position.commit_timestamp_ms)
+        + (b"\0" if position.topic_id == ZERO_TOPIC_ID else one_tag(position.topic_id.bytes))
     )
 
 
@@ -58,54 +56,26 @@ def record_type(key: bytes) -> int:
 
 
 def decode_key(key: bytes) -> PositionKey:
-    if record_type(key) not in OFFSET_COMMIT_KEY_TYPES:
-        raise UnreadableRecord(f"record type {record_type(key)} is not a committed position")
-    try:
-        group, at = _read_string(key, 2)
-        topic, at = _read_string(key, at)
-        (partition,) = struct.unpack_from(">i", key, at)
-    except (struct.error, UnicodeDecodeError) as error:
-        raise UnreadableRecord(f"a position's key is cut short or garbled: {error}") from None
-    return PositionKey(group, TopicPartition(topic, partition))
+    fields = FieldReader(key)
+    kind = fields.int16()
+    if kind not in OFFSET_COMMIT_KEY_TYPES:
+        raise UnreadableRecord(f"record type {kind} is not a committed position")
+    return PositionKey(fields.string(), TopicPartition(fields.string(), fields.int32()))
 
 
 def decode_value(value: bytes) -> Position:
-    try:
-        (version,) = struct.unpack_from(">h", value)
-        (offset,) = struct.unpack_from(">q", value, 2)
-        at, leader_epoch, expires = 10, -1, -1
-        if version >= 3:
-            (leader_epoch,) = struct.unpack_from(">i", value, at)
-            at += 4
-        metadata, at = _read_compact_string(value, at) if version >= 4 else _read_string(value, at)
-        (committed,) = struct.unpack_from(">q", value, at)
-        if version == 1:
-            (expires,) = struct.unpack_from(">q", value, at + 8)
-    except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise UnreadableRecord(f"a position's value is cut short or garbled: {error}") from None
-    if not 0 <= version <= 4:
+    fields = FieldReader(value)
+    version = fields.int16()
+    if not 0 <= version <= FLEXIBLE_FROM_VERSION:
         raise UnreadableRecord(f"version {version} of a position's value is not known")
-    return Position(offset, leader_epoch, metadata, committed, expires)
-
-
-def _read_string(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">h", data, at)
-    at += 2
-    if length < 0 or at + length > len(data):
-        raise UnreadableRecord(f"a string of {length} bytes does not fit at {at} in {len(data)}")
-    return data[at : at + length].decode(), at + length
-
-
-def _read_compact_string(data: bytes, at: int) -> tuple[str, int]:
-    length, shift = 0, 0
-    while True:
-        byte = data[at]
-        at += 1
-        length |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    length -= 1
-    if length < 0 or at + length > len(data):
-        raise UnreadableRecord(f"a string of {length} bytes does not fit at {at} in {len(data)}")
-    return data[at : at + length].decode(), at + length
+    fields.flexible = version >= FLEXIBLE_FROM_VERSION
+    offset = fields.int64()
+    leader_epoch = fields.int32() if version >= 3 else -1
+    metadata = fields.string()
+    committed_ms = fields.int64()
+    expires_ms = fields.int64() if version == 1 else -1
+    raw_id = fields.tagged().get(TOPIC_ID_TAG) if fields.flexible else None
+    if raw_id is not None and len(raw_id) != 16:
+        raise UnreadableRecord(f"a topic's id has {len(raw_id)} bytes")
+    topic_id = ZERO_TOPIC_ID if raw_id is None else uuid.UUID(bytes=raw_id)
+    return Position(offset, leader_epoch, metadata, committed_ms, expires_ms, topic_id)

@@ -18,12 +18,13 @@ from cordwood.groups.offset_records import (
     record_type,
 )
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 Record = tuple[bytes, bytes | None]
 """Key and value to append; a null value removes."""
 
 Gone = Callable[[TopicPartition, Position], bool]
+TopicIdOf = Callable[[str], TopicId | None]
 
 
 class Commit(NamedTuple):
@@ -33,6 +34,7 @@ class Commit(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str | None
+    topic_id: TopicId
 
 
 class CommitOutcome(NamedTuple):
@@ -56,7 +58,7 @@ class Positions:
             if len(metadata.encode()) > metadata_max_bytes:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
-            position = Position(commit.offset, commit.leader_epoch, metadata, now_ms)
+            position = Position(commit.offset, commit.leader_epoch, metadata, now_ms, topic_id=commit.topic_id)
             records.append((encode_key(PositionKey(group, commit.partition)), encode_value(position)))
             errors.append(ErrorCode.NONE)
         return CommitOutcome(records, errors)
@@ -74,7 +76,7 @@ class Positions:
                 del self._groups[group]
 
     def of_group(self, group: str) -> dict[TopicPartition, Position]:
-        """All positions of a group; the caller does not change them."""
+        """All positions of a group, also those in topics that are gone; the caller does not change them."""
         return self._groups.get(group, {})
 
     def __len__(self) -> int:
@@ -83,9 +85,18 @@ class Positions:
     def groups(self) -> Iterator[str]:
         return iter(sorted(self._groups))
 
-    def of_deleted_topic(self, topic: str) -> list[Record]:
-        """Tombstones for positions in a topic that is gone: a new topic of the same name starts afresh."""
-        return self._tombstones(lambda partition, _: partition.topic == topic)
+    def of_deleted_topic(self, topic: str, topic_id: TopicId) -> list[Record]:
+        """Tombstones for positions in a topic that is gone. One of the same name may be there already, with its own."""
+        return self._tombstones(
+            lambda partition, position: partition.topic == topic and position.topic_id in (topic_id, ZERO_TOPIC_ID)
+        )
+
+    def of_topics_gone(self, topic_id_of: TopicIdOf) -> list[Record]:
+        """Tombstones for positions in topics that are no longer there, or there anew under the same name.
+
+        Those that went with their topic left with it (`of_deleted_topic`), unless power was lost before that was safe.
+        """
+        return self._tombstones(lambda partition, position: not is_current(partition, position, topic_id_of))
 
     def _tombstones(self, gone: Gone) -> list[Record]:
         return [
@@ -94,3 +105,8 @@ class Positions:
             for partition, position in sorted(positions.items())
             if gone(partition, position)
         ]
+
+
+def is_current(partition: TopicPartition, position: Position, topic_id_of: TopicIdOf) -> bool:
+    """Whether the position is in the topic that has this name now. Of one that does not say, it is believed."""
+    return position.topic_id == ZERO_TOPIC_ID or position.topic_id == topic_id_of(partition.topic)

@@ -6,7 +6,9 @@ every struct ends in tagged fields.
 
 import struct
 
-from cordwood.groups.offset_records import UnreadableRecord
+
+class UnreadableRecord(ValueError):
+    """A record that no version of its format explains."""
 
 
 class FieldReader:
@@ -91,6 +93,27 @@ class FieldReader:
             if byte < 0x80:
                 return value
             shift += 7
+
+
+def uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def compact_string(text: str | None) -> bytes:
+    if text is None:
+        return b"\0"
+    raw = text.encode()
+    return uvarint(len(raw) + 1) + raw
+
+
+def one_tag(raw: bytes) -> bytes:
+    """The end of a struct whose tagged field 0 is there."""
+    return b"\1\0" + uvarint(len(raw)) + raw
 
 
 def string(text: str) -> bytes:

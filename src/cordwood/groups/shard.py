@@ -17,12 +17,13 @@ from cordwood.groups.classic.records import GROUP_METADATA_KEY_TYPE, decode_grou
 from cordwood.groups.classic.sync import SyncRequest, not_written, sync
 from cordwood.groups.consumer import heartbeat as consumer_protocol
 from cordwood.groups.consumer.group import ConsumerGroup
-from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest, ShapeOf
+from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, decode_consumer_key
+from cordwood.groups.consumer.topics import NoTopics, TopicView
 from cordwood.groups.offset_records import Position, PositionKey, encode_key, record_type
-from cordwood.groups.positions import Positions, Record
+from cordwood.groups.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import TopicId, TopicPartition
 
 CLASSIC_KIND = "Classic"
 CONSUMER_KIND = "Consumer"
@@ -39,11 +40,11 @@ class GroupListing(NamedTuple):
 class GroupShard:
     """Groups by name. A group without members that only commits positions has no `Group`: it is just its positions."""
 
-    def __init__(self, shape_of: ShapeOf = lambda name: None) -> None:
+    def __init__(self, topics: TopicView | None = None) -> None:
         self.positions = Positions()
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
-        self._shape_of = shape_of
+        self._topics: TopicView = NoTopics() if topics is None else topics
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         kind = record_type(key)
@@ -140,24 +141,36 @@ class GroupShard:
             self._forget_if_blank(group)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            consumer_protocol.time_passed(consumer_group, self._shape_of, out.records, now_ms)
+            consumer_protocol.time_passed(consumer_group, self._topics, out.records, now_ms)
 
     def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        transactional: bool = False,
     ) -> ErrorCode:
+        """Whether positions may be committed in this name. A group that is not there has no generations to name."""
+        if transactional and (member_id, instance_id, generation) == ("", None, -1):
+            # Older clients do not say in whose name they write, and are believed, as by Kafka.
+            return ErrorCode.NONE
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            return consumer_protocol.check_position_epoch(consumer_group, member_id, generation, writes=True)
-        known = bool(self.positions.of_group(group_id))
+            return consumer_protocol.check_commit(consumer_group, member_id, generation)
+        if generation >= 0 and not self.exists(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND
         group = self.groups.get(group_id)
-        return check_commit(group, member_id, instance_id, generation, now_ms, known=known)
+        return check_commit(group, member_id, instance_id, generation, now_ms, transactional=transactional)
 
     def check_fetch(self, group_id: str, member_id: str, epoch: int) -> ErrorCode:
         """Only members of the consumer protocol say who they are when they ask for positions."""
         group = self.consumer_groups.get(group_id)
         if group is None:
             return ErrorCode.NONE
-        return consumer_protocol.check_position_epoch(group, member_id, epoch, writes=False)
+        return consumer_protocol.check_fetch(group, member_id, epoch)
 
     def refuse_all(self, out: Outbox, reason: ErrorCode) -> None:
         for group in self.groups.values():
@@ -190,7 +203,13 @@ class GroupShard:
             if classic is not None:
                 out.records.append((encode_group_key(group_id), None))
             group = ConsumerGroup(group_id)
-        return consumer_protocol.heartbeat(group, request, self._shape_of, out.records, limits)
+        return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits)
+
+    def expressions(self, group_id: str, request: HeartbeatRequest) -> frozenset[str]:
+        """The regular expressions whose topics this heartbeat may ask for."""
+        group = self.consumer_groups.get(group_id)
+        found: frozenset[str] = frozenset() if group is None else group.expressions_in_use
+        return found | {request.expression} if request.expression else found
 
     def consumer_heard_of(self, group_id: str, member_id: str, now_ms: int, limits: ConsumerLimits) -> None:
         group = self.consumer_groups.get(group_id)
@@ -218,9 +237,22 @@ class GroupShard:
         found: dict[TopicPartition, int | None] = {}
         for topic in self._read_topics(group_id):
             found.update((TopicPartition(topic, index), None) for index in range(partition_count(topic)))
-        for partition, position in self.positions.of_group(group_id).items():
+        for partition, position in self.positions_of(group_id).items():
             found[partition] = position.offset
         return found
+
+    def positions_of(self, group_id: str) -> dict[TopicPartition, Position]:
+        """The positions of a group, without those in an earlier topic of the same name."""
+        found = self.positions.of_group(group_id)
+        return {
+            partition: position
+            for partition, position in found.items()
+            if is_current(partition, position, self._topic_id_of)
+        }
+
+    def _topic_id_of(self, topic: str) -> TopicId | None:
+        shape = self._topics.shape_of(topic)
+        return None if shape is None else shape.topic_id
 
     def _read_topics(self, group_id: str) -> frozenset[str]:
         consumer_group = self.consumer_groups.get(group_id)
@@ -271,9 +303,9 @@ class GroupShard:
         A group with members keeps the positions of what it reads, however old. One that lost its members keeps them
         for the retention from then on. A group without members and positions goes itself.
         """
-        records: list[Record] = []
+        records = self.positions.of_topics_gone(self._topic_id_of)
         for group_id in self.group_ids():
-            positions = self.positions.of_group(group_id)
+            positions = self.positions_of(group_id)
             gone = [
                 partition
                 for partition, position in sorted(positions.items())

@@ -14,17 +14,17 @@ from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.sync import SyncRequest
-from cordwood.groups.consumer.assignors import TopicShape
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
 from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
+from cordwood.node.topic_matching import TopicMatching
 from cordwood.records.control import TransactionMarker
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class GroupCoordinator:
         self._node = node
         self._chance = random.Random(seed)
         self._alarms: dict[str, Alarm] = {}
-        self._log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self._shape_of), self._loaded)
+        self._topics = TopicMatching(node)
+        self._log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self._topics), self._loaded)
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         self._log.when_topic_exists(done)
@@ -124,6 +125,17 @@ class GroupCoordinator:
             done(ProtocolError(error, "The coordinator is not available."))
 
         def loaded(shard: Shard[GroupShard]) -> None:
+            def matched(refused: dict[str, ProtocolError]) -> None:
+                # What is in the log and no longer an expression matches nothing new; a new one has to be one.
+                refusal = refused.get(request.expression or "")
+                if refusal is None:
+                    beat(shard)
+                else:
+                    self._log.when_committed(shard, now_ms, lambda error: failed(error) if error else done(refusal))
+
+            self._topics.when_known(shard.machine.expressions(group_id, request), matched)
+
+        def beat(shard: Shard[GroupShard]) -> None:
             out = Outbox()
             limits = self._consumer_limits()
             answer: HeartbeatAnswer | ProtocolError
@@ -192,9 +204,7 @@ class GroupCoordinator:
         def loaded(shard: Shard[GroupShard]) -> None:
             def admitted(error: ErrorCode) -> None:
                 machine, now_ms = shard.machine, self._node.now_ms
-                if error is ErrorCode.NONE and author != Author():
-                    # Older clients do not say in whose name they write, and are believed, as by Kafka.
-                    error = machine.check_commit(group_id, *author, now_ms)
+                error = error or machine.check_commit(group_id, *author, now_ms, transactional=True)
                 if error is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
                     error = ErrorCode.GROUP_MAX_SIZE_REACHED
                 if error is not ErrorCode.NONE:
@@ -261,16 +271,20 @@ class GroupCoordinator:
 
         def loaded(shard: Shard[GroupShard]) -> None:
             refusal = shard.machine.check_fetch(group_id, reader.member_id, reader.generation)
-            found = dict(shard.machine.positions.of_group(group_id))
+            found = shard.machine.positions_of(group_id)
             if require_stable:
                 found.update(dict.fromkeys(_pending(shard, group_id), UNSTABLE))
             self._log.when_committed(shard, now_ms, lambda error: done(error or refusal or found))
 
         self._with_shard(group_id, loaded, done)
 
-    def topic_deleted(self, topic: str, now_ms: int) -> None:
+    def topics_changed(self, created: list[str], deleted: list[str]) -> None:
+        """The image has it already."""
+        self._topics.topics_changed(created, deleted)
+
+    def topic_deleted(self, topic: str, topic_id: TopicId, now_ms: int) -> None:
         """Positions in a topic that is gone go with it."""
-        self._forget(lambda machine: machine.positions.of_deleted_topic(topic), now_ms)
+        self._forget(lambda machine: machine.positions.of_deleted_topic(topic, topic_id), now_ms)
 
     def expire(self, now_ms: int) -> None:
         retention_ms = self._node.settings.offsets_retention_minutes * MINUTE_MS
@@ -419,10 +433,6 @@ class GroupCoordinator:
             settings.group_consumer_session_timeout_ms,
             self._node.image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes,
         )
-
-    def _shape_of(self, topic: str) -> TopicShape | None:
-        image = self._node.image.topics.get(topic)
-        return None if image is None else TopicShape(image.topic_id, len(image.partitions))
 
     def _is_full(self) -> bool:
         return sum(shard.machine.at_least() for shard in self._log.loaded_shards()) >= self._node.settings.groups_max

@@ -186,6 +186,7 @@ class Node:
             self._topic_deleted(topic, now_ms)
         for topic in delta.created:
             self._topic_created(topic)
+        self.groups.topics_changed([topic.name for topic in delta.created], [topic.name for topic in delta.deleted])
         for change in delta.changed:
             self._topic_changed(change.after, now_ms)
         if delta.broker_settings_changed:
@@ -223,7 +224,7 @@ class Node:
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         self.maintenance.delete_logs(partitions)
         self.encoded_topics.forget(topic.name)
-        self.groups.topic_deleted(topic.name, now_ms)
+        self.groups.topic_deleted(topic.name, topic.topic_id, now_ms)
 
     def _new_partition(self, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]

@@ -204,14 +204,12 @@ class Game:
             case Fault.CLEAN_STOP:
                 self._stop()
             case Fault.DISK_FULL:
-                self._positions.trouble()
                 world.disk.platter.free_for_appends = chance.choice((0, 100, 1000))
             case Fault.DISK_FREE:
                 world.disk.platter.free_for_appends = None
             case Fault.SYNC_FAILS:
                 world.disk.syncs_fail = True
             case Fault.UNREADABLE:
-                self._positions.trouble()
                 world.disk.unreadable = not world.disk.unreadable
             case Fault.COLD:
                 world.disk.platter.nothing_cached = not world.disk.platter.nothing_cached
@@ -252,7 +250,6 @@ class Game:
     def _end_life(self, how: Fault) -> None:
         self.outcome.events[f"died: {how.value}"] += 1
         self._answers.attach(None)
-        self._positions.trouble()
         if how is Fault.POWER_CUT:
             self.world.lose_power()
             self.ledger.power_lost()

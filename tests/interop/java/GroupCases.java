@@ -8,15 +8,18 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.InvalidRegularExpression;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -40,6 +43,9 @@ public final class GroupCases {
         cases.put("consumer_uniform", () -> share(Map.of("group.protocol", "consumer")));
         cases.put("consumer_range", () -> share(Map.of("group.protocol", "consumer", "group.remote.assignor", "range")));
         cases.put("consumer_static", () -> staticMember(Map.of("group.protocol", "consumer")));
+        cases.put("consumer_pattern", GroupCases::pattern);
+        cases.put("consumer_pattern_that_is_none", GroupCases::noPattern);
+        cases.put("an_empty_group_changes_its_protocol", GroupCases::changesProtocol);
         for (Map.Entry<String, Case> entry : cases.entrySet()) {
             try {
                 entry.getValue().run();
@@ -111,7 +117,81 @@ public final class GroupCases {
         }
     }
 
+    /** The broker matches the expression: topics that are there, and one that comes later. */
+    private static void pattern() throws Exception {
+        String prefix = "java-pattern-" + UUID.randomUUID();
+        createTopic(prefix + "-one");
+        createTopic(prefix + "-two");
+        createTopic("not-" + prefix + "-one");
+        fill(prefix + "-one", 0, 4);
+        fill("not-" + prefix + "-one", 4, 8);
+        Set<String> values = new HashSet<>();
+        try (KafkaConsumer<String, String> consumer =
+                consumer("java-" + UUID.randomUUID(), Map.of("group.protocol", "consumer"))) {
+            consumer.subscribe(new SubscriptionPattern("^" + prefix + "-.*"));
+            List<KafkaConsumer<String, String>> members = List.of(consumer);
+            until("it reads what is there", () -> poll(members, values) && topicsOf(consumer).equals(
+                    Set.of(prefix + "-one", prefix + "-two")) && values.size() == 4);
+            createTopic(prefix + "-three");
+            fill(prefix + "-three", 8, 12);
+            until("it reads what comes later", () -> poll(members, values) && values.size() == 8);
+            check(topicsOf(consumer).size() == 3, "three topics: " + topicsOf(consumer));
+            consumer.commitSync();
+            consumer.subscribe(new SubscriptionPattern(".*" + prefix + "-two"));
+            until("it changes its mind", () -> poll(members, values) && topicsOf(consumer).equals(
+                    Set.of(prefix + "-two")));
+            consumer.unsubscribe();
+            consumer.subscribe(List.of("not-" + prefix + "-one"));
+            until("it names a topic", () -> poll(members, values) && topicsOf(consumer).equals(
+                    Set.of("not-" + prefix + "-one")) && values.size() == 12);
+        }
+    }
+
+    private static void noPattern() throws Exception {
+        try (KafkaConsumer<String, String> consumer =
+                consumer("java-" + UUID.randomUUID(), Map.of("group.protocol", "consumer"))) {
+            consumer.subscribe(new SubscriptionPattern("(?=look-ahead)"));
+            Throwable[] refusal = new Throwable[1];
+            until("it is refused", () -> {
+                try {
+                    consumer.poll(Duration.ofMillis(50));
+                } catch (InvalidRegularExpression problem) {
+                    refusal[0] = problem;
+                }
+                return refusal[0] != null;
+            });
+        }
+    }
+
+    /** A group without members goes from one protocol to the other, and back, with its positions. */
+    private static void changesProtocol() throws Exception {
+        String topic = filledTopic(0, 4);
+        String group = "java-" + UUID.randomUUID();
+        int end = 4;
+        for (String protocol : List.of("classic", "consumer", "classic", "consumer")) {
+            Set<String> values = new HashSet<>();
+            KafkaConsumer<String, String> consumer = member(group, topic, Map.of("group.protocol", protocol));
+            List<KafkaConsumer<String, String>> members = List.of(consumer);
+            until("it reads with " + protocol, () -> poll(members, values) && values.size() >= 4);
+            check(values.size() == 4, "only what is new: " + values);
+            consumer.commitSync();
+            consumer.close();
+            fill(topic, end, end + 4);
+            end += 4;
+        }
+    }
+
+    private static Set<String> topicsOf(KafkaConsumer<String, String> consumer) {
+        return consumer.assignment().stream().map(TopicPartition::topic).collect(Collectors.toSet());
+    }
+
     private static KafkaConsumer<String, String> member(String group, String topic, Map<String, String> settings) {
+        KafkaConsumer<String, String> consumer = consumer(group, settings);
+        consumer.subscribe(List.of(topic));
+        return consumer;
+    }
+
+    private static KafkaConsumer<String, String> consumer(String group, Map<String, String> settings) {
         Map<String, Object> all = new HashMap<>(settings);
         all.put("bootstrap.servers", bootstrap);
         all.put("group.id", group);
@@ -121,10 +201,7 @@ public final class GroupCases {
             all.put("heartbeat.interval.ms", "300");
             all.put("session.timeout.ms", "6000");
         }
-        KafkaConsumer<String, String> consumer =
-                new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
-        consumer.subscribe(List.of(topic));
-        return consumer;
+        return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
     }
 
     private static boolean poll(List<KafkaConsumer<String, String>> members, Set<String> values) {
@@ -151,11 +228,15 @@ public final class GroupCases {
 
     private static String filledTopic(int start, int end) throws Exception {
         String topic = "java-groups-" + UUID.randomUUID();
+        createTopic(topic);
+        fill(topic, start, end);
+        return topic;
+    }
+
+    private static void createTopic(String topic) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             admin.createTopics(List.of(new NewTopic(topic, PARTITIONS, (short) 1))).all().get();
         }
-        fill(topic, start, end);
-        return topic;
     }
 
     private static void fill(String topic, int start, int end) {

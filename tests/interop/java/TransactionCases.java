@@ -2,17 +2,22 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.FeatureMetadata;
+import org.apache.kafka.clients.admin.ListTransactionsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.TransactionDescription;
 import org.apache.kafka.clients.admin.TransactionListing;
 import org.apache.kafka.clients.admin.TransactionState;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -21,6 +26,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
+import org.apache.kafka.common.errors.InvalidRegularExpression;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -41,7 +47,10 @@ public final class TransactionCases {
         cases.put("many_in_a_row", TransactionCases::manyInARow);
         cases.put("fencing", TransactionCases::fencing);
         cases.put("positions", TransactionCases::positions);
+        cases.put("positions_of_a_classic_member", () -> positionsOfAMember("classic"));
+        cases.put("positions_of_a_consumer_member", () -> positionsOfAMember("consumer"));
         cases.put("administration", TransactionCases::administration);
+        cases.put("listed_by_pattern", TransactionCases::listedByPattern);
         for (Map.Entry<String, Case> entry : cases.entrySet()) {
             try {
                 entry.getValue().run();
@@ -151,6 +160,86 @@ public final class TransactionCases {
         }
     }
 
+    /** In the member's own name, and in the name that it had before another came: that one is fenced. */
+    private static void positionsOfAMember(String protocol) throws Exception {
+        String topic = newTopic(2);
+        String group = name("group");
+        TopicPartition partition = new TopicPartition(topic, 0);
+        Map<TopicPartition, OffsetAndMetadata> five = Map.of(partition, new OffsetAndMetadata(5));
+        Map<TopicPartition, OffsetAndMetadata> nine = Map.of(partition, new OffsetAndMetadata(9));
+        try (KafkaProducer<String, String> producer = producer(name("writer"));
+                KafkaConsumer<String, String> first = member(group, protocol);
+                KafkaConsumer<String, String> second = member(group, protocol)) {
+            first.subscribe(List.of(topic));
+            until(() -> {
+                first.poll(Duration.ofMillis(50));
+                return first.assignment().size() == 2;
+            });
+            ConsumerGroupMetadata before = first.groupMetadata();
+            producer.beginTransaction();
+            producer.sendOffsetsToTransaction(five, before);
+            producer.commitTransaction();
+            same(5L, first.committed(Set.of(partition)).get(partition).offset());
+
+            second.subscribe(List.of(topic));
+            until(() -> {
+                first.poll(Duration.ofMillis(50));
+                second.poll(Duration.ofMillis(50));
+                return first.assignment().size() == 1 && second.assignment().size() == 1;
+            });
+            refused(producer, nine, before);
+            refused(producer, nine, new ConsumerGroupMetadata(
+                    group, before.generationId(), "nobody", Optional.empty()));
+            same(5L, first.committed(Set.of(partition)).get(partition).offset());
+            producer.beginTransaction();
+            producer.sendOffsetsToTransaction(nine, first.groupMetadata());
+            producer.commitTransaction();
+            same(9L, first.committed(Set.of(partition)).get(partition).offset());
+        }
+    }
+
+    private static void refused(
+            KafkaProducer<String, String> producer,
+            Map<TopicPartition, OffsetAndMetadata> positions,
+            ConsumerGroupMetadata author) {
+        producer.beginTransaction();
+        try {
+            producer.sendOffsetsToTransaction(positions, author);
+            producer.commitTransaction();
+            throw new AssertionError("positions of a member that is none any more were committed");
+        } catch (CommitFailedException expected) {
+            producer.abortTransaction();
+        }
+    }
+
+    private static KafkaConsumer<String, String> member(String group, String protocol) {
+        Map<String, Object> config = consumerConfig(group);
+        config.put("group.protocol", protocol);
+        return new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer());
+    }
+
+    private static void listedByPattern() throws Exception {
+        String prefix = name("pattern");
+        try (Admin admin = admin();
+                KafkaProducer<String, String> one = producer(prefix + "-one");
+                KafkaProducer<String, String> two = producer(prefix + "-two");
+                KafkaProducer<String, String> other = producer("not-" + prefix + "-one")) {
+            ListTransactionsOptions options =
+                    new ListTransactionsOptions().filterOnTransactionalIdPattern(prefix + "-(one|tw.)");
+            Set<String> found = new HashSet<>();
+            for (TransactionListing each : admin.listTransactions(options).all().get()) {
+                found.add(each.transactionalId());
+            }
+            same(Set.of(prefix + "-one", prefix + "-two"), found);
+            try {
+                admin.listTransactions(new ListTransactionsOptions().filterOnTransactionalIdPattern("(")).all().get();
+                throw new AssertionError("what is no expression was taken");
+            } catch (ExecutionException refusal) {
+                same(InvalidRegularExpression.class, refusal.getCause().getClass());
+            }
+        }
+    }
+
     private static void administration() throws Exception {
         String topic = newTopic(1);
         String id = name("writer");
@@ -189,12 +278,16 @@ public final class TransactionCases {
     }
 
     private static KafkaConsumer<String, String> consumer(String group) {
+        return new KafkaConsumer<>(consumerConfig(group), new StringDeserializer(), new StringDeserializer());
+    }
+
+    private static Map<String, Object> consumerConfig(String group) {
         Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", bootstrap);
         config.put("group.id", group);
         config.put("enable.auto.commit", false);
         config.put("isolation.level", "read_committed");
-        return new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer());
+        return config;
     }
 
     /** The values of a partition as a read_committed consumer sees them: so many, and then no more. */
@@ -232,6 +325,19 @@ public final class TransactionCases {
 
     private static String name(String kind) {
         return kind + "-" + UUID.randomUUID();
+    }
+
+    interface Condition {
+        boolean holds() throws Exception;
+    }
+
+    private static void until(Condition condition) throws Exception {
+        long deadline = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+        while (!condition.holds()) {
+            if (System.nanoTime() > deadline) {
+                throw new AssertionError("it did not come true");
+            }
+        }
     }
 
     private static void same(Object wanted, Object found) {

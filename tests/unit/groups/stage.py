@@ -10,7 +10,7 @@ from cordwood.groups.consumer.heartbeat import ConsumerLimits
 from cordwood.groups.positions import Commit, Record
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicPartition
 
 GROUP = "g"
 LIMITS = Limits(
@@ -95,7 +95,7 @@ class Stage:
         refusal = self.shard.check_commit(GROUP, member_id, instance_id, generation, self.now_ms)
         if refusal is ErrorCode.NONE:
             out = Outbox()
-            asked = [Commit(partition, offset, -1, "")]
+            asked = [Commit(partition, offset, -1, "", ZERO_TOPIC_ID)]
             out.records += self.shard.positions.commit(GROUP, asked, metadata_max_bytes=9, now_ms=self.now_ms).records
             return self.settle(out)
         return refusal

@@ -432,7 +432,7 @@ def test_nobody_is_a_member_of_a_group_that_is_not_there() -> None:
     assert ghost.joins[-1].error is ErrorCode.UNKNOWN_MEMBER_ID
     assert ghost.syncs[-1].error is ErrorCode.UNKNOWN_MEMBER_ID
     assert ghost.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
-    assert ghost.commit(1) is ErrorCode.ILLEGAL_GENERATION
+    assert ghost.commit(1) is ErrorCode.GROUP_ID_NOT_FOUND
     assert stage.leave(("ghost-1", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert GROUP not in stage.shard.groups
 

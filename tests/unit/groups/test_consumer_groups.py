@@ -6,145 +6,49 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.groups.stage import LIMITS as CLASSIC_LIMITS
+from tests.unit.groups.consumer_stage import (
+    GROUP,
+    LIMITS,
+    ORDERS,
+    REBALANCE_MS,
+    REFUNDS,
+    SESSION_MS,
+    Member,
+    Stage,
+    settle,
+    sizes,
+)
 
 from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.classic.outbox import Outbox
-from cordwood.groups.consumer.assignors import Subscriber, TopicShape, assign_range, assign_uniform
-from cordwood.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
+from cordwood.groups.consumer.assignors import Subscriber, assign_range, assign_uniform
+from cordwood.groups.consumer.group import ConsumerGroupState
+from cordwood.groups.consumer.heartbeat import HeartbeatAnswer
 from cordwood.groups.consumer.records import (
     CONSUMER_GROUP_KEY_TYPES,
     NOTHING,
     Current,
     GroupEpoch,
     Profile,
+    Resolution,
     Share,
     decode_consumer_key,
     decode_current,
     decode_group_epoch,
     decode_profile,
+    decode_resolution,
     decode_target,
     decode_target_epoch,
     encode_consumer_key,
     encode_current,
     encode_group_epoch,
     encode_profile,
+    encode_resolution,
     encode_target,
     encode_target_epoch,
 )
-from cordwood.groups.positions import Record
-from cordwood.groups.shard import GroupShard
+from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ErrorCode, ProtocolError
-
-GROUP = "g"
-SESSION_MS = 1000
-REBALANCE_MS = 3000
-LIMITS = ConsumerLimits(max_size=5, session_timeout_ms=SESSION_MS, max_profile_bytes=10_000)
-ORDERS, REFUNDS = uuid.UUID(int=1), uuid.UUID(int=2)
-
-
-class Stage:
-    def __init__(self) -> None:
-        self.topics = {"orders": TopicShape(ORDERS, 6), "refunds": TopicShape(REFUNDS, 2)}
-        self.shard = GroupShard(self.topics.get)
-        self.log: list[Record] = []
-        self.now_ms = 1_000_000
-
-    @property
-    def group(self) -> ConsumerGroup:
-        return self.shard.consumer_groups[GROUP]
-
-    @property
-    def state(self) -> ConsumerGroupState:
-        return self.group.state
-
-    def settle(self, out: Outbox) -> None:
-        for record in out.records:
-            self.log.append(record)
-            self.shard.replay(*record)
-
-    def restart(self) -> None:
-        self.shard = GroupShard(self.topics.get)
-        for record in self.log:
-            self.shard.replay(*record)
-        self.shard.after_loading(self.now_ms, LIMITS)
-
-    def compact(self) -> None:
-        """Only the last record of each key is left, where it stands."""
-        last = {key: place for place, (key, _) in enumerate(self.log)}
-        self.log = [record for place, record in enumerate(self.log) if last[record[0]] == place]
-
-    def pass_time(self, by_ms: int) -> None:
-        end_ms = self.now_ms + by_ms
-        while self.shard.wake_ms(GROUP) <= end_ms:
-            self.now_ms = max(self.now_ms, self.shard.wake_ms(GROUP))
-            out = Outbox()
-            self.group_time_passed(out)
-            self.settle(out)
-        self.now_ms = end_ms
-
-    def group_time_passed(self, out: Outbox) -> None:
-        self.shard.time_passed(GROUP, out, self.now_ms, CLASSIC_LIMITS)
-
-
-class Member:
-    """A client: it gives back what it must at once, unless it is told to be stubborn."""
-
-    def __init__(
-        self, stage: Stage, name: str, *topics: str, instance_id: str | None = None, assignor: str | None = None
-    ) -> None:
-        self.stage = stage
-        self.name = name
-        self.topics = topics or ("orders",)
-        self.instance_id = instance_id
-        self.assignor = assignor
-        self.epoch = 0
-        self.owned: Share = NOTHING
-
-    def send(self, epoch: int | None = None, *, full: bool = False) -> HeartbeatAnswer:
-        epoch = self.epoch if epoch is None else epoch
-        joins = full or epoch == 0
-        request = HeartbeatRequest(
-            self.name,
-            epoch,
-            self.instance_id,
-            None,
-            "client",
-            "/127.0.0.1",
-            REBALANCE_MS if joins else -1,
-            self.topics if joins else None,
-            self.assignor,
-            NOTHING if epoch == 0 else self.owned,
-        )
-        stage = self.stage
-        out = Outbox()
-        answer = stage.shard.consumer_heartbeat(GROUP, request, out, LIMITS)
-        stage.settle(out)
-        stage.shard.consumer_heard_of(GROUP, self.name, stage.now_ms, LIMITS)
-        return answer
-
-    def beat(self) -> HeartbeatAnswer:
-        answer = self.send()
-        self.epoch = answer.epoch
-        if answer.assignment is not None:
-            self.owned = answer.assignment
-        return answer
-
-    def refused(self, epoch: int | None = None) -> ErrorCode:
-        with pytest.raises(ProtocolError) as refusal:
-            self.send(epoch)
-        return refusal.value.code
-
-
-def settle(*members: Member) -> None:
-    for _ in range(4):
-        for member in members:
-            member.beat()
-
-
-def sizes(*members: Member) -> list[int]:
-    return [len(member.owned) for member in members]
 
 
 def test_the_first_member_gets_everything_at_once() -> None:
@@ -354,15 +258,24 @@ names = st.text(max_size=12)
 ints = st.integers(-(2**31), 2**31 - 1)
 shares = st.frozensets(st.tuples(st.uuids(), st.integers(0, 2**31 - 1)), max_size=6)
 profiles = st.builds(
-    Profile, st.none() | names, st.none() | names, names, names, st.lists(names).map(tuple), ints, st.none() | names
+    Profile,
+    st.none() | names,
+    st.none() | names,
+    names,
+    names,
+    st.lists(names).map(tuple),
+    ints,
+    st.none() | names,
+    st.none() | names.filter(bool),
 )
+resolutions = st.builds(Resolution, st.frozensets(names), st.integers(0, 2**62), st.integers(0, 2**62))
 
 
 @given(names, names, st.sampled_from(CONSUMER_GROUP_KEY_TYPES))
 def test_keys_read_back(group_id: str, member_id: str, kind: int) -> None:
     key = decode_consumer_key(encode_consumer_key(kind, group_id, member_id))
     assert key[:2] == (kind, group_id)
-    assert key.member_id in (member_id, "")
+    assert key.subject in (member_id, "")
 
 
 @given(ints, st.integers(-(2**63), 2**63 - 1), profiles, shares, shares)
@@ -373,6 +286,11 @@ def test_values_read_back(epoch: int, hashed: int, profile: Profile, share: Shar
     assert decode_target(encode_target(share)) == share
     current = Current(epoch, epoch, 2, share, other)
     assert decode_current(encode_current(current)) == current
+
+
+@given(resolutions)
+def test_what_an_expression_matches_reads_back(resolution: Resolution) -> None:
+    assert decode_resolution(encode_resolution(resolution)) == resolution
 
 
 subscriptions = st.dictionaries(
@@ -452,8 +370,9 @@ def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(seed
         if action == 0 and len(members) < LIMITS.max_size:
             serial += 1
             instance_id = f"i{serial}" if chance.random() < 0.3 else None
-            read = chance.choice([("orders",), ("refunds",), ("orders", "refunds")])
-            members.append(Member(stage, f"m{serial}", *read, instance_id=instance_id))
+            read = chance.choice([("orders",), ("refunds",), ("orders", "refunds"), ()])
+            expression = chance.choice(["o.*", ".*"]) if not read or chance.random() < 0.2 else None
+            members.append(Member(stage, f"m{serial}", *read, instance_id=instance_id, expression=expression))
         elif action == 1:
             stage.pass_time(chance.choice([10, SESSION_MS // 2]))
         elif action == 2 and chance.random() < 0.3:

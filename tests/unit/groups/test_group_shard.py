@@ -16,7 +16,7 @@ from cordwood.groups.classic.records import (
     encode_group_key,
 )
 from cordwood.groups.classic.subscription import subscribed_topics
-from cordwood.groups.offset_records import UnreadableRecord
+from cordwood.groups.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 
@@ -97,6 +97,27 @@ def test_a_member_of_a_group_without_members_is_unknown() -> None:
     stage = Stage()
     stage.commit(ORDERS, 1)
     assert stage.commit(ORDERS, 2, "stranger", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_is_not_there_has_no_members_and_takes_commits_from_whoever_is_none() -> None:
+    stage = Stage()
+    assert stage.commit(ORDERS, 1, "stranger", None, 1) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert stage.commit(ORDERS, 1, "", None, 0) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert not stage.log
+    assert stage.commit(ORDERS, 1, "stranger", None, -1) is ErrorCode.NONE
+
+
+def test_a_transaction_is_not_told_of_a_round_it_could_not_make_sense_of() -> None:
+    stage = Stage()
+    a = member_of(stage)
+    Actor(stage, "b").join()
+    a.ask_to_join()
+    check = stage.shard.check_commit
+    author = (a.member_id, None, a.generation)
+    assert check(GROUP, *author, stage.now_ms) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert check(GROUP, *author, stage.now_ms, transactional=True) is ErrorCode.NONE
+    assert check(GROUP, a.member_id, None, 1, stage.now_ms, transactional=True) is ErrorCode.ILLEGAL_GENERATION
+    assert check(GROUP, "", None, -1, stage.now_ms, transactional=True) is ErrorCode.NONE
 
 
 def test_a_member_may_commit_until_the_round_is_complete_and_then_only_after_its_sync() -> None:

@@ -7,18 +7,19 @@ from hypothesis import strategies as st
 from cordwood.groups.offset_records import (
     Position,
     PositionKey,
-    UnreadableRecord,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
-from cordwood.groups.positions import Commit, Positions
+from cordwood.groups.positions import Commit, Positions, is_current
+from cordwood.groups.record_fields import UnreadableRecord
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
+FIRST, SECOND = TopicId(int=1), TopicId(int=2)
 names = st.text(max_size=40)
 longs = st.integers(-(2**63), 2**63 - 1)
 
@@ -29,9 +30,11 @@ def test_a_key_reads_back_as_it_was_written(group: str, topic: str, partition: i
     assert decode_key(encode_key(key)) == key
 
 
-@given(longs, st.integers(-1, 2**31 - 1), names, longs)
-def test_a_value_reads_back_as_it_was_written(offset: int, epoch: int, metadata: str, committed_ms: int) -> None:
-    position = Position(offset, epoch, metadata, committed_ms)
+@given(longs, st.integers(-1, 2**31 - 1), st.text(max_size=300), longs, st.uuids() | st.just(ZERO_TOPIC_ID))
+def test_a_value_reads_back_as_it_was_written(
+    offset: int, epoch: int, metadata: str, committed_ms: int, topic_id: TopicId
+) -> None:
+    position = Position(offset, epoch, metadata, committed_ms, topic_id=topic_id)
     assert decode_value(encode_value(position)) == position
 
 
@@ -51,38 +54,79 @@ def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
         (bytes.fromhex("0001 0000000000000007 0000 0000000000000009 000000000000000a"), Position(7, -1, "", 9, 10)),
         (bytes.fromhex("0003 0000000000000007 00000002 0001 61 0000000000000009"), Position(7, 2, "a", 9)),
         (bytes.fromhex("0004 0000000000000007 00000002 02 61 0000000000000009 00"), Position(7, 2, "a", 9)),
+        (
+            bytes.fromhex("0004 0000000000000007 00000002 02 61 0000000000000009 01 00 10") + SECOND.bytes,
+            Position(7, 2, "a", 9, topic_id=SECOND),
+        ),
+        (
+            bytes.fromhex("0004 0000000000000007 00000002 01 0000000000000009 02 05 01 ff 00 10") + SECOND.bytes,
+            Position(7, 2, "", 9, topic_id=SECOND),
+        ),
     ],
 )
 def test_every_version_that_kafka_wrote_is_read(value: bytes, expected: Position) -> None:
     assert decode_value(value) == expected
 
 
+def test_a_value_is_written_in_the_version_that_names_the_topic() -> None:
+    written = encode_value(Position(7, 2, "a", 9, topic_id=SECOND))
+    assert written == bytes.fromhex("0004 0000000000000007 00000002 02 61 0000000000000009 01 00 10") + SECOND.bytes
+
+
+@pytest.mark.parametrize("value", ["0005", "ffff", "0004 0000000000000007 00000002 01 0000000000000009 01 00 02 aaaa"])
+def test_a_value_that_nobody_writes_is_refused(value: str) -> None:
+    with pytest.raises(UnreadableRecord):
+        decode_value(bytes.fromhex(value))
+
+
 def test_a_commit_changes_nothing_until_its_records_are_replayed() -> None:
     positions = Positions()
-    outcome = positions.commit("g", [Commit(ORDERS, 7, 2, None)], metadata_max_bytes=10, now_ms=99)
+    outcome = positions.commit("g", [Commit(ORDERS, 7, 2, None, FIRST)], metadata_max_bytes=10, now_ms=99)
     assert outcome.errors == [ErrorCode.NONE]
     assert positions.of_group("g") == {}
     for record in outcome.records:
         positions.replay(*record)
-    assert positions.of_group("g") == {ORDERS: Position(7, 2, "", 99)}
+    assert positions.of_group("g") == {ORDERS: Position(7, 2, "", 99, topic_id=FIRST)}
 
 
 def test_metadata_beyond_the_limit_is_refused_and_the_rest_of_the_commit_goes_on() -> None:
-    commits = [Commit(ORDERS, 1, -1, "é" * 6), Commit(TopicPartition("orders", 4), 2, -1, "é" * 5)]
+    commits = [Commit(ORDERS, 1, -1, "é" * 6, FIRST), Commit(TopicPartition("orders", 4), 2, -1, "é" * 5, FIRST)]
     outcome = Positions().commit("g", commits, metadata_max_bytes=10, now_ms=0)
     assert outcome.errors == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     assert [decode_key(key).partition for key, _ in outcome.records] == [TopicPartition("orders", 4)]
 
 
-def test_positions_of_a_deleted_topic_go_with_it() -> None:
+def committed(*commits: Commit) -> Positions:
     positions = Positions()
-    other = TopicPartition("other", 0)
-    commits = [Commit(ORDERS, 1, -1, ""), Commit(other, 2, -1, "")]
     for record in positions.commit("g", commits, metadata_max_bytes=9, now_ms=0).records:
         positions.replay(*record)
-    for record in positions.of_deleted_topic("orders"):
+    return positions
+
+
+@pytest.mark.parametrize("topic_id", [FIRST, ZERO_TOPIC_ID])
+def test_positions_of_a_deleted_topic_go_with_it(topic_id: TopicId) -> None:
+    other = TopicPartition("other", 0)
+    positions = committed(Commit(ORDERS, 1, -1, "", topic_id), Commit(other, 2, -1, "", SECOND))
+    for record in positions.of_deleted_topic("orders", FIRST):
         positions.replay(*record)
     assert list(positions.of_group("g")) == [other]
+
+
+def test_positions_in_a_new_topic_of_the_same_name_stay() -> None:
+    positions = committed(Commit(ORDERS, 1, -1, "", SECOND))
+    assert positions.of_deleted_topic("orders", FIRST) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "now", "expected"),
+    [(FIRST, FIRST, True), (FIRST, SECOND, False), (FIRST, None, False), (ZERO_TOPIC_ID, SECOND, True)],
+)
+def test_a_position_counts_in_the_topic_that_it_was_committed_in(
+    written: TopicId, now: TopicId | None, expected: bool
+) -> None:
+    positions = committed(Commit(ORDERS, 1, -1, "", written))
+    assert is_current(ORDERS, positions.of_group("g")[ORDERS], lambda topic: now) is expected
+    assert bool(positions.of_topics_gone(lambda topic: now)) is not expected
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_members_groups_without_a_name_and_long_notes_are_refused(world: World) 
     topic = create_topic(world)
     assert commit(world, topic, 5, group="") == ["INVALID_GROUP_ID"]
     # In a group without members a generation is nobody's; before its first commit there is not even a group.
-    assert commit(world, topic, 5, generation_id_or_member_epoch=3) == ["ILLEGAL_GENERATION"]
+    assert commit(world, topic, 5, generation_id_or_member_epoch=3) == ["GROUP_ID_NOT_FOUND"]
     assert commit(world, topic, 5) == ["NONE"]
     assert commit(world, topic, 5, generation_id_or_member_epoch=3) == ["UNKNOWN_MEMBER_ID"]
     assert commit(world, topic, 5, generation_id_or_member_epoch=3, member_id="somebody") == ["UNKNOWN_MEMBER_ID"]
@@ -242,6 +242,66 @@ def test_positions_go_with_their_topic_and_a_new_one_of_its_name_starts_afresh(w
     world.kill()
     world.start()
     assert fetch_positions(world, [("orders", [0])])[1][0][2] == -1
+
+
+def settle_without_syncs(world: World) -> None:
+    while steps := [do for name, do in world.steps() if not name.startswith(("sync", "flush"))]:
+        world.do(steps[0])
+
+
+@pytest.mark.parametrize("asked", [[("orders", [0])], None])
+def test_a_new_topic_starts_afresh_even_if_power_was_lost_before_the_old_ones_positions_were_gone_for_good(
+    world: World, asked: list[tuple[TopicImage | str, list[int]]] | None
+) -> None:
+    create_topic(world)
+    commit(world, "orders", 5)
+    world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["orders"], "timeout_ms": 1000})
+    settle_without_syncs(world)
+    assert "orders" not in world.node.topics
+    world.lose_power()
+    world.start()
+    assert "orders" not in world.node.topics
+    group = world.node.groups
+    held: list[Any] = []
+    group.visit_shards(lambda shard: held.extend(shard.positions.of_group("group")), lambda error: None)
+    world.settle()
+    assert held, "the tombstones were lost with the power, else this tests nothing"
+    assert offsets_in(fetch_positions(world, asked)) in ([], [-1])
+    create_topic(world)
+    assert offsets_in(fetch_positions(world, asked)) in ([], [-1])
+    commit(world, "orders", 2)
+    assert offsets_in(fetch_positions(world, asked)) == [2]
+    world.kill()
+    world.start()
+    assert offsets_in(fetch_positions(world, asked)) == [2]
+
+
+def offsets_in(found: tuple[str, list[tuple[Any, int, int, str, str]]]) -> list[int]:
+    return [offset for _, _, offset, _, _ in found[1]]
+
+
+def test_what_is_left_of_positions_in_topics_that_are_gone_goes_by_the_clock(world: World) -> None:
+    create_topic(world)
+    commit(world, "orders", 5)
+    world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["orders"], "timeout_ms": 1000})
+    settle_without_syncs(world)
+    world.lose_power()
+    world.start()
+    world.advance(world.settings.offsets_retention_check_interval_ms + 1)
+    found: list[str] = []
+    world.node.groups.list_groups(lambda listed, error: found.extend(each.group_id for each in listed))
+    world.settle()
+    assert found == []
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_who_names_a_generation_of_a_group_that_is_not_there_is_told_so(world: World, version: int) -> None:
+    topic = create_topic(world)
+    author = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    expected = "GROUP_ID_NOT_FOUND" if version >= 9 else "ILLEGAL_GENERATION"
+    assert commit(world, topic, 5, version=version, **author) == [expected]
+    commit(world, topic, 5)
+    assert commit(world, topic, 6, version=version, **author) == ["UNKNOWN_MEMBER_ID"]
 
 
 def test_a_commit_that_waited_while_its_topic_was_deleted_is_told_so(world: World) -> None:

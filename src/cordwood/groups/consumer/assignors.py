@@ -7,12 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from cordwood.groups.consumer.records import NOTHING, Share
+from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.identifiers import TopicId
-
-
-class TopicShape(NamedTuple):
-    topic_id: TopicId
-    partitions: int
 
 
 class Subscriber(NamedTuple):

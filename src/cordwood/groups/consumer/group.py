@@ -1,11 +1,13 @@
 """A group of the consumer protocol: what the log says of it, and deadlines, which are in memory only."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from cordwood.groups.classic.group import NEVER_MS, shifted
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
+    EXPRESSION_TYPE,
     GROUP_TYPE,
     MEMBER_TYPE,
     NOTHING,
@@ -15,10 +17,12 @@ from cordwood.groups.consumer.records import (
     MemberState,
     Profile,
     RecordKey,
+    Resolution,
     Share,
     decode_current,
     decode_group_epoch,
     decode_profile,
+    decode_resolution,
     decode_target,
     decode_target_epoch,
     encode_consumer_key,
@@ -61,9 +65,14 @@ class ConsumerGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     owners: dict[tuple[TopicId, int], str] = field(default_factory=dict)
     """Who has a partition, or has not given it back yet."""
+    expressions: dict[str, Resolution] = field(default_factory=dict)
+    """What the members' regular expressions match."""
     wake_ms: int = NEVER_MS
     """No deadline is before this."""
+    checked_version: tuple[int, int] | None = None
+    """The version of the topics for which the target is known to be right; None: it has to be looked at."""
     _subscribed: frozenset[str] | None = None
+    _expressions_in_use: frozenset[str] | None = None
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -79,8 +88,16 @@ class ConsumerGroup:
     @property
     def subscribed_topics(self) -> frozenset[str]:
         if self._subscribed is None:
-            self._subscribed = frozenset(topic for each in self.members.values() for topic in each.profile.topics)
+            read = [topics_of(each.profile, self.expressions) for each in self.members.values()]
+            self._subscribed = frozenset[str]().union(*read)
         return self._subscribed
+
+    @property
+    def expressions_in_use(self) -> frozenset[str]:
+        if self._expressions_in_use is None:
+            each = (member.profile.expression for member in self.members.values())
+            self._expressions_in_use = frozenset(expression for expression in each if expression is not None)
+        return self._expressions_in_use
 
     def current(self, member_id: str) -> Current:
         return self.currents.get(member_id, FRESH)
@@ -99,7 +116,9 @@ class ConsumerGroup:
     # The log
 
     def replay(self, key: RecordKey, value: bytes | None) -> None:
-        member_id = key.member_id
+        member_id = key.subject
+        if key.type != CURRENT_TYPE:
+            self.checked_version = None
         if key.type == GROUP_TYPE:
             self.epoch, self.metadata_hash = (0, 0) if value is None else decode_group_epoch(value)
         elif key.type == TARGET_EPOCH_TYPE:
@@ -113,10 +132,16 @@ class ConsumerGroup:
             self._replay_member(member_id, None if value is None else decode_profile(value))
         elif key.type == CURRENT_TYPE:
             self._replay_current(member_id, None if value is None else decode_current(value))
+        elif key.type == EXPRESSION_TYPE:
+            self._subscribed = None
+            if value is None:
+                self.expressions.pop(key.subject, None)
+            else:
+                self.expressions[key.subject] = decode_resolution(value)
 
     def _replay_member(self, member_id: str, profile: Profile | None) -> None:
         known = self.members.get(member_id)
-        self._subscribed = None
+        self._subscribed = self._expressions_in_use = None
         if profile is None:
             if known is not None:
                 del self.members[member_id]
@@ -150,4 +175,15 @@ class ConsumerGroup:
     def tombstones(self) -> list[Record]:
         """Everything that the log has of a group without members."""
         assert not self.members
-        return [(encode_consumer_key(kind, self.group_id), None) for kind in (TARGET_EPOCH_TYPE, GROUP_TYPE)]
+        expressions = [(EXPRESSION_TYPE, expression) for expression in sorted(self.expressions)]
+        return [
+            (encode_consumer_key(kind, self.group_id, subject), None)
+            for kind, subject in [*expressions, (TARGET_EPOCH_TYPE, ""), (GROUP_TYPE, "")]
+        ]
+
+
+def topics_of(profile: Profile, expressions: Mapping[str, Resolution]) -> frozenset[str]:
+    """What a member reads: the topics that it names, and those that its expression matches."""
+    named = frozenset(profile.topics)
+    resolution = None if profile.expression is None else expressions.get(profile.expression)
+    return named if resolution is None else named | resolution.topics

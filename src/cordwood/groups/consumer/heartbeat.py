@@ -1,40 +1,37 @@
 """A member's heartbeat: it joins, stays, changes what it reads, takes the next step, or leaves."""
 
-import zlib
-from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS
-from cordwood.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber, TopicShape
+from cordwood.groups.consumer.assignors import ASSIGNORS
 from cordwood.groups.consumer.group import FRESH, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.reconcile import next_step
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
-    GROUP_TYPE,
     MEMBER_TYPE,
     NOTHING,
-    TARGET_EPOCH_TYPE,
     TARGET_TYPE,
     Current,
-    GroupEpoch,
     MemberState,
     Profile,
     Share,
     encode_consumer_key,
     encode_current,
-    encode_group_epoch,
     encode_profile,
     encode_target,
-    encode_target_epoch,
 )
+from cordwood.groups.consumer.target import is_up_to_date, retarget
+from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 JOINING = 0
 LEAVING = -1
 
-ShapeOf = Callable[[str], TopicShape | None]
-"""A topic's id and partitions, or None if there is no such topic."""
+MAX_EXPRESSIONS = 100
+"""Different regular expressions in one group: each is kept with every topic that it matches."""
+
+NOBODY = Profile(None, None, "", "", (), -1, None)
 
 
 class ConsumerLimits(NamedTuple):
@@ -58,10 +55,16 @@ class HeartbeatRequest(NamedTuple):
     assignor: str | None
     owned: Share | None
     """None: as before."""
+    expression: str | None = None
+    """None: as before; empty: no longer any. The caller knows that it is a regular expression."""
+
+    @property
+    def subscribes(self) -> bool:
+        return self.topics is not None or self.expression is not None
 
     @property
     def is_full(self) -> bool:
-        return self.rebalance_timeout_ms >= 0 and self.topics is not None and self.owned is not None
+        return self.rebalance_timeout_ms >= 0 and self.subscribes and self.owned is not None
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -73,13 +76,13 @@ class HeartbeatAnswer(NamedTuple):
 def heartbeat(
     group: ConsumerGroup,
     request: HeartbeatRequest,
-    shape_of: ShapeOf,
+    topics: TopicView,
     records: list[Record],
     limits: ConsumerLimits,
 ) -> HeartbeatAnswer:
     """The records that the heartbeat makes, and what the member is told. Raises ProtocolError; then nothing happens."""
     if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
-        return _leave(group, request, shape_of, records)
+        return _leave(group, request, topics, records)
     replaced = _check(group, request, limits)
     known = group.members.get(replaced or request.member_id)
     current = group.current(replaced or request.member_id)
@@ -96,16 +99,16 @@ def heartbeat(
         if len(value) > limits.max_profile_bytes:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "What the member says about itself is too long.")
         records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), value))
-    changed = known is None or (profile.topics, profile.assignor) != (known.profile.topics, known.profile.assignor)
+    changed = known is None or _subscription(profile) != _subscription(known.profile)
     epoch, target, owners = group.target_epoch, group.targets.get(request.member_id, NOTHING), group.owners
-    if changed or replaced is not None or not _is_up_to_date(group, shape_of):
+    if changed or replaced is not None or not is_up_to_date(group, topics):
         profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id != replaced}
         profiles[request.member_id] = profile
         targets = dict(group.targets)
         if replaced is not None:
             targets[request.member_id] = targets.pop(replaced, NOTHING)
             owners = {partition: owner for partition, owner in owners.items() if owner != replaced}
-        epoch, targets = _retarget(group, profiles, targets, shape_of, records, changed=changed)
+        epoch, targets = retarget(group, profiles, targets, topics, records, changed=changed)
         target = targets.get(request.member_id, NOTHING)
     if replaced is not None:
         records.append((encode_consumer_key(TARGET_TYPE, group.group_id, request.member_id), encode_target(target)))
@@ -120,6 +123,11 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
     """The id of the static member that this one replaces, if it does."""
     if max(len(request.member_id.encode()), len((request.instance_id or "").encode())) > MAX_NAME_BYTES:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A member's id has at most {MAX_NAME_BYTES} bytes.")
+    expression = request.expression
+    if expression and expression not in group.expressions and len(group.expressions) >= MAX_EXPRESSIONS:
+        raise ProtocolError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"The group has {MAX_EXPRESSIONS} regular expressions already."
+        )
     if request.assignor is not None and request.assignor not in ASSIGNORS:
         raise ProtocolError(
             ErrorCode.UNSUPPORTED_ASSIGNOR, f"The assignor {request.assignor} is not one of {', '.join(ASSIGNORS)}."
@@ -144,7 +152,7 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
 
 
 def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
-    if request.topics is None or request.rebalance_timeout_ms < 0 or request.owned:
+    if not request.subscribes or request.rebalance_timeout_ms < 0 or request.owned:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST,
             "A member that joins must name its topics and rebalance timeout, and cannot own partitions yet.",
@@ -163,18 +171,8 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
 
 
 def _updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
-    before = None if known is None else known.profile
-    if before is None:
-        assert request.topics is not None
-        return Profile(
-            request.instance_id,
-            request.rack_id,
-            request.client_id,
-            request.client_host,
-            tuple(sorted(set(request.topics))),
-            request.rebalance_timeout_ms,
-            request.assignor,
-        )
+    """What the member said of itself so far, with what it says now."""
+    before = NOBODY if known is None else known.profile
     return Profile(
         before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,
@@ -183,73 +181,20 @@ def _updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile
         before.topics if request.topics is None else tuple(sorted(set(request.topics))),
         before.rebalance_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms,
         before.assignor if request.assignor is None else request.assignor,
+        before.expression if request.expression is None else request.expression or None,
     )
 
 
-def _retarget(
-    group: ConsumerGroup,
-    profiles: dict[str, Profile],
-    targets: dict[str, Share],
-    shape_of: ShapeOf,
-    records: list[Record],
-    *,
-    changed: bool,
-) -> tuple[int, dict[str, Share]]:
-    """The group's epoch and target after members, subscriptions or topics may have changed."""
-    there = _shapes((name for profile in profiles.values() for name in profile.topics), shape_of)
-    hashed = _hash(there)
-    if not changed and hashed == group.metadata_hash and group.epoch == group.target_epoch:
-        return group.target_epoch, targets
-    epoch = group.epoch
-    if changed or hashed != group.metadata_hash:
-        epoch += 1
-        value = encode_group_epoch(GroupEpoch(epoch, hashed))
-        records.append((encode_consumer_key(GROUP_TYPE, group.group_id), value))
-    subscribers = [
-        Subscriber(member_id, profile.instance_id, frozenset(profile.topics), targets.get(member_id, NOTHING))
-        for member_id, profile in sorted(profiles.items())
-    ]
-    assigned = ASSIGNORS[_preferred_assignor(profiles)](subscribers, there)
-    for member_id, share in sorted(assigned.items()):
-        if group.targets.get(member_id) != share:
-            records.append((encode_consumer_key(TARGET_TYPE, group.group_id, member_id), encode_target(share)))
-    records.append((encode_consumer_key(TARGET_EPOCH_TYPE, group.group_id), encode_target_epoch(epoch)))
-    return epoch, assigned
-
-
-def _preferred_assignor(profiles: dict[str, Profile]) -> str:
-    votes: dict[str, int] = {}
-    for profile in profiles.values():
-        if profile.assignor is not None:
-            votes[profile.assignor] = votes.get(profile.assignor, 0) + 1
-    return min(votes, key=lambda name: (-votes[name], name)) if votes else DEFAULT_ASSIGNOR
-
-
-def assignor_of(group: ConsumerGroup) -> str:
-    return _preferred_assignor({member_id: member.profile for member_id, member in group.members.items()})
-
-
-def _is_up_to_date(group: ConsumerGroup, shape_of: ShapeOf) -> bool:
-    return group.epoch == group.target_epoch and group.metadata_hash == _hash(
-        _shapes(group.subscribed_topics, shape_of)
-    )
-
-
-def _shapes(names: Iterable[str], shape_of: ShapeOf) -> dict[str, TopicShape]:
-    found = {name: shape_of(name) for name in sorted(set(names))}
-    return {name: shape for name, shape in found.items() if shape is not None}
-
-
-def _hash(topics: dict[str, TopicShape]) -> int:
-    text = ";".join(f"{name}:{shape.topic_id}:{shape.partitions}" for name, shape in sorted(topics.items()))
-    return zlib.crc32(text.encode())
+def _subscription(profile: Profile) -> tuple[object, ...]:
+    """What the target depends on."""
+    return profile.topics, profile.expression, profile.assignor
 
 
 # Leaving, and being taken out
 
 
 def _leave(
-    group: ConsumerGroup, request: HeartbeatRequest, shape_of: ShapeOf, records: list[Record]
+    group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView, records: list[Record]
 ) -> HeartbeatAnswer:
     if request.member_id not in group.members:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
@@ -259,17 +204,17 @@ def _leave(
         value = encode_current(Current(LEFT_FOR_A_WHILE, current.epoch, MemberState.STABLE, current.assigned, NOTHING))
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
-    remove(group, {request.member_id}, shape_of, records)
+    remove(group, {request.member_id}, topics, records)
     return HeartbeatAnswer(LEAVING, None)
 
 
-def remove(group: ConsumerGroup, gone: set[str], shape_of: ShapeOf, records: list[Record]) -> None:
+def remove(group: ConsumerGroup, gone: set[str], topics: TopicView, records: list[Record]) -> None:
     """Members go, and what they had is given to the others."""
     for member_id in sorted(gone):
         records += group.member_tombstones(member_id)
     profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id not in gone}
     targets = {member_id: share for member_id, share in group.targets.items() if member_id not in gone}
-    _retarget(group, profiles, targets, shape_of, records, changed=True)
+    retarget(group, profiles, targets, topics, records, changed=True)
 
 
 # Time
@@ -287,7 +232,7 @@ def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: Consumer
         member.revocation_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
 
 
-def time_passed(group: ConsumerGroup, shape_of: ShapeOf, records: list[Record], now_ms: int) -> None:
+def time_passed(group: ConsumerGroup, topics: TopicView, records: list[Record], now_ms: int) -> None:
     late = set()
     group.wake_ms = NEVER_MS
     for member_id, member in group.members.items():
@@ -297,15 +242,27 @@ def time_passed(group: ConsumerGroup, shape_of: ShapeOf, records: list[Record], 
         else:
             group.wake_at(deadline_ms)
     if late:
-        remove(group, late, shape_of, records)
+        remove(group, late, topics, records)
 
 
-def check_position_epoch(group: ConsumerGroup, member_id: str, epoch: int, *, writes: bool) -> ErrorCode:
-    """Whether positions may be committed, or read, in this member's name."""
-    if epoch < 0 and not member_id and (not writes or not group.members):
+# Positions
+
+
+def check_commit(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:
+    """Whether positions may be committed in this member's name; in nobody's, only if there are no members."""
+    if epoch < 0 and not group.members:
         return ErrorCode.NONE
+    return _check_epoch(group, member_id, epoch)
+
+
+def check_fetch(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:
+    """Anybody may read positions; who says that it is a member has to be one."""
+    if epoch < 0 and not member_id:
+        return ErrorCode.NONE
+    return _check_epoch(group, member_id, epoch)
+
+
+def _check_epoch(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:
     if member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if epoch != group.current(member_id).epoch:
-        return ErrorCode.STALE_MEMBER_EPOCH
-    return ErrorCode.NONE
+    return ErrorCode.NONE if epoch == group.current(member_id).epoch else ErrorCode.STALE_MEMBER_EPOCH

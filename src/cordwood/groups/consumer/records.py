@@ -1,15 +1,22 @@
 """The records of a consumer-protocol group in __consumer_offsets, in Apache Kafka's own formats.
 
 Types: 3 the group's epoch, 5 a member, 6 the epoch of the target assignment, 7 a member's target, 8 what a member has
-now. Values are version 0, which is flexible. A null value removes.
+now, 16 the topics that a regular expression matches. Values are version 0, which is flexible. A null value removes.
 """
 
 import struct
+import sys
 import uuid
 from typing import NamedTuple
 
-from cordwood.groups.offset_records import UnreadableRecord
-from cordwood.groups.record_fields import FieldReader, string
+from cordwood.groups.record_fields import (
+    FieldReader,
+    UnreadableRecord,
+    compact_string,
+    one_tag,
+    string,
+    uvarint,
+)
 from cordwood.model.identifiers import TopicId
 
 GROUP_TYPE = 3
@@ -17,8 +24,9 @@ MEMBER_TYPE = 5
 TARGET_EPOCH_TYPE = 6
 TARGET_TYPE = 7
 CURRENT_TYPE = 8
-CONSUMER_GROUP_KEY_TYPES = (GROUP_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE)
-_TYPES_OF_MEMBERS = (MEMBER_TYPE, TARGET_TYPE, CURRENT_TYPE)
+EXPRESSION_TYPE = 16
+CONSUMER_GROUP_KEY_TYPES = (GROUP_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
+_TYPES_WITH_SUBJECT = (MEMBER_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
 
 Share = frozenset[tuple[TopicId, int]]
 """Partitions by topic id and number."""
@@ -49,6 +57,8 @@ class Profile(NamedTuple):
     topics: tuple[str, ...]
     rebalance_timeout_ms: int
     assignor: str | None
+    expression: str | None = None
+    """It also reads every topic that this regular expression matches."""
 
 
 class Current(NamedTuple):
@@ -61,28 +71,37 @@ class Current(NamedTuple):
     revoking: Share
 
 
+class Resolution(NamedTuple):
+    """The topics that a regular expression matched, in which version of the metadata, and when that was worked out."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
 class RecordKey(NamedTuple):
     type: int
     group_id: str
-    member_id: str
+    subject: str
+    """A member's id, or a regular expression; empty where the record is about the whole group."""
 
 
-def encode_consumer_key(kind: int, group_id: str, member_id: str = "") -> bytes:
+def encode_consumer_key(kind: int, group_id: str, subject: str = "") -> bytes:
     key = struct.pack(">h", kind) + string(group_id)
-    return key + string(member_id) if kind in _TYPES_OF_MEMBERS else key
+    return key + string(subject) if kind in _TYPES_WITH_SUBJECT else key
 
 
 def decode_consumer_key(key: bytes) -> RecordKey:
     fields = FieldReader(key)
     kind = fields.int16()
-    return RecordKey(kind, fields.string(), fields.string() if kind in _TYPES_OF_MEMBERS else "")
+    return RecordKey(kind, fields.string(), fields.string() if kind in _TYPES_WITH_SUBJECT else "")
 
 
 # Values
 
 
 def encode_group_epoch(value: GroupEpoch) -> bytes:
-    return struct.pack(">hi", 0, value.epoch) + _one_tag(struct.pack(">q", value.metadata_hash))
+    return struct.pack(">hi", 0, value.epoch) + one_tag(struct.pack(">q", value.metadata_hash))
 
 
 def decode_group_epoch(value: bytes) -> GroupEpoch:
@@ -104,15 +123,15 @@ def encode_profile(profile: Profile) -> bytes:
     return b"".join(
         (
             struct.pack(">h", 0),
-            _compact(profile.instance_id),
-            _compact(profile.rack_id),
-            _compact(profile.client_id),
-            _compact(profile.client_host),
-            _uvarint(len(profile.topics) + 1),
-            *(_compact(topic) for topic in profile.topics),
-            _compact(None),  # the regular expression
+            compact_string(profile.instance_id),
+            compact_string(profile.rack_id),
+            compact_string(profile.client_id),
+            compact_string(profile.client_host),
+            uvarint(len(profile.topics) + 1),
+            *(compact_string(topic) for topic in profile.topics),
+            compact_string(profile.expression),
             struct.pack(">i", profile.rebalance_timeout_ms),
-            _compact(profile.assignor),
+            compact_string(profile.assignor),
             b"\0",
         )
     )
@@ -125,9 +144,10 @@ def decode_profile(value: bytes) -> Profile:
     client_id = fields.string()
     client_host = fields.string()
     topics = tuple(fields.string() for _ in range(fields.count()))
-    fields.nullable_string()
+    expression = fields.nullable_string() or None  # Kafka writes an empty one where there is none
     timeout_ms = fields.int32()
-    return Profile(instance_id, rack_id, client_id, client_host, topics, timeout_ms, fields.nullable_string())
+    assignor = fields.nullable_string()
+    return Profile(instance_id, rack_id, client_id, client_host, topics, timeout_ms, assignor, expression)
 
 
 def encode_target(share: Share) -> bytes:
@@ -149,6 +169,26 @@ def decode_current(value: bytes) -> Current:
     return Current(epoch, previous_epoch, state, _read_share(fields), _read_share(fields))
 
 
+def encode_resolution(resolution: Resolution) -> bytes:
+    topics = sorted(resolution.topics)
+    return b"".join(
+        (
+            struct.pack(">h", 0),
+            uvarint(len(topics) + 1),
+            *(compact_string(topic) for topic in topics),
+            struct.pack(">qq", resolution.version, resolution.timestamp_ms),
+            b"\0",
+        )
+    )
+
+
+def decode_resolution(value: bytes) -> Resolution:
+    fields = _fields(value)
+    # Many groups may match the same topics: their names are kept once.
+    topics = frozenset(sys.intern(fields.string()) for _ in range(fields.count()))
+    return Resolution(topics, fields.int64(), fields.int64())
+
+
 def _fields(value: bytes) -> FieldReader:
     fields = FieldReader(value)
     version = fields.int16()
@@ -168,11 +208,11 @@ def by_topic_id(share: Share) -> list[tuple[TopicId, list[int]]]:
 
 def _share(share: Share) -> bytes:
     topics = by_topic_id(share)
-    parts = [_uvarint(len(topics) + 1)]
+    parts = [uvarint(len(topics) + 1)]
     for topic_id, partitions in topics:
         parts += (
             topic_id.bytes,
-            _uvarint(len(partitions) + 1),
+            uvarint(len(partitions) + 1),
             struct.pack(f">{len(partitions)}i", *partitions),
             b"\0",
         )
@@ -186,23 +226,3 @@ def _read_share(fields: FieldReader) -> Share:
         found += [(topic_id, fields.int32()) for _ in range(fields.count())]
         fields.end_of_struct()
     return frozenset(found)
-
-
-def _compact(text: str | None) -> bytes:
-    if text is None:
-        return b"\0"
-    raw = text.encode()
-    return _uvarint(len(raw) + 1) + raw
-
-
-def _one_tag(raw: bytes) -> bytes:
-    return b"\1\0" + _uvarint(len(raw)) + raw
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -8,16 +8,15 @@ from cordwood.groups.consumer.heartbeat import (
     LEAVING,
     HeartbeatAnswer,
     HeartbeatRequest,
-    assignor_of,
 )
 from cordwood.groups.consumer.records import NOTHING, Share, by_topic_id
+from cordwood.groups.consumer.target import assignor_of
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID
-from cordwood.node.handlers.group_administration import ALL_GROUP_OPERATIONS
+from cordwood.node.handlers.group_administration import Answer, describe_each
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -59,6 +58,7 @@ def consumer_group_heartbeat(node: "Node", request: Request) -> None:
         None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names),
         body.server_assignor,
         _owned(body.topic_partitions),
+        body.subscribed_topic_regex,
     )
     node.groups.consumer_heartbeat(body.group_id, asked, request.now_ms, answer)
 
@@ -68,8 +68,6 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
     if not member_id:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The member id is empty.")
-    if body.subscribed_topic_regex:
-        return ProtocolError(ErrorCode.INVALID_REGULAR_EXPRESSION, "This broker takes no regular expressions yet.")
     if body.member_epoch < LEAVING - 1:
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"{body.member_epoch} is not a member's epoch.")
     return None
@@ -87,39 +85,19 @@ def _partitions(share: Share) -> list[dict[str, Any]]:
 
 def consumer_group_describe(node: "Node", request: Request) -> None:
     body = request.decode()
-    operations = ALL_GROUP_OPERATIONS if body.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-    group_ids = list(body.group_ids)
-    answers: list[dict[str, Any]] = [{} for _ in group_ids]
-    missing = len(group_ids)
 
-    def described(place: int, answer: dict[str, Any]) -> None:
-        nonlocal missing
-        answers[place] = {"group_id": group_ids[place], "authorized_operations": operations, **answer}
-        missing -= 1
-        if not missing:
-            request.answer(groups=answers)
+    def description(shard: GroupShard, group_id: str) -> Answer:
+        group = shard.consumer_groups.get(group_id)
+        if group is None:
+            return _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no such group of this protocol.")
+        return _description(node, group)
 
-    if not group_ids:
-        request.answer(groups=[])
-    for place, group_id in enumerate(group_ids):
-
-        def found(shard: GroupShard, place: int = place) -> None:
-            group = shard.consumer_groups.get(group_ids[place])
-            if group is None:
-                described(place, _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no such group of this protocol."))
-            else:
-                described(place, _description(node, group))
-
-        def failed(error: ErrorCode, place: int = place) -> None:
-            described(place, _nothing(error, None))
-
-        if group_id:
-            node.groups.describe(group_id, request.now_ms, found, failed)
-        else:
-            failed(ErrorCode.INVALID_GROUP_ID)
+    describe_each(
+        node, request, list(body.group_ids), description, _nothing, with_operations=body.include_authorized_operations
+    )
 
 
-def _nothing(error: ErrorCode, message: str | None) -> dict[str, Any]:
+def _nothing(error: ErrorCode, message: str | None = None) -> Answer:
     return {
         "error_code": error,
         "error_message": message,
@@ -131,7 +109,7 @@ def _nothing(error: ErrorCode, message: str | None) -> dict[str, Any]:
     }
 
 
-def _description(node: "Node", group: ConsumerGroup) -> dict[str, Any]:
+def _description(node: "Node", group: ConsumerGroup) -> Answer:
     def named(share: Share) -> dict[str, Any]:
         return {
             "topic_partitions": [
@@ -155,7 +133,7 @@ def _description(node: "Node", group: ConsumerGroup) -> dict[str, Any]:
                 "client_id": member.profile.client_id,
                 "client_host": member.profile.client_host,
                 "subscribed_topic_names": list(member.profile.topics),
-                "subscribed_topic_regex": None,
+                "subscribed_topic_regex": member.profile.expression,
                 "assignment": named(group.current(member_id).assigned),
                 "target_assignment": named(group.targets.get(member_id, NOTHING)),
                 "member_type": CONSUMER_PROTOCOL_MEMBER,

@@ -1,5 +1,6 @@
 """Groups as their operators see them: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,50 +18,78 @@ if TYPE_CHECKING:
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, describe configs, alter configs, as Kafka numbers them."""
 
+DELETION_REFUSALS = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group.",
+    ErrorCode.NON_EMPTY_GROUP: "The group has members.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is empty or too long.",
+}
 
-def describe_groups(node: "Node", request: Request) -> None:
-    body = request.decode()
-    operations = ALL_GROUP_OPERATIONS if body.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-    group_ids = list(body.groups)
-    answers: list[dict[str, Any]] = [{} for _ in group_ids]
+
+Answer = dict[str, Any]
+
+
+def describe_each(
+    node: "Node",
+    request: Request,
+    group_ids: list[str],
+    description: Callable[[GroupShard, str], Answer],
+    nothing: Callable[[ErrorCode], Answer],
+    *,
+    with_operations: bool,
+) -> None:
+    """Answers when all groups are described, in the order in which they were asked for."""
+    operations = ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
+    answers: list[Answer] = [{}] * len(group_ids)
     missing = len(group_ids)
 
-    def described(place: int, answer: dict[str, Any]) -> None:
+    def described(place: int, answer: Answer) -> None:
         nonlocal missing
         answers[place] = {"group_id": group_ids[place], "authorized_operations": operations, **answer}
         missing -= 1
         if not missing:
             request.answer(groups=answers)
 
+    def describe(place: int, group_id: str) -> None:
+        node.groups.describe(
+            group_id,
+            request.now_ms,
+            lambda shard: described(place, description(shard, group_id)),
+            lambda error: described(place, nothing(error)),
+        )
+
     if not group_ids:
         request.answer(groups=[])
     for place, group_id in enumerate(group_ids):
-
-        def found(shard: GroupShard, place: int = place) -> None:
-            group = shard.describe(group_ids[place])
-            described(place, _absent(request.version) if group is None else _description(group))
-
-        def failed(error: ErrorCode, place: int = place) -> None:
-            described(place, _nothing(error))
-
         if group_id:
-            node.groups.describe(group_id, request.now_ms, found, failed)
+            describe(place, group_id)
         else:
-            failed(ErrorCode.INVALID_GROUP_ID)
+            described(place, nothing(ErrorCode.INVALID_GROUP_ID))
 
 
-def _absent(version: int) -> dict[str, Any]:
+def describe_groups(node: "Node", request: Request) -> None:
+    body = request.decode()
+
+    def description(shard: GroupShard, group_id: str) -> Answer:
+        group = shard.describe(group_id)
+        return _absent(request.version) if group is None else _description(group)
+
+    describe_each(
+        node, request, list(body.groups), description, _nothing, with_operations=body.include_authorized_operations
+    )
+
+
+def _absent(version: int) -> Answer:
     """Before version 6 a group that is not there is described as dead."""
     error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
     message = "There is no such group." if version >= 6 else None
     return {**_nothing(error), "error_message": message, "group_state": State.DEAD.value}
 
 
-def _nothing(error: ErrorCode) -> dict[str, Any]:
+def _nothing(error: ErrorCode) -> Answer:
     return {"error_code": error, "group_state": "", "protocol_type": "", "protocol_data": "", "members": []}
 
 
-def _description(group: Group) -> dict[str, Any]:
+def _description(group: Group) -> Answer:
     """What members said and got is shown in a stable group only: in a round it is about to change."""
     stable = group.state is State.STABLE
     return {
@@ -115,7 +144,12 @@ def delete_groups(node: "Node", request: Request) -> None:
     def deleted(group_id: str, error: ErrorCode) -> None:
         errors[group_id] = error
         if len(errors) == len(group_ids):
-            request.answer(results=[{"group_id": each, "error_code": errors[each]} for each in group_ids])
+            request.answer(
+                results=[
+                    {"group_id": each, "error_code": errors[each], "error_message": DELETION_REFUSALS.get(errors[each])}
+                    for each in group_ids
+                ]
+            )
 
     if not group_ids:
         request.answer(results=[])
@@ -161,6 +195,6 @@ def offset_delete(node: "Node", request: Request) -> None:
 HANDLERS = (
     serves(ApiKey.DESCRIBE_GROUPS, 0, 6, describe_groups),
     serves(ApiKey.LIST_GROUPS, 0, 5, list_groups),
-    serves(ApiKey.DELETE_GROUPS, 0, 2, delete_groups),
+    serves(ApiKey.DELETE_GROUPS, 0, 3, delete_groups),
     serves(ApiKey.OFFSET_DELETE, 0, 0, offset_delete),
 )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
+EPOCHS_FROM_VERSION = 9
+"""Of OffsetCommit: older clients know neither epochs of members nor that a group may not be there."""
 
 
 def find_coordinator(node: "Node", request: Request) -> None:
@@ -66,52 +68,83 @@ def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
     return None
 
 
+class AskedPositions:
+    """The positions that a request wants committed, and what becomes of each."""
+
+    def __init__(self, node: "Node", topics: Any, *, by_id: bool) -> None:
+        self._topics = [(topic, *_resolve_topic(node, by_id, topic)) for topic in topics]
+        self._errors: list[ErrorCode] = []
+        self._places: list[int] = []
+        self.commits: list[Commit] = []
+        """Those in partitions that there are."""
+        for topic, name, topic_id in self._topics:
+            for partition in topic.partitions:
+                if name is None:
+                    self._errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
+                elif not node.has_partition(name, partition.partition_index):
+                    self._errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                else:
+                    self._places.append(len(self._errors))
+                    self._errors.append(ErrorCode.NONE)
+                    self.commits.append(
+                        Commit(
+                            TopicPartition(name, partition.partition_index),
+                            partition.committed_offset,
+                            partition.committed_leader_epoch,
+                            partition.committed_metadata,
+                            topic_id,
+                        )
+                    )
+
+    def refuse(self, error: ErrorCode) -> None:
+        self._errors = [error] * len(self._errors)
+
+    def settle(self, outcome: list[ErrorCode]) -> None:
+        """One for each of the commits."""
+        for place, error in zip(self._places, outcome, strict=True):
+            self._errors[place] = error
+
+    def answer(self) -> list[dict[str, Any]]:
+        """The topics of the response."""
+        errors = iter(self._errors)
+        return [
+            {
+                "name": name or "",
+                "topic_id": topic_id,
+                "partitions": [
+                    {"partition_index": partition.partition_index, "error_code": next(errors)}
+                    for partition in topic.partitions
+                ],
+            }
+            for topic, name, topic_id in self._topics
+        ]
+
+
 def offset_commit(node: "Node", request: Request) -> None:
     """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
     body = request.decode()
-    asked = [
-        (topic, partition, *_resolve_topic(node, request.version >= 10, topic))
-        for topic in body.topics
-        for partition in topic.partitions
-    ]
-
-    def answer(errors: list[ErrorCode]) -> None:
-        topics: dict[int, dict[str, Any]] = {}
-        for (topic, partition, name, topic_id), error in zip(asked, errors, strict=True):
-            entry = topics.setdefault(id(topic), {"name": name or "", "topic_id": topic_id, "partitions": []})
-            entry["partitions"].append({"partition_index": partition.partition_index, "error_code": error})
-        request.answer(topics=list(topics.values()))
-
+    asked = AskedPositions(node, body.topics, by_id=request.version >= 10)
     if not body.group_id:
-        answer([ErrorCode.INVALID_GROUP_ID] * len(asked))
+        asked.refuse(ErrorCode.INVALID_GROUP_ID)
+        request.answer(topics=asked.answer())
         return
 
-    commits: list[Commit] = []
-    errors = [ErrorCode.NONE] * len(asked)
-    places: list[int] = []
-    for place, (_, partition, name, _) in enumerate(asked):
-        if name is None:
-            errors[place] = ErrorCode.UNKNOWN_TOPIC_ID
-        elif not node.has_partition(name, partition.partition_index):
-            errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            places.append(place)
-            commits.append(
-                Commit(
-                    TopicPartition(name, partition.partition_index),
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata,
-                )
-            )
-
     def committed(outcome: list[ErrorCode]) -> None:
-        for place, error in zip(places, outcome, strict=True):
-            errors[place] = error
-        answer(errors)
+        asked.settle([_commit_error(error, request.version) for error in outcome])
+        request.answer(topics=asked.answer())
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
-    node.groups.commit(body.group_id, author, commits, request.now_ms, committed)
+    node.groups.commit(body.group_id, author, asked.commits, request.now_ms, committed)
+
+
+def _commit_error(error: ErrorCode, version: int) -> ErrorCode:
+    """As clients of this version understand it."""
+    if version < EPOCHS_FROM_VERSION:
+        if error is ErrorCode.GROUP_ID_NOT_FOUND:
+            return ErrorCode.ILLEGAL_GENERATION
+        if error is ErrorCode.STALE_MEMBER_EPOCH:
+            return ErrorCode.UNSUPPORTED_VERSION
+    return error
 
 
 def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:

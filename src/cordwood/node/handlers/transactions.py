@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
 from cordwood.node.group_coordinator import Author
-from cordwood.node.request import Request, by_topic, serves
+from cordwood.node.handlers.positions import AskedPositions
+from cordwood.node.regular_expressions import names_matching
+from cordwood.node.request import Request, serves
 from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
@@ -25,6 +26,7 @@ BATCHED_FROM_VERSION = 4
 END_BUMPS_FROM_VERSION = 5
 OFFSETS_ADD_FROM_VERSION = 5
 OFFSETS_ABORTABLE_FROM_VERSION = 4
+OFFSETS_BY_TOPIC_ID_FROM_VERSION = 6
 SAME_EPOCH = 1
 """The transaction version of clients that keep their epoch from one transaction to the next."""
 
@@ -143,47 +145,20 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
     """Positions that hold once the transaction is committed, and never if it is aborted."""
     body = request.decode()
     version = request.version
-    asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
-    errors = [ErrorCode.NONE] * len(asked)
-
-    def answer() -> None:
-        results = (
-            (topic, {"partition_index": partition.partition_index, "error_code": error})
-            for (topic, partition), error in zip(asked, errors, strict=True)
-        )
-        request.answer(topics=by_topic(results))
-
+    asked = AskedPositions(node, body.topics, by_id=version >= OFFSETS_BY_TOPIC_ID_FROM_VERSION)
     refusal = ErrorCode.NONE if body.group_id else ErrorCode.INVALID_GROUP_ID
     if not body.transactional_id:
         refusal = ErrorCode.INVALID_REQUEST
     if refusal is not ErrorCode.NONE:
-        errors = [refusal] * len(asked)
-        answer()
+        asked.refuse(refusal)
+    if refusal is not ErrorCode.NONE or not asked.commits:
+        request.answer(topics=asked.answer())
         return
-    commits: list[Commit] = []
-    places: list[int] = []
-    for place, (topic, partition) in enumerate(asked):
-        if not node.has_partition(topic, partition.partition_index):
-            errors[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        else:
-            places.append(place)
-            commits.append(
-                Commit(
-                    TopicPartition(topic, partition.partition_index),
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata,
-                )
-            )
 
     def committed(outcome: list[ErrorCode]) -> None:
-        for place, error in zip(places, outcome, strict=True):
-            errors[place] = _offset_error(error, version)
-        answer()
+        asked.settle([_offset_error(error, version) for error in outcome])
+        request.answer(topics=asked.answer())
 
-    if not commits:
-        answer()
-        return
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     writer = Writer(body.producer_id, body.producer_epoch)
     add = version >= OFFSETS_ADD_FROM_VERSION
@@ -199,7 +174,7 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
             add=add,
         )
 
-    node.groups.commit_in_transaction(body.group_id, author, commits, admit, writer, committed)
+    node.groups.commit_in_transaction(body.group_id, author, asked.commits, admit, writer, committed)
 
 
 def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
@@ -210,6 +185,8 @@ def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
         return ErrorCode.INVALID_TXN_STATE
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < OFFSETS_ADD_FROM_VERSION:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH):
+        return error if version >= OFFSETS_BY_TOPIC_ID_FROM_VERSION else ErrorCode.ILLEGAL_GENERATION
     return error
 
 
@@ -333,7 +310,7 @@ def list_transactions(node: "Node", request: Request) -> None:
             return True
         return each.state is State.ONGOING and now_ms - each.started_ms > body.duration_filter
 
-    def found(transactions: list[Transaction]) -> None:
+    def answer(transactions: list[Transaction]) -> None:
         request.answer(
             error_code=ErrorCode.NONE,
             unknown_state_filters=[name for name in body.state_filters if name not in known],
@@ -344,9 +321,26 @@ def list_transactions(node: "Node", request: Request) -> None:
                     "transaction_state": each.state.label,
                 }
                 for each in transactions
-                if wanted(each)
             ],
         )
+
+    def found(transactions: list[Transaction]) -> None:
+        listed = [each for each in transactions if wanted(each)]
+        if not body.transactional_id_pattern:
+            answer(listed)
+            return
+        names = [each.transactional_id for each in listed]
+
+        def matched(result: list[str] | Exception) -> None:
+            if isinstance(result, ProtocolError):
+                request.answer(error_code=result.code)
+            elif isinstance(result, Exception):
+                raise result
+            else:
+                those = frozenset(result)
+                answer([each for each in listed if each.transactional_id in those])
+
+        node.effects.blocking(lambda: names_matching(body.transactional_id_pattern, names), matched)
 
     node.transactions.all_transactions(found)
 
@@ -356,8 +350,7 @@ HANDLERS = (
     serves(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, add_offsets_to_txn),
     serves(ApiKey.END_TXN, 0, 5, end_txn),
     serves(ApiKey.WRITE_TXN_MARKERS, 1, 2, write_txn_markers),
-    serves(ApiKey.TXN_OFFSET_COMMIT, 0, 5, txn_offset_commit),
+    serves(ApiKey.TXN_OFFSET_COMMIT, 0, 6, txn_offset_commit),
     serves(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, describe_transactions),
-    # Version 2 filters by a regular expression of RE2, of which there is no engine here that cannot be blown up.
-    serves(ApiKey.LIST_TRANSACTIONS, 0, 1, list_transactions),
+    serves(ApiKey.LIST_TRANSACTIONS, 0, 2, list_transactions),
 )

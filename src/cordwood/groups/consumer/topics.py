@@ -1,0 +1,37 @@
+"""The topics as groups see them: what there is now, and what a regular expression matches."""
+
+from typing import NamedTuple, Protocol
+
+from cordwood.groups.consumer.records import Resolution
+from cordwood.model.identifiers import TopicId
+
+
+class TopicShape(NamedTuple):
+    topic_id: TopicId
+    partitions: int
+
+
+class TopicView(Protocol):
+    """Given to the machine from outside: it keeps no metadata of its own."""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one whenever an answer below may be another."""
+
+    def shape_of(self, name: str) -> TopicShape | None:
+        """A topic's id and partitions, or None if there is no such topic."""
+
+    def matching(self, expression: str) -> Resolution | None:
+        """What the expression matches; None where that is not worked out: then what it matched before still holds."""
+
+
+class NoTopics:
+    """A cluster without topics."""
+
+    version = (0, 0)
+
+    def shape_of(self, name: str) -> TopicShape | None:
+        return None
+
+    def matching(self, expression: str) -> Resolution | None:
+        return None

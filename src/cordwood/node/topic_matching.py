@@ -1,0 +1,157 @@
+"""Which topics the regular expressions of groups match, kept up as topics come and go.
+
+Matching is done in a thread, one piece of work at a time: a new expression against all topics, or new topics against
+all expressions. Whoever asks for an expression that is not worked out yet waits for it. What is kept is bounded: the
+expressions that were not asked for the longest are forgotten, and worked out again when they are.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.groups.consumer.records import Resolution
+from cordwood.groups.consumer.topics import TopicShape
+from cordwood.model.errors import ProtocolError
+from cordwood.model.identifiers import INTERNAL_TOPICS
+from cordwood.node.regular_expressions import names_matching
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+MAX_EXPRESSIONS = 1000
+
+Known = Callable[[ProtocolError | None], None]
+
+
+class _Work(NamedTuple):
+    """A copy of all that the thread needs."""
+
+    version: int
+    now_ms: int
+    names: frozenset[str]
+    """All topics."""
+    added: frozenset[str]
+    asked: tuple[str, ...]
+    """Expressions that are new."""
+    known: dict[str, Resolution]
+    """Expressions that topics came for, or went from."""
+
+
+_Found = dict[str, Resolution | ProtocolError]
+
+
+class TopicMatching:
+    """The topics as groups see them (`TopicView`)."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._known: OrderedDict[str, Resolution] = OrderedDict()
+        """By when they were last asked for."""
+        self._waiting: dict[str, list[Known]] = {}
+        self._added: set[str] = set()
+        self._removed: set[str] = set()
+        self._finished = 0
+        self._busy = False
+
+    # As the groups see it
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return self._node.image.revision, self._finished
+
+    def shape_of(self, name: str) -> TopicShape | None:
+        topic = self._node.image.topics.get(name)
+        return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
+
+    def matching(self, expression: str) -> Resolution | None:
+        return self._known.get(expression)
+
+    # What happens
+
+    def when_known(self, expressions: Collection[str], done: Callable[[dict[str, ProtocolError]], None]) -> None:
+        """Calls back when all are worked out, with those that are no regular expressions, and why."""
+        refused: dict[str, ProtocolError] = {}
+        missing = [expression for expression in expressions if expression not in self._known]
+        left = len(missing)
+        for expression in expressions:
+            if expression in self._known:
+                self._known.move_to_end(expression)
+        if not missing:
+            done(refused)
+            return
+
+        def waits_for(expression: str) -> Known:
+            def known(refusal: ProtocolError | None) -> None:
+                nonlocal left
+                if refusal is not None:
+                    refused[expression] = refusal
+                left -= 1
+                if not left:
+                    done(refused)
+
+            return known
+
+        for expression in missing:
+            self._waiting.setdefault(expression, []).append(waits_for(expression))
+        self._go_on()
+
+    def topics_changed(self, created: Collection[str], deleted: Collection[str]) -> None:
+        if not self._known and not self._waiting and not self._busy:
+            return
+        self._removed.update(deleted)
+        self._added.difference_update(deleted)
+        self._added.update(created)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begins the next piece of work, if there is one and the last is done."""
+        if self._busy or not (self._waiting or self._added or self._removed):
+            return
+        image = self._node.image
+        work = _Work(
+            image.revision,
+            self._node.now_ms,
+            frozenset(image.topics) - INTERNAL_TOPICS,
+            frozenset(self._added) - INTERNAL_TOPICS,
+            tuple(self._waiting),
+            dict(self._known) if self._added or self._removed else {},
+        )
+        self._added, self._removed = set(), set()
+        self._busy = True
+        self._node.effects.blocking(lambda: _matched(work), self._matched)
+
+    def _matched(self, found: _Found | Exception) -> None:
+        if isinstance(found, Exception):
+            raise found
+        self._finished += 1
+        answers: list[tuple[Known, ProtocolError | None]] = []
+        for expression, result in found.items():
+            waiting = self._waiting.pop(expression, [])
+            if isinstance(result, ProtocolError):
+                answers += [(known, result) for known in waiting]
+            elif waiting or expression in self._known:
+                self._known[expression] = result
+                answers += [(known, None) for known in waiting]
+        while len(self._known) > MAX_EXPRESSIONS:
+            self._known.popitem(last=False)
+        self._busy = False
+        for known, refusal in answers:
+            known(refusal)
+        self._go_on()
+
+
+def _matched(work: _Work) -> _Found:
+    """In the thread."""
+    found: _Found = {}
+    for expression in work.asked:
+        try:
+            topics = frozenset(names_matching(expression, work.names))
+        except ProtocolError as refusal:
+            found[expression] = refusal
+        else:
+            found[expression] = Resolution(topics, work.version, work.now_ms)
+    for expression, before in work.known.items():
+        topics = (before.topics & work.names).union(names_matching(expression, work.added))
+        if topics != before.topics:
+            found[expression] = Resolution(topics, work.version, work.now_ms)
+    return found
