@@ -36,6 +36,7 @@ from cordwood.segments.names import Suffix, segment_file
 from cordwood.segments.producer_snapshot import ProducerSnapshotEntry, encode_snapshot
 from cordwood.segments.rebuild import RebuiltSegment, rebuild
 from cordwood.segments.scan import SegmentScan
+from cordwood.transactions.families_records import Memory, family_record
 from cordwood.transactions.log_records import encode_key, record_of
 from cordwood.transactions.transaction import State, Transaction
 
@@ -237,17 +238,30 @@ def test_the_tool_would_have_complained(kafka: KafkaJars, segment: WrittenSegmen
 
 @pytest.mark.timeout(660)
 def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_path: Path) -> None:
-    """Those of __transaction_state, with everything in them, also the field that is ours."""
+    """Those of __transaction_state, with everything in them, also the fields and the records that are ours."""
     partitions = frozenset({TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 2)})
     transaction = Transaction(
-        "writer", 7, 4, 60_000, State.PREPARE_COMMIT, NOW_MS + 1, partitions, NOW_MS, 5, 6, 2, last_producer_epoch=3
+        "writer",
+        7,
+        4,
+        60_000,
+        State.PREPARE_COMMIT,
+        NOW_MS + 1,
+        partitions,
+        NOW_MS,
+        5,
+        6,
+        2,
+        last_producer_epoch=3,
+        batch_id=41,
     )
     empty = Transaction("reader", 8, 0, 1000, State.EMPTY, NOW_MS)
-    records = [record_of(transaction), record_of(empty), (encode_key("gone"), None)]
+    family = family_record("query", Memory(41, NOW_MS))
+    records = [record_of(transaction), record_of(empty), (encode_key("gone"), None), family]
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(build_batch([(NOW_MS, key, value, ()) for key, value in records]))
     lines = [line for line in dump(kafka, str(path), "--transaction-log-decoder") if line.startswith("| offset")]
-    assert len(lines) == 3
+    assert len(lines) == 4
     for wanted in ('"transactionalId":"writer"', '"producerId":7', '"previousProducerId":5', '"nextProducerId":6'):
         assert wanted in lines[0].replace(" ", "")
     for wanted in ('"transactionStatus":2', '"clientTransactionVersion":2', '"topic":"bills","partitionIds":[2]'):

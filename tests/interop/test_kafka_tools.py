@@ -134,6 +134,7 @@ def test_active_producers(tools: Tools, broker: RunningBroker, topic: str) -> No
 def test_api_versions(tools: Tools) -> None:
     out = tools.run("org.apache.kafka.tools.BrokerApiVersionsCommand")
     assert "Produce(0): " in out
+    assert "UNKNOWN(10000): 0" in out, "what is ours alone is passed over"
     assert "ERROR" not in out
 
 

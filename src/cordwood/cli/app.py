@@ -30,6 +30,8 @@ from cordwood.cli.topic.describe import describe_topics
 from cordwood.cli.topic.list import list_topics
 from cordwood.cli.transaction.abort import abort_transaction
 from cordwood.cli.transaction.describe import describe_transaction
+from cordwood.cli.transaction.families import list_families
+from cordwood.cli.transaction.forget_family import forget_family
 from cordwood.cli.transaction.list import list_transactions
 
 app = typer.Typer(
@@ -87,6 +89,8 @@ _transaction = typer.Typer(help="Look at transactions, and end those that hang."
 _transaction.command("list")(list_transactions)
 _transaction.command("describe")(describe_transaction)
 _transaction.command("abort")(abort_transaction)
+_transaction.command("families")(list_families)
+_transaction.command("forget-family")(forget_family)
 
 app.command("serve")(serve)
 app.command("demo")(demo)

@@ -56,14 +56,14 @@ class Table:
             (key, value) for place, (key, value) in enumerate(self.log) if last[key] == place and value is not None
         ]
 
-    def _new_producer_id(self) -> int:
+    def new_producer_id(self) -> int:
         self.producer_ids_given += 1
         return 100 + self.producer_ids_given
 
     # Requests
 
     def asks_to_join(self, batch_id: int, timeout_ms: int = 60_000) -> Joined:
-        joined = join(self.family, batch_id, timeout_ms, self._new_producer_id, self.now_ms)
+        joined = join(self.family, batch_id, timeout_ms, self.new_producer_id, self.now_ms)
         if joined.slot is not None:
             self.leases.joined(NAME, batch_id, self.now_ms)
         for append in joined.appends:

@@ -17,20 +17,32 @@ def abort_transaction(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Abort an open transaction and fence its producer, so that readers of committed records get on."""
+    """Abort an open transaction and fence its producer, so that readers of committed records get on.
+
+    A slot of a family ends with all others that are joined: a batch is decided as a whole.
+    """
     from cordwood.cli.connection import Connection
+    from cordwood.cli.transaction.family_view import aborted as family_aborted
     from cordwood.cli.transaction.view import aborted, described
+    from cordwood.model.families import slot_of
 
     connection = Connection(bootstrap_servers, timeout_s)
     found = described(connection, transactional_id)
+    slot = slot_of(transactional_id)
     if not yes:
         if not sys.stdin.isatty():
             raise Failure("USAGE", "aborting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
         say(f"{transactional_id} is {found['state']}; its producer, id {found['producer_id']}, will be fenced")
+        if slot is not None:
+            say(f"all other writers that have joined family {slot.family} will be fenced with it")
         if not typer.confirm("Abort?"):
             remark("Nothing was aborted.")
             raise typer.Exit(ExitCode.FAILED)
-    epoch = aborted(connection, transactional_id)
+    if slot is None:
+        epoch = aborted(connection, transactional_id)
+    else:
+        family_aborted(connection, slot.family)
+        epoch = described(connection, transactional_id)["producer_epoch"]
     if as_json:
         print_json({"transactional_id": transactional_id, "was": found["state"], "producer_epoch": epoch})
     elif found["state"] == "Ongoing":

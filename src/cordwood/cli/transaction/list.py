@@ -1,6 +1,7 @@
 """`cordwood transaction list`."""
 
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +18,10 @@ def list_transactions(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """List transactional ids, the state of their last transaction and their producers."""
+    """List transactional ids, the state of their last transaction and their producers.
+
+    The slots of a family share a line; with `--json` each has its own.
+    """
     from cordwood.cli.connection import Connection
     from cordwood.cli.transaction.view import listed
 
@@ -27,7 +31,24 @@ def list_transactions(
     elif found:
         print_table(
             ["transactional id", "state", "producer id"],
-            [(each["transactional_id"], each["state"], each["producer_id"]) for each in found],
+            _rows(found),
         )
     else:
         remark("No transactions.")
+
+
+def _rows(found: list[dict[str, Any]]) -> list[tuple[str, str, int | None]]:
+    from cordwood.model.families import FAMILY_PREFIX, slot_of
+
+    rows: list[tuple[str, str, int | None]] = []
+    families: dict[str, Counter[str]] = {}
+    for each in found:
+        slot = slot_of(each["transactional_id"])
+        if slot is None:
+            rows.append((each["transactional_id"], each["state"], each["producer_id"]))
+        else:
+            families.setdefault(slot.family, Counter())[each["state"]] += 1
+    for family, states in families.items():
+        counted = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        rows.append((f"{FAMILY_PREFIX}{family}/*", counted, None))
+    return sorted(rows)

@@ -1,0 +1,75 @@
+"""Families as the commands show and end them."""
+
+import time
+from typing import Any
+
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.raw_request import ask, brokers, transaction_coordinator
+from cordwood.model.errors import ErrorCode
+from cordwood.model.families import coordinator_key
+from cordwood.wire.apis import ApiKey
+
+_EVERY_BATCH = 2**63 - 1
+_AGAIN = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def families(connection: Connection) -> list[dict[str, Any]]:
+    """All families of the cluster."""
+    found: list[dict[str, Any]] = []
+    for address in brokers(connection):
+        answer = ask(address, ApiKey.FAMILY_LIST, 0, {"families": None}, connection.timeout_s)
+        if answer.error_code:
+            raise Failure(code_name(answer.error_code), f"{address[0]}:{address[1]} cannot list its families")
+        found += [
+            {
+                "name": each.name,
+                "last_batch_id": None if each.last_batch_id < 0 else each.last_batch_id,
+                "decided_ms": None if each.decided_ms < 0 else each.decided_ms,
+                "forgotten": each.forgotten,
+                "slots": each.slots,
+                "joined_slots": each.joined_slots,
+                "open_slots": each.open_slots,
+                "completing_slots": each.completing_slots,
+            }
+            for each in answer.families
+        ]
+    return sorted(found, key=lambda each: str(each["name"]))
+
+
+def described(connection: Connection, family: str) -> dict[str, Any]:
+    for each in families(connection):
+        if each["name"] == family:
+            return each
+    raise Failure(
+        "FAMILY_NOT_FOUND",
+        f"there is no family {family!r}",
+        "`cordwood transaction families` shows those that there are",
+        ExitCode.NOT_FOUND,
+    )
+
+
+def aborted(connection: Connection, family: str, *, forget: bool = False) -> None:
+    """Aborts whatever is joined, of every batch; what was decided stands."""
+    address = transaction_coordinator(connection, coordinator_key(family))
+    values = {
+        "family": family,
+        "batch_id": _EVERY_BATCH,
+        "commit": False,
+        "winners": [],
+        "forget": forget,
+        "timeout_ms": int(connection.timeout_s * 500),
+    }
+    deadline = time.monotonic() + connection.timeout_s
+    while True:
+        answer = ask(address, ApiKey.FAMILY_DECIDE, 0, values, connection.timeout_s)
+        if answer.error_code == 0:
+            return
+        if answer.error_code not in _AGAIN or time.monotonic() > deadline:
+            raise Failure(code_name(answer.error_code), answer.error_message or f"{family} cannot be aborted")
+        time.sleep(0.05)
