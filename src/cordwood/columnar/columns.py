@@ -10,6 +10,20 @@ HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), 
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Who wrote each record, as its batch says."""
+
+    producer_id: pa.Int64Array
+    """-1: a producer without one."""
+    producer_epoch: pa.Int32Array
+    sequence: pa.Int32Array
+    """The record's number among those that its producer sent to this partition; -1: there is none."""
+    transactional: pa.BooleanArray
+    control: pa.BooleanArray
+    """Not a record of anybody's: the end of a transaction, say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Columns:
     """The records of one partition, one row each, in the order of the log. None stands for a column not asked for."""
 
@@ -23,3 +37,5 @@ class Columns:
     """0: the producer's time, 1: the broker's when it appended the record."""
     headers: pa.ListArray | None
     """Never null: a record without headers has an empty list. Where a name is not UTF-8, it has U+FFFD."""
+    origin: Origin | None = None
+    """Only where it was asked for."""

@@ -141,6 +141,7 @@ def _fault_in_header(data: "Bytes", position: int, end: int) -> int:
         types.int64,
         types.int64,
         types.int64,
+        types.boolean,
         types.int64[::1],
         types.int64[::1],
         types.int64[::1],
@@ -153,6 +154,7 @@ def find_batches(
     checksum_limit: int,
     start_offset: int,
     end_offset: int,
+    with_control: bool,
     aborted_producers: "Longs",
     aborted_from: "Longs",
     inside: "Longs",
@@ -161,9 +163,9 @@ def find_batches(
     fault and where it is.
 
     Batches beyond the limit, wanted or not, do not have their checksum checked: position and size go to `unchecked`.
-    Left out are control batches, batches without records, those before start_offset, all from end_offset on, and what
-    aborted transactions wrote: from the offset where one began (they come sorted by it) to its producer's next
-    abort marker. `inside` is room for the producers that are inside of one at a time.
+    Left out are control batches unless they are asked for, batches without records, those before start_offset, all
+    from end_offset on, and what aborted transactions wrote: from the offset where one began (they come sorted by it)
+    to its producer's next abort marker. `inside` is room for the producers that are inside of one at a time.
     """
     position, end, found = int64(0), int64(len(data)), int64(0)
     known, active, large = int64(0), int64(0), int64(0)
@@ -191,7 +193,7 @@ def find_batches(
         if codec == 0 and count == 0 and size != _HEADER_SIZE:
             return found, large, LEFT_OVER, position
 
-        wanted = count > 0 and next_offset > start_offset and attributes & _CONTROL_BIT == 0
+        wanted = count > 0 and next_offset > start_offset and (with_control or attributes & _CONTROL_BIT == 0)
         if producer_id >= 0 and len(aborted_from) > 0:
             while known < len(aborted_from) and aborted_from[known] < next_offset:
                 seen = False

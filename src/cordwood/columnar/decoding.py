@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from cordwood.columnar import decode_kernels as kernels
-from cordwood.columnar.columns import HEADERS, TIMESTAMP, Columns
+from cordwood.columnar.columns import HEADERS, TIMESTAMP, Columns, Origin
 from cordwood.columnar.compiled import HAS_CRC32C, readable
-from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, Buffer, crc_is_right
+from cordwood.records.batch import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, Buffer, crc_is_right
 from cordwood.records.compression import decompress
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import MAX_UNCOMPRESSED_BYTES
@@ -30,6 +30,15 @@ _MAX_COLUMN_BYTES = 0x7FFF_0000
 """Arrow's binary arrays count their bytes in 32 bits."""
 
 _NOTHING = readable(b"")
+
+_ORIGIN_FIELDS = np.dtype(
+    {
+        "names": ["producer_id", "producer_epoch", "base_sequence"],
+        "formats": [">i8", ">i2", ">i4"],
+        "offsets": [43, 51, 53],
+        "itemsize": HEADER_SIZE,
+    }
+)
 
 
 class Decoder:
@@ -47,12 +56,15 @@ class Decoder:
         value: bool = True,
         max_bytes: int = 32 << 20,
         max_rows: int = 1 << 20,
+        origin: bool = False,
     ) -> None:
+        """With `origin` each record says who wrote it, and control records are handed out, too."""
         self._headers = headers
         self._key = key
         self._value = value
         self._max_bytes = max_bytes
         self._max_rows = max_rows
+        self._origin = origin
 
     def decode(
         self,
@@ -65,18 +77,18 @@ class Decoder:
     ) -> Iterator[Columns]:
         """The records of these whole batches with offsets in [start_offset, end_offset), in order.
 
-        Control batches are skipped. With read_committed, what aborted transactions wrote is skipped too: `aborted`
-        tells their (producer_id, first_offset), as the same answer does. Usually there is one piece; none if there is
-        nothing to hand out; several where compressed batches are many times larger than they came. The buffer must
-        stay as it is until the last piece is there; the pieces do not refer to it.
+        Control batches are skipped, unless the origin of records is asked for. With read_committed, what aborted
+        transactions wrote is skipped too: `aborted` tells their (producer_id, first_offset), as the same answer does.
+        Usually there is one piece; none if there is nothing to hand out; several where compressed batches are many
+        times larger than they came. The buffer must stay as it is until the last piece is there; the pieces do not
+        refer to it.
 
         CorruptRecords names the offset of the first batch that is not what it claims to be. What is wrong with a
         batch's header or checksum is said before the first piece, what is wrong inside of it when its piece is due.
         """
         wire = readable(records)
-        batches = _find_batches(
-            records, wire, start_offset, end_offset, sorted(aborted, key=_first_offset) if read_committed else ()
-        )
+        aborted = sorted(aborted, key=_first_offset) if read_committed else ()
+        batches = _find_batches(records, wire, start_offset, end_offset, aborted, with_control=self._origin)
         for piece, unpacked in self._pieces(records, batches):
             columns = self._columns(wire, unpacked, piece, start_offset, end_offset)
             if columns.count:
@@ -165,6 +177,7 @@ class Decoder:
             timestamp=_plain(TIMESTAMP, rows, timestamps),
             timestamp_type=_plain(pa.int32(), rows, timestamp_types),
             headers=headers,
+            origin=_origin_of(wire, batches, offsets[:rows]) if self._origin else None,
         )
 
 
@@ -194,14 +207,29 @@ def _first_offset(aborted: tuple[int, int]) -> int:
 
 
 def _find_batches(
-    records: Buffer, wire: "Bytes", start_offset: int, end_offset: int, aborted: Sequence[tuple[int, int]]
+    records: Buffer,
+    wire: "Bytes",
+    start_offset: int,
+    end_offset: int,
+    aborted: Sequence[tuple[int, int]],
+    *,
+    with_control: bool,
 ) -> "Longs":
     table = np.empty((len(wire) // HEADER_SIZE, kernels.FIELDS), np.int64)
     unchecked = np.empty((len(wire) // max(_CHECKSUM_LIMIT, HEADER_SIZE), 2), np.int64)
     producers = np.array([producer_id for producer_id, _ in aborted], np.int64)
     firsts = np.array([first_offset for _, first_offset in aborted], np.int64)
     count, large, fault, faulty = kernels.find_batches(
-        wire, table, unchecked, _CHECKSUM_LIMIT, start_offset, end_offset, producers, firsts, np.empty_like(producers)
+        wire,
+        table,
+        unchecked,
+        _CHECKSUM_LIMIT,
+        start_offset,
+        end_offset,
+        with_control,
+        producers,
+        firsts,
+        np.empty_like(producers),
     )
     for position, size in unchecked[:large].tolist():
         if not crc_is_right(records, position, size):
@@ -209,6 +237,23 @@ def _find_batches(
     if fault:
         raise _corrupt_batch(records, faulty, fault)
     return table[:count]
+
+
+def _origin_of(wire: "Bytes", batches: "Longs", offsets: "Longs") -> Origin:
+    """From the headers of the batches that the records are in."""
+    headers = np.lib.stride_tricks.sliding_window_view(wire, HEADER_SIZE)[batches[:, kernels.POSITION]]
+    fields = np.ascontiguousarray(headers).view(_ORIGIN_FIELDS)[:, 0]
+    of_batch = np.searchsorted(batches[:, kernels.BASE_OFFSET], offsets, side="right") - 1
+    base_sequence = fields["base_sequence"][of_batch].astype(np.int64)
+    counted = (base_sequence + offsets - batches[of_batch, kernels.BASE_OFFSET]) & 0x7FFF_FFFF
+    attributes = batches[of_batch, kernels.ATTRIBUTES]
+    return Origin(
+        producer_id=pa.array(fields["producer_id"][of_batch].astype(np.int64)),
+        producer_epoch=pa.array(fields["producer_epoch"][of_batch].astype(np.int32)),
+        sequence=pa.array(np.where(base_sequence < 0, -1, counted).astype(np.int32)),
+        transactional=pa.array(attributes & TRANSACTIONAL_BIT != 0),
+        control=pa.array(attributes & CONTROL_BIT != 0),
+    )
 
 
 def _headers(
