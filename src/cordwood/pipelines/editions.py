@@ -1,0 +1,338 @@
+"""What is kept about a pipeline, and the one step by which another of its editions becomes the live one.
+
+    <project>/<pipeline>/
+      live.json                     which edition is live, and which were before it: the only file that decides
+      editions/<edition>/
+        edition.json                the version, where it began, its tables and topics
+        definition-v<version>.py    the file as it was, so that an edition can be run again after the file went on
+        checkpoint/                 Spark's: how far it has read
+        tables/<table>/             its own tables
+        running                     locked while a process runs it
+      tables/<table>/               tables that are not replayable: all editions share them
+
+An edition is one build of a pipeline's outputs: `v1`, `v2`, and `v2.2` for the second build by version 2. Everything
+below an edition is its own, so nothing that happens to a fresh edition can touch the live one. Swap and rollback
+replace `live.json`, whole, by a rename: after a crash anywhere the old edition is live or the new one is.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from cordwood.pipelines.definition import Pipeline, TableFormat
+from cordwood.pipelines.errors import DamagedState, NotFound, WrongState
+from cordwood.pipelines.positions import Positions, from_json, furthest, to_json
+from cordwood.pipelines.state_files import StateFiles
+
+_EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
+FORMAT: Final = 1
+"""Of the files below. Another number was written by a program that knows more than this one."""
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a reader needs to know of a table."""
+
+    format: TableFormat
+    key: tuple[str, ...]
+    shared: bool
+    """Not replayable: one table for all editions."""
+
+
+@dataclass(frozen=True)
+class Edition:
+    """One build of a pipeline's outputs."""
+
+    name: str
+    version: int
+    source_file: str
+    definition_file: str
+    starting: str
+    made_at_ms: int
+    replayed: bool
+    """Made by a replay; the others began as the pipeline's first edition."""
+    tables: Mapping[str, TableFacts]
+    topics: Mapping[str, str]
+    """The topic that it writes for each declared one."""
+    query_id: str | None = None
+    """Of the checkpoint, once it has one."""
+    caught_up_at_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "edition": self.name,
+            "version": self.version,
+            "source_file": self.source_file,
+            "definition_file": self.definition_file,
+            "starting": self.starting,
+            "made_at_ms": self.made_at_ms,
+            "replayed": self.replayed,
+            "tables": {
+                name: {"format": facts.format.value, "key": list(facts.key), "shared": facts.shared}
+                for name, facts in self.tables.items()
+            },
+            "topics": dict(self.topics),
+            "query_id": self.query_id,
+            "caught_up_at_ms": self.caught_up_at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], path: Path) -> Self:
+        _check_format(value, path)
+        try:
+            return cls(
+                name=value["edition"],
+                version=value["version"],
+                source_file=value["source_file"],
+                definition_file=value["definition_file"],
+                starting=value["starting"],
+                made_at_ms=value["made_at_ms"],
+                replayed=value["replayed"],
+                tables={
+                    name: TableFacts(TableFormat(facts["format"]), tuple(facts["key"]), facts["shared"])
+                    for name, facts in value["tables"].items()
+                },
+                topics=dict(value["topics"]),
+                query_id=value["query_id"],
+                caught_up_at_ms=value["caught_up_at_ms"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedState(f"{path}: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Live:
+    """Which edition readers get, and which they got before."""
+
+    edition: str
+    before: tuple[str, ...]
+    """Editions that were live, the last one last: where rollbacks lead."""
+    effects_from: Positions
+    """Records before these have had their effects: outputs that are not replayable pass them over."""
+    since_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "edition": self.edition,
+            "before": list(self.before),
+            "effects_from": to_json(self.effects_from),
+            "since_ms": self.since_ms,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], path: Path) -> Self:
+        _check_format(value, path)
+        try:
+            return cls(value["edition"], tuple(value["before"]), from_json(value["effects_from"]), value["since_ms"])
+        except (KeyError, TypeError) as error:
+            raise DamagedState(f"{path}: {type(error).__name__}: {error}") from error
+
+
+class PipelineState:
+    """The state of one pipeline on disk. Who changes an edition holds its lock; `live.json` changes in one step."""
+
+    def __init__(self, directory: Path, files: StateFiles | None = None) -> None:
+        self.directory = directory
+        self.name = directory.name
+        self.files = files or StateFiles()
+
+    # What is there
+
+    def live(self) -> Live | None:
+        path = self.directory / "live.json"
+        value = self.files.read(path)
+        return None if value is None else Live.from_json(value, path)
+
+    def live_edition(self) -> Edition:
+        live = self.live()
+        if live is None:
+            raise WrongState(f"{self.name} has no live edition yet", "`cordwood pipeline run` makes the first one")
+        return self.edition(live.edition)
+
+    def edition(self, name: str) -> Edition:
+        path = self.edition_directory(name) / "edition.json"
+        value = self.files.read(path)
+        if value is None:
+            raise NotFound(f"{self.name} has no edition {name}", f"it has {', '.join(self.editions()) or 'none'}")
+        return Edition.from_json(value, path)
+
+    def editions(self) -> dict[str, Edition]:
+        """In the order in which they were made. A directory without `edition.json` was never finished: it is none."""
+        found = []
+        for directory in self._edition_directories():
+            path = directory / "edition.json"
+            value = self.files.read(path)
+            if value is not None:
+                found.append(Edition.from_json(value, path))
+        found.sort(key=lambda edition: (edition.made_at_ms, _order(edition.name)))
+        return {edition.name: edition for edition in found}
+
+    def fresh_edition(self) -> Edition | None:
+        """The newest edition that is beside the live one: neither live nor live before."""
+        live = self.live()
+        taken = set() if live is None else {live.edition, *live.before}
+        beside = [edition for name, edition in self.editions().items() if name not in taken]
+        return beside[-1] if beside else None
+
+    def edition_directory(self, edition: str) -> Path:
+        return self.directory / "editions" / edition
+
+    def checkpoint(self, edition: str) -> Path:
+        return self.edition_directory(edition) / "checkpoint"
+
+    def definition(self, edition: Edition) -> Path:
+        return self.edition_directory(edition.name) / edition.definition_file
+
+    def table_directory(self, edition: Edition, table: str) -> Path:
+        facts = edition.tables.get(table)
+        if facts is None:
+            raise NotFound(f"edition {edition.name} of {self.name} has no table {table}")
+        parent = self.directory if facts.shared else self.edition_directory(edition.name)
+        return parent / "tables" / table
+
+    # Changing it
+
+    def make_edition(self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool) -> Edition:
+        """A new edition, there once its `edition.json` is. The first of a pipeline writes to the topics as declared."""
+        name = self._free_name(made.version)
+        directory = self.edition_directory(name)
+        if directory.exists():
+            # Its making was interrupted: nothing refers to it.
+            self.files.remove_tree(directory)
+        self.files.make_directory(directory)
+        edition = Edition(
+            name=name,
+            version=made.version,
+            source_file=made.site.file,
+            definition_file=self._keep_definition(directory, made),
+            starting=starting,
+            made_at_ms=now_ms,
+            replayed=replayed,
+            tables=_table_facts(made),
+            topics=_topic_names(made, name if replayed else None),
+        )
+        self._write(edition)
+        return edition
+
+    def begin(self, made: Pipeline, *, starting: str, now_ms: int) -> Edition:
+        """The edition of a pipeline's first run, and live. What an interrupted first run has left is taken up."""
+        assert self.live() is None, "another edition becomes live by a swap"
+        left = self.fresh_edition()
+        if left is not None:
+            edition = self.take_over(left, made)
+        else:
+            edition = self.make_edition(made, starting=starting, now_ms=now_ms, replayed=False)
+        self.files.replace(self.directory / "live.json", Live(edition.name, (), {}, now_ms).to_json())
+        return edition
+
+    def take_over(self, edition: Edition, made: Pipeline) -> Edition:
+        """Another version goes on in an edition, from where the last one stopped: nothing is built again."""
+        added = _topic_names(made, edition.name if edition.replayed else None)
+        changed = replace(
+            edition,
+            version=made.version,
+            source_file=made.site.file,
+            definition_file=self._keep_definition(self.edition_directory(edition.name), made),
+            tables={**edition.tables, **_table_facts(made)},
+            topics={**added, **edition.topics},
+        )
+        self._write(changed)
+        return changed
+
+    def note_query(self, edition: Edition, query_id: str) -> Edition:
+        changed = replace(edition, query_id=query_id)
+        self._write(changed)
+        return changed
+
+    def note_caught_up(self, edition: Edition, now_ms: int | None) -> Edition:
+        changed = replace(edition, caught_up_at_ms=now_ms)
+        self._write(changed)
+        return changed
+
+    def swap(self, to: str, *, position: Positions, now_ms: int) -> Live:
+        """Makes another edition the live one. `position` is how far the one that was live has read."""
+        live = self.live()
+        if live is None:
+            raise WrongState(f"{self.name} has no live edition to swap", "`cordwood pipeline run` makes the first one")
+        self.edition(to)
+        if to == live.edition:
+            raise WrongState(f"edition {to} of {self.name} is live already")
+        before = tuple(name for name in live.before if name != to)
+        return self._replace_live(live, to, (*before, live.edition), position, now_ms)
+
+    def rollback(self, *, position: Positions, now_ms: int) -> Live:
+        """Makes the edition live that was so before the last swap."""
+        live = self.live()
+        if live is None or not live.before:
+            raise WrongState(f"{self.name} has no swap to undo")
+        self.edition(live.before[-1])
+        return self._replace_live(live, live.before[-1], live.before[:-1], position, now_ms)
+
+    def forget(self, edition: str) -> None:
+        """Removes an edition with its tables. `edition.json` goes first: what is left of a crash is no edition."""
+        self.edition(edition)
+        live = self.live()
+        if live is not None and edition == live.edition:
+            raise WrongState(f"edition {edition} of {self.name} is live", "swap or roll back to another one first")
+        if live is not None and edition in live.before:
+            remaining = tuple(name for name in live.before if name != edition)
+            self.files.replace(self.directory / "live.json", replace(live, before=remaining).to_json())
+        self.files.remove_file(self.edition_directory(edition) / "edition.json")
+        self.files.remove_tree(self.edition_directory(edition))
+
+    def _replace_live(
+        self, live: Live, edition: str, before: tuple[str, ...], position: Positions, now_ms: int
+    ) -> Live:
+        changed = Live(edition, before, furthest(live.effects_from, position), now_ms)
+        self.files.replace(self.directory / "live.json", changed.to_json())
+        return changed
+
+    def _write(self, edition: Edition) -> None:
+        self.files.replace(self.edition_directory(edition.name) / "edition.json", edition.to_json())
+
+    def _keep_definition(self, directory: Path, made: Pipeline) -> str:
+        name = f"definition-v{made.version}.py"
+        self.files.replace_bytes(directory / name, Path(made.site.file).read_bytes())
+        return name
+
+    def _free_name(self, version: int) -> str:
+        taken = self.editions()
+        name, build = f"v{version}", 1
+        while name in taken:
+            build += 1
+            name = f"v{version}.{build}"
+        return name
+
+    def _edition_directories(self) -> Iterator[Path]:
+        parent = self.directory / "editions"
+        if parent.is_dir():
+            yield from (path for path in parent.iterdir() if _EDITION_NAME.fullmatch(path.name))
+
+
+def _check_format(value: Mapping[str, Any], path: Path) -> None:
+    if value.get("format") != FORMAT:
+        raise DamagedState(f"{path} is of format {value.get('format')!r}, this program knows {FORMAT}")
+
+
+def _order(name: str) -> tuple[int, int]:
+    matched = _EDITION_NAME.fullmatch(name)
+    assert matched is not None, name
+    return int(matched[1]), int(matched[2] or 1)
+
+
+def _table_facts(made: Pipeline) -> dict[str, TableFacts]:
+    return {
+        table.name: TableFacts(table.format, table.key, shared=not table.replayable) for table in made.tables.values()
+    }
+
+
+def _topic_names(made: Pipeline, suffix: str | None) -> dict[str, str]:
+    """A topic that is rebuilt is a new topic: records that readers have read cannot be taken back."""
+    return {
+        topic.name: f"{topic.name}.{suffix}" if suffix is not None and topic.replayable else topic.name
+        for topic in made.topics.values()
+    }

@@ -1,0 +1,78 @@
+"""From a pipeline's file to its definition: runs the file, finds the pipelines in it, says what is wrong with its line.
+
+The file is run under a name of its own, so that `if __name__ == "__main__":` stays for whoever runs it as a program. It
+is in `sys.modules` only while it runs: Spark then sends its functions to the executors by value, not by a module's name
+that they could not import.
+"""
+
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from cordwood.pipelines.definition import Pipeline
+from cordwood.pipelines.errors import InvalidDefinition, NotFound, Site
+
+RUN_NAME = "__cordwood_pipeline__"
+
+
+def load_pipelines(path: Path) -> dict[str, Pipeline]:
+    """The pipelines that a file declares, by name."""
+    found: dict[str, Pipeline] = {}
+    file = str(path.resolve())
+    for value in _run(path).values():
+        if isinstance(value, Pipeline) and value.site.file == file and found.get(value.name) is not value:
+            if value.name in found:
+                raise InvalidDefinition(f"a second pipeline with the name {value.name}", value.site)
+            found[value.name] = value
+    if not found:
+        raise InvalidDefinition(
+            "no pipeline is declared here", Site(str(path), 1), "decorate a function with @pipeline(…)"
+        )
+    return found
+
+
+def load_pipeline(path: Path, name: str | None = None) -> Pipeline:
+    """The pipeline of that name, or the only one."""
+    found = load_pipelines(path)
+    if name is None:
+        if len(found) > 1:
+            hint = f"{path}:{min(found)} names one of them"
+            raise NotFound(f"{path} declares {len(found)} pipelines: {', '.join(sorted(found))}", hint)
+        return next(iter(found.values()))
+    if name not in found:
+        raise NotFound(f"{path} declares no pipeline {name}", f"it declares {', '.join(sorted(found))}")
+    return found[name]
+
+
+def _run(path: Path) -> dict[str, object]:
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    file = str(path.resolve())
+    module = ModuleType(RUN_NAME)
+    module.__file__ = file
+    neighbours = str(path.resolve().parent)
+    if neighbours not in sys.path:
+        sys.path.insert(0, neighbours)
+    before = sys.modules.get(RUN_NAME)
+    sys.modules[RUN_NAME] = module
+    try:
+        exec(compile(source, file, "exec"), module.__dict__)
+    except InvalidDefinition:
+        raise
+    except SyntaxError as error:
+        raise InvalidDefinition(f"{error.msg}", Site(error.filename or file, error.lineno or 1)) from error
+    except Exception as error:
+        raise InvalidDefinition(f"{type(error).__name__}: {error}", _line_in(file, error)) from error
+    finally:
+        del sys.modules[RUN_NAME]
+        if before is not None:
+            sys.modules[RUN_NAME] = before
+    return module.__dict__
+
+
+def _line_in(file: str, error: Exception) -> Site:
+    lines = [frame.lineno or 1 for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return Site(file, lines[-1] if lines else 1)

@@ -1,0 +1,69 @@
+"""How far a pipeline has read: for every partition of its topics the offset of the next record.
+
+An order on positions exists only partition by partition: one may be ahead in one partition and behind in another.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cordwood.pipelines.errors import DamagedState
+
+Positions = Mapping[str, Mapping[int, int]]
+"""Topic, partition, next offset."""
+
+
+def from_json(value: Any) -> dict[str, dict[int, int]]:
+    """From `{"orders": {"0": 12}}`."""
+    try:
+        return {
+            str(topic): {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in value.items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DamagedState(f"these are no positions: {value!r}") from error
+
+
+def to_json(positions: Positions) -> dict[str, dict[str, int]]:
+    return {
+        topic: {str(partition): offset for partition, offset in sorted(partitions.items())}
+        for topic, partitions in sorted(positions.items())
+    }
+
+
+def furthest(first: Positions, second: Positions) -> dict[str, dict[int, int]]:
+    """In every partition the later of the two."""
+    merged = {topic: dict(partitions) for topic, partitions in first.items()}
+    for topic, partitions in second.items():
+        known = merged.setdefault(topic, {})
+        for partition, offset in partitions.items():
+            known[partition] = max(known.get(partition, 0), offset)
+    return merged
+
+
+def ahead(first: Positions, second: Positions) -> dict[str, dict[int, tuple[int, int]]]:
+    """Where `first` is ahead of `second`: from which offset to which."""
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    for topic, partitions in first.items():
+        for partition, offset in partitions.items():
+            other = second.get(topic, {}).get(partition, 0)
+            if offset > other:
+                found.setdefault(topic, {})[partition] = (other, offset)
+    return found
+
+
+def distance(ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> int:
+    """How many offsets the ranges of `ahead` span."""
+    return sum(end - start for partitions in ranges.values() for start, end in partitions.values())
+
+
+def in_words(ranges: Mapping[str, Mapping[int, tuple[int, int]]], limit: int = 5) -> str:
+    """`orders/0: 3 to 12`, of at most so many partitions."""
+    flat = list(_flat(ranges))
+    shown = "; ".join(f"{topic}/{partition}: {start} to {end}" for topic, partition, start, end in flat[:limit])
+    return shown if len(flat) <= limit else f"{shown}; and {len(flat) - limit} more partitions"
+
+
+def _flat(ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> Iterable[tuple[str, int, int, int]]:
+    for topic, partitions in sorted(ranges.items()):
+        for partition, (start, end) in sorted(partitions.items()):
+            yield topic, partition, start, end

@@ -1,0 +1,103 @@
+"""A directory of pipelines: which there are, and where the table or topic of a name is now.
+
+    cordwood.pipelines.table_path("orders")     # the directory of the live edition's table
+    cordwood.pipelines.topic_name("priced")     # the topic that the live edition writes
+
+A name leads to whatever is live when it is asked for. A reader that keeps the answer keeps reading what it was given,
+which stays whole: a swap takes nothing away from it.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.errors import NotFound, WrongState
+from cordwood.pipelines.state_files import StateFiles
+
+ENVIRONMENT: Final = "CORDWOOD_PIPELINES"
+DEFAULT_DIRECTORY: Final = "cordwood-pipelines"
+
+
+class LiveTable(NamedTuple):
+    pipeline: PipelineState
+    edition: Edition
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return self.pipeline.table_directory(self.edition, self.name)
+
+
+class Project:
+    """The pipelines below one directory: the one given, else CORDWOOD_PIPELINES, else ./cordwood-pipelines."""
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None, files: StateFiles | None = None) -> None:
+        chosen = directory or os.environ.get(ENVIRONMENT) or DEFAULT_DIRECTORY
+        self.directory = Path(chosen).absolute()
+        self.files = files or StateFiles()
+
+    def pipeline_names(self) -> list[str]:
+        if not self.directory.is_dir():
+            return []
+        return sorted(path.name for path in self.directory.iterdir() if (path / "editions").is_dir())
+
+    def pipelines(self) -> Iterator[PipelineState]:
+        for name in self.pipeline_names():
+            yield PipelineState(self.directory / name, self.files)
+
+    def state(self, name: str) -> PipelineState:
+        """The state of a pipeline that may not have any yet."""
+        return PipelineState(self.directory / name, self.files)
+
+    def known(self, name: str) -> PipelineState:
+        """The state of a pipeline that has run."""
+        names = self.pipeline_names()
+        if name not in names:
+            hint = f"there are {', '.join(names)}" if names else "`cordwood pipeline run FILE` makes one"
+            raise NotFound(f"there is no pipeline {name} in {self.directory}", hint)
+        return self.state(name)
+
+    def live_table(self, name: str) -> LiveTable:
+        found = [
+            LiveTable(state, edition, name)
+            for state in self.pipelines()
+            if (edition := _live_edition(state)) is not None and name in edition.tables
+        ]
+        if not found:
+            raise NotFound(f"no pipeline in {self.directory} has a live table {name}")
+        if len(found) > 1:
+            owners = ", ".join(table.pipeline.name for table in found)
+            raise WrongState(f"the table {name} belongs to several pipelines: {owners}", "rename one of them")
+        return found[0]
+
+    def check_tables_are_free(self, pipeline: str, tables: list[str]) -> None:
+        """A table's name leads to one pipeline: another one cannot declare it."""
+        for state in self.pipelines():
+            if state.name == pipeline:
+                continue
+            for edition in state.editions().values():
+                taken = next((table for table in tables if table in edition.tables), None)
+                if taken is not None:
+                    raise WrongState(f"the table {taken} belongs to the pipeline {state.name}", "choose another name")
+
+
+def table_path(name: str, directory: str | os.PathLike[str] | None = None) -> Path:
+    """The directory of a live table. For Delta any reader of Delta tables can open it."""
+    return Project(directory).live_table(name).path
+
+
+def topic_name(name: str, directory: str | os.PathLike[str] | None = None) -> str:
+    """The topic that the live edition writes for a declared output topic."""
+    project = Project(directory)
+    for state in project.pipelines():
+        edition = _live_edition(state)
+        if edition is not None and name in edition.topics:
+            return edition.topics[name]
+    raise NotFound(f"no live pipeline in {project.directory} writes a topic {name}")
+
+
+def _live_edition(state: PipelineState) -> Edition | None:
+    live = state.live()
+    return None if live is None else state.edition(live.edition)

@@ -1,0 +1,98 @@
+"""Who runs an edition: a lock that the system takes back from the dead, and in it the holder's process id.
+
+One process at a time runs an edition. The lock is the kernel's (flock), so a holder that was killed holds nothing, and
+its children do only while they live: they inherit it. The process id is for people and for `stop`; with the time at
+which the process started it cannot mean another process that was given the same number later.
+"""
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cordwood.pipelines.errors import AlreadyRunning
+
+_PROBING_S: Final = 1.0
+"""Who asks whether somebody holds the lock holds it for an instant himself."""
+_PAUSE_S: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that runs an edition. `pid` is None for an instant while it starts."""
+
+    pid: int | None
+    process_start: int | None
+    """As the system counts it; None where it does not tell."""
+    since_ms: int | None
+
+    @property
+    def is_that_process(self) -> bool:
+        """Whether the process with this number is still the one that took the lock."""
+        return self.pid is not None and process_start(self.pid) == self.process_start
+
+
+class RunLock:
+    """Held from `take` to `release` or to the end of the process and of those that inherited `descriptor`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.descriptor = -1
+
+    def take(self, what: str, now_ms: int) -> None:
+        """Raises AlreadyRunning, naming the holder."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = time.monotonic() + _PROBING_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(descriptor)
+                    found = holder(self.path)
+                    by = f" by process {found.pid}" if found is not None and found.pid is not None else ""
+                    raise AlreadyRunning(f"{what} is being run{by}", "`cordwood pipeline stop` ends it") from None
+                time.sleep(_PAUSE_S)
+        pid = os.getpid()
+        content = json.dumps({"pid": pid, "process_start": process_start(pid), "since_ms": now_ms})
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, content.encode(), 0)
+        self.descriptor = descriptor
+
+    def release(self) -> None:
+        if self.descriptor >= 0:
+            os.ftruncate(self.descriptor, 0)
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def holder(path: Path) -> Holder | None:
+    """Who holds the lock; None if nobody does."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        try:
+            said = json.loads(os.pread(descriptor, 4096, 0))
+            return Holder(said["pid"], said["process_start"], said["since_ms"])
+        except (ValueError, KeyError, TypeError):
+            return Holder(None, None, None)
+    finally:
+        os.close(descriptor)
+
+
+def process_start(pid: int) -> int | None:
+    """When the process started, in the system's ticks; None if it is gone or the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None

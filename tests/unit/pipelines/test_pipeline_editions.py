@@ -1,0 +1,266 @@
+"""Editions, swap and rollback on disk, and what is left when the program is killed before any operation on it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.pipelines.definition import Pipeline
+from cordwood.pipelines.editions import PipelineState
+from cordwood.pipelines.errors import DamagedState, NotFound, WrongState
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.project import Project, table_path, topic_name
+from cordwood.pipelines.state_files import StateFiles
+
+FILE = """
+from cordwood.pipelines import pipeline, table, topic
+
+@pipeline(
+    version={version},
+    inputs=topic("orders"),
+    outputs={{
+        "latest": table("latest", key="id"),
+        "priced": topic("priced", key="id"),
+        "mails": topic("mails", replayable=False),
+        "seen": table("seen", replayable=False),
+    }},
+)
+def enrich(orders):
+    return orders
+"""
+
+
+class Killed(BaseException):
+    """As sudden as kill -9: nothing in the program catches it."""
+
+
+class StopBefore:
+    """Kills the program before its n-th operation on the disk."""
+
+    def __init__(self, operation: int) -> None:
+        self.left = operation
+
+    def __call__(self, operation: str, path: Path) -> None:
+        if self.left == 0:
+            raise Killed(f"before: {operation} {path.name}")
+        self.left -= 1
+
+
+def version(directory: Path, number: int) -> Pipeline:
+    path = directory / "enrich.py"
+    path.write_text(FILE.format(version=number))
+    return load_pipeline(path)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> PipelineState:
+    return Project(tmp_path / "project").state("enrich")
+
+
+def with_two_editions(state: PipelineState, tmp_path: Path) -> None:
+    state.begin(version(tmp_path, 1), starting="earliest", now_ms=1)
+    state.make_edition(version(tmp_path, 2), starting="earliest", now_ms=3, replayed=True)
+
+
+def test_names_lead_to_the_live_edition_before_and_after_a_swap(state: PipelineState, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    with_two_editions(state, tmp_path)
+    assert table_path("latest", project) == state.directory / "editions/v1/tables/latest"
+    assert topic_name("priced", project) == "priced"
+    state.swap("v2", position={"orders": {0: 7}}, now_ms=4)
+    assert table_path("latest", project) == state.directory / "editions/v2/tables/latest"
+    assert topic_name("priced", project) == "priced.v2"
+    state.rollback(position={"orders": {0: 9, 1: 1}}, now_ms=5)
+    assert table_path("latest", project) == state.directory / "editions/v1/tables/latest"
+    assert topic_name("priced", project) == "priced"
+
+
+def test_outputs_that_are_not_replayable_are_shared_by_all_editions(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    first, second = state.edition("v1"), state.edition("v2")
+    assert state.table_directory(first, "seen") == state.table_directory(second, "seen")
+    assert first.topics["mails"] == second.topics["mails"] == "mails"
+
+
+def test_effects_go_on_where_the_furthest_edition_stopped(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    assert state.swap("v2", position={"orders": {0: 7, 1: 5}}, now_ms=4).effects_from == {"orders": {0: 7, 1: 5}}
+    after = state.rollback(position={"orders": {0: 9, 1: 4, 2: 1}}, now_ms=5)
+    assert after.effects_from == {"orders": {0: 9, 1: 5, 2: 1}}
+
+
+def test_a_version_can_be_built_more_than_once(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    again = state.make_edition(version(tmp_path, 2), starting="earliest", now_ms=4, replayed=True)
+    assert again.name == "v2.2"
+    assert again.topics["priced"] == "priced.v2.2"
+    assert list(state.editions()) == ["v1", "v2", "v2.2"]
+    fresh = state.fresh_edition()
+    assert fresh is not None
+    assert fresh.name == "v2.2"
+
+
+def test_after_a_rollback_the_edition_is_beside_the_live_one_again(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    state.swap("v2", position={}, now_ms=4)
+    assert state.fresh_edition() is None
+    with pytest.raises(WrongState, match="live already"):
+        state.swap("v2", position={}, now_ms=5)
+    state.rollback(position={}, now_ms=6)
+    fresh = state.fresh_edition()
+    assert fresh is not None
+    assert fresh.name == "v2"
+    with pytest.raises(WrongState, match="no swap to undo"):
+        state.rollback(position={}, now_ms=7)
+
+
+def test_another_version_may_go_on_in_the_same_edition(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    changed = state.take_over(state.edition("v1"), version(tmp_path, 3))
+    assert (changed.name, changed.version, changed.topics["priced"]) == ("v1", 3, "priced")
+    assert "version=3" in state.definition(changed).read_text()
+    assert state.edition("v1") == changed
+
+
+def test_an_edition_is_forgotten_unless_it_is_live(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    with pytest.raises(WrongState, match="is live"):
+        state.forget("v1")
+    state.swap("v2", position={}, now_ms=4)
+    state.forget("v1")
+    assert list(state.editions()) == ["v2"]
+    live = state.live()
+    assert live is not None
+    assert live.before == ()
+    with pytest.raises(NotFound):
+        state.edition("v1")
+
+
+def test_a_table_belongs_to_one_pipeline(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    project = Project(tmp_path / "project")
+    project.check_tables_are_free("enrich", ["latest"])
+    with pytest.raises(WrongState, match="latest belongs to the pipeline enrich"):
+        project.check_tables_are_free("other", ["own", "latest"])
+    with pytest.raises(NotFound, match="no live pipeline"):
+        topic_name("unheard-of", project.directory)
+    with pytest.raises(NotFound, match="no pipeline enrch"):
+        project.known("enrch")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": 2}', '{"format": 1}'])
+def test_state_that_cannot_be_understood_is_not_guessed_at(state: PipelineState, tmp_path: Path, content: str) -> None:
+    with_two_editions(state, tmp_path)
+    (state.directory / "live.json").write_text(content)
+    with pytest.raises(DamagedState, match=r"live\.json"):
+        state.live()
+
+
+# Interrupted anywhere
+
+Act = Callable[[PipelineState, Path], Any]
+
+
+def _swap(state: PipelineState, tmp_path: Path) -> Any:
+    return state.swap("v2", position={"orders": {0: 7}}, now_ms=4)
+
+
+def _swap_and_roll_back(state: PipelineState, tmp_path: Path) -> Any:
+    _swap(state, tmp_path)
+    return state.rollback(position={"orders": {0: 9}}, now_ms=5)
+
+
+def _replay(state: PipelineState, tmp_path: Path) -> Any:
+    return state.make_edition(version(tmp_path, 3), starting="earliest", now_ms=6, replayed=True)
+
+
+def _take_over(state: PipelineState, tmp_path: Path) -> Any:
+    return state.take_over(state.edition("v1"), version(tmp_path, 3))
+
+
+def _forget(state: PipelineState, tmp_path: Path) -> Any:
+    return state.forget("v2")
+
+
+def seen(state: PipelineState, tmp_path: Path) -> tuple[object, ...]:
+    """What readers and the next command see."""
+    project = Project(tmp_path / "project")
+    live = state.live()
+    assert live is not None
+    edition = state.edition(live.edition)
+    assert state.definition(edition).exists()
+    assert project.live_table("latest").path == state.table_directory(edition, "latest")
+    assert topic_name("priced", project.directory) == edition.topics["priced"]
+    return live, tuple(state.editions().values())
+
+
+@pytest.mark.parametrize("act", [_swap, _swap_and_roll_back, _replay, _take_over, _forget])
+def test_killed_before_any_operation_the_state_is_one_of_those_that_were_meant(
+    state: PipelineState, tmp_path: Path, act: Act
+) -> None:
+    with_two_editions(state, tmp_path)
+    meant = [seen(state, tmp_path)]
+    if act is _swap_and_roll_back:
+        _swap(state, tmp_path)
+        meant.append(seen(state, tmp_path))
+        state.files.replace(state.directory / "live.json", _first_live(meant))
+    kept = _copy(state.directory)
+    act(state, tmp_path)
+    meant.append(seen(state, tmp_path))
+    operation, was_killed = 0, True
+    while was_killed:
+        _restore(state.directory, kept)
+        was_killed = False
+        try:
+            act(PipelineState(state.directory, StateFiles(StopBefore(operation))), tmp_path)
+        except Killed:
+            was_killed = True
+        assert seen(state, tmp_path) in meant, f"killed before operation {operation}"
+        if was_killed:
+            # The same command once more finishes, whatever the killed one left behind.
+            try:
+                act(state, tmp_path)
+            except (WrongState, NotFound):
+                assert seen(state, tmp_path) in meant, "it had been done"
+        operation += 1
+    assert operation > 3, "the commands work on the disk in several operations"
+
+
+def _first_live(meant: list[tuple[object, ...]]) -> dict[str, Any]:
+    lives: list[Any] = [live for live, _ in meant]
+    first = next(live for live in lives if live.edition == "v1")
+    content: dict[str, Any] = first.to_json()
+    return content
+
+
+def _copy(directory: Path) -> dict[Path, bytes]:
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def _restore(directory: Path, kept: dict[Path, bytes]) -> None:
+    for path in sorted(directory.rglob("*"), reverse=True):
+        if path.is_file():
+            path.unlink()
+        else:
+            path.rmdir()
+    for name, content in kept.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
+
+
+def test_a_first_run_that_was_killed_leaves_nothing_in_the_way_of_the_next(tmp_path: Path) -> None:
+    made = version(tmp_path, 1)
+    for operation in range(100):
+        state = Project(tmp_path / f"project-{operation}").state("enrich")
+        try:
+            killed = PipelineState(state.directory, StateFiles(StopBefore(operation)))
+            killed.begin(made, starting="earliest", now_ms=1)
+        except Killed:
+            if state.live() is None:
+                state.begin(made, starting="earliest", now_ms=2)
+            assert [state.live_edition().name] == list(state.editions()) == ["v1"]
+        else:
+            assert operation > 10
+            return
+    raise AssertionError("it never came to an end")

@@ -1,0 +1,31 @@
+"""Positions, partition by partition."""
+
+import pytest
+
+from cordwood.pipelines.errors import DamagedState
+from cordwood.pipelines.positions import ahead, distance, from_json, furthest, in_words, to_json
+
+FIRST = {"orders": {0: 12, 1: 3}, "returns": {0: 1}}
+SECOND = {"orders": {0: 10, 1: 5, 2: 7}}
+
+
+def test_positions_are_compared_partition_by_partition() -> None:
+    assert ahead(FIRST, SECOND) == {"orders": {0: (10, 12)}, "returns": {0: (0, 1)}}
+    assert ahead(SECOND, FIRST) == {"orders": {1: (3, 5), 2: (0, 7)}}
+    assert distance(ahead(SECOND, FIRST)) == 9
+    assert ahead(FIRST, FIRST) == {}
+    assert furthest(FIRST, SECOND) == {"orders": {0: 12, 1: 5, 2: 7}, "returns": {0: 1}}
+
+
+def test_positions_are_told_in_words_and_not_all_of_them() -> None:
+    assert in_words(ahead(FIRST, SECOND)) == "orders/0: 10 to 12; returns/0: 0 to 1"
+    assert in_words(ahead(FIRST, SECOND), limit=1) == "orders/0: 10 to 12; and 1 more partitions"
+
+
+def test_positions_are_kept_as_json() -> None:
+    assert to_json(FIRST) == {"orders": {"0": 12, "1": 3}, "returns": {"0": 1}}
+    assert from_json(to_json(FIRST)) == FIRST
+    with pytest.raises(DamagedState):
+        from_json({"orders": 5})
+    with pytest.raises(DamagedState):
+        from_json({"orders": {"0": None}})
