@@ -1,1 +1,33 @@
-"""Cordwood as a Spark data source and sink."""
+"""Cordwood as a Spark data source and sink: `format("cordwood")`.
+
+    spark = cordwood.spark.session("orders")        # a session with the settings that matter
+    cordwood.spark.register(spark)                  # or: make the format known to a session of your own
+
+Spark finds the format by itself where this package is installed (`pyspark_cordwood`). Nothing heavy is imported before
+it is used: Spark starts many short processes.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cordwood.spark.data_source import CordwoodDataSource as CordwoodDataSource
+    from cordwood.spark.progress_group import progress as progress
+    from cordwood.spark.sessions import register as register
+    from cordwood.spark.sessions import session as session
+
+__all__ = ["CordwoodDataSource", "progress", "register", "session"]
+
+_HOMES = {
+    "CordwoodDataSource": "data_source",
+    "progress": "progress_group",
+    "register": "sessions",
+    "session": "sessions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(f"cordwood.spark.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

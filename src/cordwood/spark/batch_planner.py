@@ -1,0 +1,89 @@
+"""What a batch read comes to: offset ranges, found and checked on the driver before any task runs."""
+
+import logging
+import os
+
+from cordwood.client.cluster import Cluster
+from cordwood.spark import option_names as names
+from cordwood.spark.data_loss import Cause, DataLoss, Ledger, Loss, find_losses
+from cordwood.spark.judging import judge
+from cordwood.spark.offsets import Positions
+from cordwood.spark.options import SourceOptions
+from cordwood.spark.planning import OffsetRange
+from cordwood.spark.pushdown import PushedFilters
+from cordwood.spark.resolving import Resolver
+from cordwood.spark.survey import NothingToRead, Survey, check_all_exist, subscribed_partitions, survey
+
+_log = logging.getLogger(__name__)
+
+
+def cores() -> int:
+    """Of this machine: Spark does not tell a source how many the executors have. minPartitions does."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def batch_ranges(options: SourceOptions, pushed: PushedFilters) -> list[OffsetRange]:
+    with Cluster(options.client) as cluster:
+        existing = subscribed_partitions(cluster, options.subscription)
+        check_all_exist(cluster, options.subscription, existing, options.client.bootstrap_servers)
+        found = survey(cluster, existing, options.isolation)
+        resolver = Resolver(cluster, options, found)
+        start, end = resolver.start(), resolver.end()
+        start = _inside(cluster, options, start, found)
+        end = _not_beyond(options, end, found)
+        ranges = []
+        for partition in sorted(start):
+            if start[partition] > end[partition]:
+                raise NothingToRead(
+                    f"{partition} would be read from {start[partition]} to {end[partition]}: the beginning"
+                    f" ({names.STARTING_OFFSETS} or a time) lies after the end ({names.ENDING_OFFSETS} or a time)."
+                )
+            if pushed.allows(partition):
+                ranges.append(OffsetRange(partition, *pushed.clamp(start[partition], end[partition])))
+        return _late_enough(cluster, options, ranges, pushed)
+
+
+def _inside(cluster: Cluster, options: SourceOptions, start: Positions, found: Survey) -> Positions:
+    losses = find_losses(start, found.partitions, known_ids={}, last_seen={})
+    judge(cluster, losses, Ledger(), fail=options.fail_on_data_loss)
+    kept = dict(start)
+    for loss in losses:
+        now = found.partitions[loss.partition]
+        kept[loss.partition] = now.earliest if loss.cause is Cause.REMOVED else found.readable[loss.partition]
+    return kept
+
+
+def _not_beyond(options: SourceOptions, end: Positions, found: Survey) -> Positions:
+    beyond = {partition: offset for partition, offset in end.items() if offset > found.readable[partition]}
+    if not beyond:
+        return end
+    problems = [
+        str(Loss(partition, found.readable[partition], offset, Cause.ENDS_EARLIER, None, found.readable[partition]))
+        for partition, offset in sorted(beyond.items())
+    ]
+    text = f"{names.ENDING_OFFSETS} lies beyond what can be read.\n" + "\n".join(problems)
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{text}\nUse -1 for the latest offset, or set {names.FAIL_ON_DATA_LOSS}=false to read what is there."
+        )
+    _log.warning("data loss (failOnDataLoss=false): %s", text)
+    return {partition: min(offset, found.readable[partition]) for partition, offset in end.items()}
+
+
+def _late_enough(
+    cluster: Cluster, options: SourceOptions, ranges: list[OffsetRange], pushed: PushedFilters
+) -> list[OffsetRange]:
+    """Ranges without what lies before the first record that is late enough for a filter."""
+    ranges = [wanted for wanted in ranges if wanted.size > 0]
+    time_ms = pushed.min_timestamp_ms
+    if time_ms is None:
+        return ranges
+    found = cluster.list_offsets({wanted.partition: time_ms for wanted in ranges}, options.isolation)
+    late = []
+    for wanted in ranges:
+        first = found.get(wanted.partition)
+        if first is None:
+            late.append(wanted)
+        elif first.offset >= 0:
+            late.append(wanted._replace(start=max(wanted.start, first.offset)))
+    return [wanted for wanted in late if wanted.size > 0]

@@ -1,0 +1,45 @@
+"""`spark.read.format("cordwood")`: Spark's side of a batch read."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from cordwood.spark.batch_planner import batch_ranges, cores
+from cordwood.spark.options import SourceOptions
+from cordwood.spark.planning import plan_tasks
+from cordwood.spark.pushdown import PushedFilters, push
+from cordwood.spark.reading import ReadTask, TaskReader
+from cordwood.spark.schema import arrow_schema
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._tasks = TaskReader(options, arrow_schema(schema))
+        self._pushed = PushedFilters()
+
+    def partitions(self) -> list[InputPartition]:
+        ranges = batch_ranges(self._options, self._pushed)
+        tasks = [ReadTask(ranges) for ranges in plan_tasks(ranges, self._options.task_sizes, cores())]
+        # Spark takes an empty list for one partition without a value.
+        return [*tasks] or [ReadTask()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return self._tasks.read(partition)
+
+
+class FilteringBatchReader(BatchReader):
+    """With filter pushdown. Spark refuses a reader that has `pushFilters` where pushdown is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._pushed = push(filters)
+        self._tasks = replace(
+            self._tasks,
+            min_timestamp_us=self._pushed.min_timestamp_us,
+            max_timestamp_us=self._pushed.max_timestamp_us,
+        )
+        return self._pushed.left_to_spark

@@ -1,0 +1,132 @@
+"""Records that a query should have read and never can: which, since when, and what took them.
+
+Pure: positions and what the cluster says come in, losses come out. Offsets that compaction or a transaction left
+without a record are no loss, and neither is a position ahead of the last stable offset. `explaining.py` adds what the
+topic's settings say about the reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from cordwood.model.identifiers import TopicId, TopicPartition
+
+
+class Cause(Enum):
+    REMOVED = "records were removed from the beginning of the log"
+    STARTS_LATE = "the partition is new to this query, and its log no longer begins at 0"
+    RECREATED = "the topic was deleted and created again"
+    ENDS_EARLIER = "the log ends before the position of this query: it was truncated, or the topic is another one"
+    TOPIC_GONE = "the topic or partition does not exist any more"
+    NOT_SUBSCRIBED = "the query has a position in this partition, and does not read it any more"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Offsets from start (with) to end (without) of a partition. The end is None where nobody can know it."""
+
+    partition: TopicPartition
+    start: int
+    end: int | None
+    cause: Cause
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many offsets are known to be lost."""
+        return 0 if self.end is None else max(0, self.end - self.start)
+
+    def __str__(self) -> str:
+        if self.end is not None and self.end > self.start:
+            what = f"offsets {self.start} to {self.end - 1} ({self.end - self.start} offsets)"
+        else:
+            what = f"whatever there was from offset {self.start} on"
+        text = f"{self.partition}: {what}: {self.cause.value}"
+        if self.cause in (Cause.REMOVED, Cause.STARTS_LATE):
+            text += f", which begins at {self.log_start_offset} now"
+        elif self.cause is Cause.ENDS_EARLIER:
+            text += f" (it ends at {self.log_end_offset})"
+        return text
+
+
+class DataLoss(Exception):
+    """The query cannot read all that it should. Not raised with failOnDataLoss=false."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What the cluster says about a partition."""
+
+    topic_id: TopicId | None
+    earliest: int
+    latest: int
+    """Its high watermark, whatever the reader's isolation."""
+
+
+def find_losses(
+    start: Mapping[TopicPartition, int],
+    found: Mapping[TopicPartition, Partition],
+    *,
+    known_ids: Mapping[str, TopicId],
+    last_seen: Mapping[TopicPartition, int],
+    existing_topics: Iterable[str] = (),
+) -> list[Loss]:
+    """`start`: where the query stands. `found`: what it may read now. `known_ids`: the ids of the topics that its
+    positions belong to, as far as known. `last_seen`: the ends of logs at an earlier time. `existing_topics`: topics
+    that are there, subscribed or not."""
+    losses = []
+    for partition, position in sorted(start.items()):
+        now = found.get(partition)
+        seen = last_seen.get(partition)
+        seen_end = seen if seen is not None and seen > position else None
+        known_id = known_ids.get(partition.topic)
+        if now is None:
+            gone = Cause.NOT_SUBSCRIBED if partition.topic in set(existing_topics) else Cause.TOPIC_GONE
+            losses.append(Loss(partition, position, seen_end, gone))
+        elif known_id is not None and now.topic_id is not None and now.topic_id != known_id:
+            losses.append(Loss(partition, position, seen_end, Cause.RECREATED, now.earliest, now.latest))
+        elif position > now.latest:
+            losses.append(Loss(partition, position, seen_end, Cause.ENDS_EARLIER, now.earliest, now.latest))
+        elif position < now.earliest:
+            losses.append(Loss(partition, position, now.earliest, Cause.REMOVED, now.earliest, now.latest))
+    for partition, now in sorted(found.items()):
+        if partition not in start and now.earliest > 0:
+            losses.append(Loss(partition, 0, now.earliest, Cause.STARTS_LATE, now.earliest, now.latest))
+    return losses
+
+
+BEGIN_ANEW = frozenset({Cause.RECREATED, Cause.ENDS_EARLIER, Cause.TOPIC_GONE, Cause.NOT_SUBSCRIBED})
+"""The position means nothing any more. It is dropped for one batch; if the partition is still there at the next, it is
+new and read from its beginning."""
+
+
+class Ledger:
+    """Every offset that was lost, counted once however often it is reported."""
+
+    def __init__(self) -> None:
+        self._lost: dict[TopicPartition, list[tuple[int, int]]] = {}
+
+    def add(self, partition: TopicPartition, start: int, end: int) -> int:
+        """Writes a loss down; how many of its offsets were not known before."""
+        if end <= start:
+            return 0
+        before = self.count(partition)
+        merged: list[tuple[int, int]] = []
+        for piece_start, piece_end in sorted([*self._lost.get(partition, []), (start, end)]):
+            if merged and piece_start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], piece_end))
+            else:
+                merged.append((piece_start, piece_end))
+        self._lost[partition] = merged
+        return self.count(partition) - before
+
+    def count(self, partition: TopicPartition) -> int:
+        return sum(end - start for start, end in self._lost.get(partition, []))
+
+    @property
+    def total(self) -> int:
+        return sum(self.count(partition) for partition in self._lost)
+
+    def counts(self) -> dict[TopicPartition, int]:
+        return {partition: self.count(partition) for partition in sorted(self._lost)}

@@ -1,0 +1,68 @@
+"""Format "cordwood" as Spark sees it: what it is called, its columns, and who reads and writes."""
+
+import logging
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from cordwood.spark.options import SourceOptions, check_options, read_options
+from cordwood.spark.schema import check_schema, source_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+
+_log = logging.getLogger(__name__)
+
+
+class CordwoodDataSource(DataSource):
+    """Imports what reads and what writes only where it is used: Spark starts many short processes with this class."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "cordwood"
+
+    def schema(self) -> StructType:
+        return source_schema(include_headers=check_options(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from cordwood.spark.batch_reader import BatchReader, FilteringBatchReader
+
+        options = self._read_options(schema, streaming=False)
+        for warning in options.warnings:
+            _log.warning("%s", warning)
+        return FilteringBatchReader(options, schema) if _is_asked_to_filter() else BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from cordwood.spark.stream_reader import StreamReader
+
+        return StreamReader(self._read_options(schema, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
+        made: DataSourceWriter = import_module("cordwood.spark.writer").batch_writer(self.options, schema, overwrite)
+        return made
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":
+        writing = import_module("cordwood.spark.writer")
+        made: DataSourceStreamWriter = writing.stream_writer(self.options, schema, overwrite)
+        return made
+
+    def _read_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        options = read_options(self.options, streaming=streaming)
+        check_schema(schema, include_headers=options.include_headers)
+        return options
+
+
+def _is_asked_to_filter() -> bool:
+    """Whether the caller is Spark's worker that pushes filters down.
+
+    A reader must not have `pushFilters` unless pushdown is on, and nobody says whether it is; but only this worker
+    calls it, and it is started only then."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_filename.endswith("data_source_pushdown_filters.py"):
+            return True
+    return False

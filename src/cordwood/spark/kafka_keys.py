@@ -1,0 +1,121 @@
+"""Every `kafka.*` key that people hand to Spark's Kafka source, and what becomes of it here.
+
+Owns the answer to "is this key implemented?". A key is implemented, or it is refused by name with the reason and what
+to do instead: none is taken and then ignored. Names are those of Kafka's consumer, without `kafka.` before them.
+"""
+
+from enum import Enum
+
+
+class Key(Enum):
+    """The keys that are implemented; the value is the name behind `kafka.`."""
+
+    BOOTSTRAP_SERVERS = "bootstrap.servers"
+    CLIENT_ID = "client.id"
+    GROUP_ID = "group.id"
+    ISOLATION_LEVEL = "isolation.level"
+    REQUEST_TIMEOUT_MS = "request.timeout.ms"
+    DEFAULT_API_TIMEOUT_MS = "default.api.timeout.ms"
+    RETRY_BACKOFF_MS = "retry.backoff.ms"
+    RETRY_BACKOFF_MAX_MS = "retry.backoff.max.ms"
+    MAX_PARTITION_FETCH_BYTES = "max.partition.fetch.bytes"
+    FETCH_MAX_WAIT_MS = "fetch.max.wait.ms"
+    RECEIVE_BUFFER_BYTES = "receive.buffer.bytes"
+    EXCLUDE_INTERNAL_TOPICS = "exclude.internal.topics"
+    SECURITY_PROTOCOL = "security.protocol"
+    CHECK_CRCS = "check.crcs"
+    ALLOW_AUTO_CREATE_TOPICS = "allow.auto.create.topics"
+
+
+ONLY_VALUE = {
+    Key.SECURITY_PROTOCOL: ("PLAINTEXT", "encrypted and authenticated connections are not supported yet"),
+    Key.CHECK_CRCS: ("true", "checksums are always checked"),
+    Key.ALLOW_AUTO_CREATE_TOPICS: ("false", "reading never creates a topic"),
+}
+"""Keys that say what is done anyway: this value is taken, any other is refused with the reason."""
+
+_MEMBERSHIP = "a query is no member of a group: Spark decides who reads what, and progress is committed without joining"
+_RECORDS = "keys and values arrive as bytes; decode them with DataFrame functions, as in CAST(value AS STRING)"
+_COMMITS = "positions live in the checkpoint; they are committed to the progress group as well, by themselves"
+_METRICS = "this client keeps no such metrics; see the streaming query's progress and the broker's metrics"
+_SECURITY = "encrypted and authenticated connections are not supported yet"
+_NETWORK = "connections are opened when needed and again after they broke; use kafka.request.timeout.ms"
+_METADATA = "metadata is asked for at every trigger, and whenever it turns out to be stale"
+
+REFUSED = {
+    "auto.offset.reset": "where to start is said by startingOffsets: earliest, latest, group or JSON",
+    "enable.auto.commit": _COMMITS,
+    "auto.commit.interval.ms": _COMMITS,
+    "key.deserializer": _RECORDS,
+    "value.deserializer": _RECORDS,
+    "interceptor.classes": "there is no Java consumer in which an interceptor could run",
+    "session.timeout.ms": _MEMBERSHIP,
+    "heartbeat.interval.ms": _MEMBERSHIP,
+    "max.poll.interval.ms": _MEMBERSHIP,
+    "group.instance.id": _MEMBERSHIP,
+    "group.protocol": _MEMBERSHIP,
+    "group.remote.assignor": _MEMBERSHIP,
+    "partition.assignment.strategy": _MEMBERSHIP,
+    "share.acknowledgement.mode": _MEMBERSHIP,
+    "max.poll.records": "records come as whole batches; use maxRecordsPerPartition or maxOffsetsPerTrigger",
+    "fetch.min.bytes": "a task reads a known range and never waits for more",
+    "fetch.max.bytes": "a request asks for one partition; use kafka.max.partition.fetch.bytes",
+    "client.rack": "reading from the nearest replica is not supported",
+    "client.dns.lookup": "every address of a name is tried, always",
+    "config.providers": "values are taken as they are; put the value itself into the option",
+    "connections.max.idle.ms": _NETWORK,
+    "reconnect.backoff.ms": "use kafka.retry.backoff.ms",
+    "reconnect.backoff.max.ms": "use kafka.retry.backoff.max.ms",
+    "send.buffer.bytes": "requests of a reader are small",
+    "socket.connection.setup.timeout.ms": _NETWORK,
+    "socket.connection.setup.timeout.max.ms": _NETWORK,
+    "metadata.max.age.ms": _METADATA,
+    "metadata.recovery.strategy": _METADATA,
+    "metadata.recovery.rebootstrap.trigger.ms": _METADATA,
+    "auto.include.jmx.reporter": _METRICS,
+    "enable.metrics.push": _METRICS,
+    "metric.reporters": _METRICS,
+    "metrics.num.samples": _METRICS,
+    "metrics.recording.level": _METRICS,
+    "metrics.sample.window.ms": _METRICS,
+    "security.providers": _SECURITY,
+}
+
+REFUSED_PREFIXES = {"ssl.": _SECURITY, "sasl.": _SECURITY}
+
+OF_PRODUCERS = frozenset(
+    {
+        "acks",
+        "batch.size",
+        "buffer.memory",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "key.serializer",
+        "linger.ms",
+        "max.block.ms",
+        "max.in.flight.requests.per.connection",
+        "max.request.size",
+        "partitioner.class",
+        "retries",
+        "transaction.timeout.ms",
+        "transactional.id",
+        "value.serializer",
+    }
+)
+"""Settings of Kafka's producer: on a read they are a mistake with an explanation of its own."""
+
+
+def reason_to_refuse(name: str) -> str | None:
+    """Why this key, without `kafka.`, is not taken; None if it is implemented or nobody knows it."""
+    if name in REFUSED:
+        return REFUSED[name]
+    for prefix, reason in REFUSED_PREFIXES.items():
+        if name.startswith(prefix):
+            return reason
+    if name in OF_PRODUCERS:
+        return "it is a setting of producers, and this is a read"
+    return None

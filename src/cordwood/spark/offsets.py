@@ -1,0 +1,113 @@
+"""Positions in many partitions, and their text: the JSON of Spark's Kafka source, `{"orders": {"0": 5}}`.
+
+A position is the offset of the next record to read. The text is what users write into options and what Spark keeps in
+checkpoints, where it compares texts and not numbers: so topics and partitions always come in one order, and a
+checkpoint of Spark's Kafka source can be read on with this one.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cordwood.client.answers import EARLIEST
+from cordwood.model.identifiers import TopicPartition
+
+Positions = dict[TopicPartition, int]
+SparkOffset = dict[str, dict[str, int]]
+"""What Spark's planner process turns into JSON and back."""
+
+
+def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
+    """In one order, by topic name and partition number: equal positions have equal text."""
+    offset: SparkOffset = {}
+    for (topic, partition), position in sorted(positions.items()):
+        offset.setdefault(topic, {})[str(partition)] = int(position)
+    return offset
+
+
+def from_spark(offset: Mapping[str, Mapping[str, int]]) -> Positions:
+    """Positions from what Spark kept. ValueError if it is not an offset of this source."""
+    return _partition_values(offset, _offset_of_checkpoint)
+
+
+def parse_offsets(text: str) -> Positions:
+    """Positions from an option: `{"orders": {"0": 23, "1": -1}}`, -2 for the earliest and -1 for the latest offset."""
+    return _partition_values(_json(text), _offset)
+
+
+def parse_timestamps(text: str) -> dict[TopicPartition, int]:
+    """Times in ms from an option: `{"orders": {"0": 1000, "1": 1000}}`."""
+    return _partition_values(_json(text), _timestamp)
+
+
+def parse_partitions(text: str) -> frozenset[TopicPartition]:
+    """Partitions from an option: `{"orders": [0, 1], "payments": [3]}`."""
+    found = set()
+    given = _json(text)
+    if not isinstance(given, dict) or not given:
+        raise ValueError('expected JSON as {"topic": [0, 1]}')
+    for topic, partitions in given.items():
+        if not isinstance(partitions, list) or not partitions:
+            raise ValueError(f"expected a list of partition numbers for topic {topic}")
+        for partition in partitions:
+            found.add(TopicPartition(topic, _partition(topic, partition)))
+    return frozenset(found)
+
+
+def text_of(positions: Mapping[TopicPartition, int]) -> str:
+    """For messages."""
+    return json.dumps(to_spark(positions))
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as failure:
+        raise ValueError(f"not JSON: {failure}") from None
+
+
+def _partition_values(given: Any, value_of: Callable[[str, Any], int]) -> dict[TopicPartition, int]:
+    if not isinstance(given, Mapping):
+        raise ValueError('expected JSON as {"topic": {"0": 23, "1": 42}}')
+    values = {}
+    for topic, partitions in given.items():
+        if not isinstance(partitions, Mapping):
+            raise ValueError(f'expected partitions with their values for topic {topic}, as in {{"0": 23}}')
+        for partition, value in partitions.items():
+            name = TopicPartition(topic, _partition(topic, partition))
+            values[name] = value_of(str(name), value)
+    return values
+
+
+def _partition(topic: str, given: Any) -> int:
+    text = str(given)
+    if isinstance(given, bool) or not text.isascii() or not text.isdecimal():
+        raise ValueError(f"{given!r} is not a partition number of topic {topic}")
+    return int(text)
+
+
+def _number(name: str, given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError(f"expected a whole number for {name}, found {given!r}")
+    return given
+
+
+def _offset(name: str, given: Any) -> int:
+    offset = _number(name, given)
+    if offset < EARLIEST:
+        raise ValueError(f"{offset} is not an offset of {name}: use 0 or more, -2 for the earliest, -1 for the latest")
+    return offset
+
+
+def _offset_of_checkpoint(name: str, given: Any) -> int:
+    offset = _number(name, given)
+    if offset < 0:
+        raise ValueError(f"{offset} is not an offset of {name}")
+    return offset
+
+
+def _timestamp(name: str, given: Any) -> int:
+    timestamp_ms = _number(name, given)
+    if timestamp_ms < 0:
+        raise ValueError(f"{timestamp_ms} is not a time of {name}: use milliseconds since 1970")
+    return timestamp_ms

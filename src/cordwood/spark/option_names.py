@@ -1,0 +1,76 @@
+"""The names of the source's options, and messages about names that are none.
+
+Spark hands options over in lower case; messages and documentation use the spelling of Spark's Kafka source.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+SUBSCRIBE = "subscribe"
+SUBSCRIBE_PATTERN = "subscribePattern"
+ASSIGN = "assign"
+STARTING_OFFSETS = "startingOffsets"
+STARTING_TIMESTAMP = "startingTimestamp"
+STARTING_OFFSETS_BY_TIMESTAMP = "startingOffsetsByTimestamp"
+STARTING_STRATEGY = "startingOffsetsByTimestampStrategy"
+ENDING_OFFSETS = "endingOffsets"
+ENDING_TIMESTAMP = "endingTimestamp"
+ENDING_OFFSETS_BY_TIMESTAMP = "endingOffsetsByTimestamp"
+GROUP = "group"
+FAIL_ON_DATA_LOSS = "failOnDataLoss"
+INCLUDE_HEADERS = "includeHeaders"
+MIN_PARTITIONS = "minPartitions"
+MAX_RECORDS_PER_PARTITION = "maxRecordsPerPartition"
+MAX_OFFSETS_PER_TRIGGER = "maxOffsetsPerTrigger"
+MIN_OFFSETS_PER_TRIGGER = "minOffsetsPerTrigger"
+MAX_TRIGGER_DELAY = "maxTriggerDelay"
+MAX_BYTES_PER_TRIGGER = "maxBytesPerTrigger"
+GROUP_ID_PREFIX = "groupIdPrefix"
+PROGRESS_GROUP = "progressGroup"
+POLL_TIMEOUT_MS = "kafkaConsumer.pollTimeoutMs"
+
+OPTIONS = (
+    SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
+    ASSIGN,
+    STARTING_OFFSETS,
+    STARTING_TIMESTAMP,
+    STARTING_OFFSETS_BY_TIMESTAMP,
+    STARTING_STRATEGY,
+    ENDING_OFFSETS,
+    ENDING_TIMESTAMP,
+    ENDING_OFFSETS_BY_TIMESTAMP,
+    GROUP,
+    FAIL_ON_DATA_LOSS,
+    INCLUDE_HEADERS,
+    MIN_PARTITIONS,
+    MAX_RECORDS_PER_PARTITION,
+    MAX_OFFSETS_PER_TRIGGER,
+    MIN_OFFSETS_PER_TRIGGER,
+    MAX_TRIGGER_DELAY,
+    MAX_BYTES_PER_TRIGGER,
+    GROUP_ID_PREFIX,
+    PROGRESS_GROUP,
+    POLL_TIMEOUT_MS,
+)
+"""Every option that is implemented, besides the `kafka.*` keys."""
+
+STREAMING_ONLY = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY, MAX_BYTES_PER_TRIGGER)
+BATCH_ONLY = (ENDING_OFFSETS, ENDING_TIMESTAMP, ENDING_OFFSETS_BY_TIMESTAMP)
+
+REFUSED = {
+    "path": f"there is no path to load from: name topics with {SUBSCRIBE}, {SUBSCRIBE_PATTERN} or {ASSIGN}",
+    "topic": f"it names the topic of a write; to read use {SUBSCRIBE}",
+    "fetchOffset.numRetries": "attempts are bounded by time, not by number: use kafka.default.api.timeout.ms",
+    "fetchOffset.retryIntervalMs": "use kafka.retry.backoff.ms",
+}
+"""Options that people bring along, with the reason why they are not taken."""
+
+SPELLING = {name.lower(): name for name in (*OPTIONS, *REFUSED)}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean subscribe?`, or nothing if no known name is like this one."""
+    spelling = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), spelling, n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(spelling[match] for match in near)}?" if near else ""

@@ -1,0 +1,428 @@
+"""The options of a read, checked and turned into values.
+
+Owns what an option means and which options contradict each other. Everything that is wrong is found here, on the
+driver, before anything runs; all of it is said at once, with what to do about it. Values are plain and picklable: they
+travel to the planner process and to the executors.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cordwood.client.answers import EARLIEST, LATEST, Isolation
+from cordwood.client.settings import ClientSettings
+from cordwood.spark import option_names as names
+from cordwood.spark.boundaries import (
+    AtGroup,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Boundary,
+    Edge,
+    NoLaterRecord,
+    Partitions,
+    Pattern,
+    Subscription,
+    Topics,
+)
+from cordwood.spark.kafka_keys import ONLY_VALUE, Key, reason_to_refuse
+from cordwood.spark.offsets import parse_offsets, parse_partitions, parse_timestamps
+from cordwood.spark.option_names import did_you_mean
+from cordwood.spark.quantities import duration_ms, one_of, size_bytes, whole_number, yes_or_no
+
+T = TypeVar("T")
+
+NO_GROUP = "none"
+DEFAULT_GROUP_PREFIX = "spark"
+DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
+DEFAULT_POLL_TIMEOUT_MS = 120_000
+
+
+class OptionsError(ValueError):
+    """Options that cannot be read with. The message has one line for each problem."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join([f"{len(problems)} problem(s) with the options of format cordwood:", *problems]))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class TriggerLimits:
+    """How much a micro-batch takes. None: no such limit."""
+
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_ms: int = DEFAULT_TRIGGER_DELAY_MS
+    max_bytes: int | None = None
+
+    @property
+    def any(self) -> bool:
+        return not (self.max_offsets is None and self.min_offsets is None and self.max_bytes is None)
+
+
+@dataclass(frozen=True)
+class TaskSizes:
+    """How the work of a batch is cut into tasks. None: no such wish."""
+
+    min_tasks: int | None = None
+    max_records: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """A read, as its options describe it."""
+
+    client: ClientSettings
+    """For the driver: offsets, metadata, positions."""
+    fetching: ClientSettings
+    """For tasks: they wait longer for a broker that is away, since a failed task may cost the query."""
+    subscription: Subscription
+    starting: Boundary
+    ending: Boundary
+    no_later_record: NoLaterRecord
+    isolation: Isolation
+    fail_on_data_loss: bool
+    include_headers: bool
+    task_sizes: TaskSizes
+    limits: TriggerLimits
+    progress_group: str | None
+    """The group that was named for progress; None: from the query's name, with `group_prefix`."""
+    reports_progress: bool
+    group_prefix: str
+    warnings: tuple[str, ...] = ()
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Raises OptionsError with everything that is wrong."""
+    return _Reading(given, streaming=streaming).finish()
+
+
+def check_options(given: Mapping[str, str]) -> bool:
+    """At load(), when nobody knows yet whether it will be a batch or a stream: it must be right for one of them.
+
+    Gives whether headers are wanted, which decides the schema."""
+    try:
+        return read_options(given, streaming=True).include_headers
+    except OptionsError as as_stream:
+        try:
+            return read_options(given, streaming=False).include_headers
+        except OptionsError as as_batch:
+            # What is wrong for both is the problem; the rest depends on what the query turns out to be.
+            both = [problem for problem in as_batch.problems if problem in as_stream.problems]
+            raise OptionsError(both or as_batch.problems) from None
+
+
+class _Reading:
+    """Takes options one by one and collects what is wrong with them."""
+
+    def __init__(self, given: Mapping[str, str], *, streaming: bool) -> None:
+        self._given = {name.lower(): text for name, text in given.items()}
+        self._streaming = streaming
+        self._problems: list[str] = []
+        self._warnings: list[str] = []
+
+    def finish(self) -> SourceOptions:
+        self._check_names()
+        client, fetching = self._clients()
+        subscription = self._subscription()
+        starting = self._starting()
+        ending = self._ending()
+        self._check_order(starting, ending)
+        group, reports = self._progress_group()
+        options = SourceOptions(
+            client=client,
+            fetching=fetching,
+            subscription=subscription,
+            starting=starting,
+            ending=ending,
+            no_later_record=self._no_later_record(),
+            isolation=self._isolation(),
+            fail_on_data_loss=self._take(names.FAIL_ON_DATA_LOSS, yes_or_no, True),
+            include_headers=self._take(names.INCLUDE_HEADERS, yes_or_no, False),
+            task_sizes=TaskSizes(
+                min_tasks=self._take(names.MIN_PARTITIONS, _positive, None),
+                max_records=self._take(names.MAX_RECORDS_PER_PARTITION, _positive, None),
+            ),
+            limits=self._limits(),
+            progress_group=group,
+            reports_progress=reports,
+            group_prefix=self._take(names.GROUP_ID_PREFIX, _not_empty, DEFAULT_GROUP_PREFIX),
+            warnings=tuple(self._warnings),
+        )
+        if self._problems:
+            raise OptionsError(self._problems)
+        return options
+
+    # Taking options
+
+    def _text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def _has(self, name: str) -> bool:
+        return name.lower() in self._given
+
+    def _take(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        text = self._text(name)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError as failure:
+            self._problems.append(f"{name}: {failure}.")
+            return default
+
+    def _take_key(self, key: Key, parse: Callable[[str], T], default: T) -> T:
+        return self._take(f"kafka.{key.value}", parse, default)
+
+    def _exclusive(self, *options: str) -> list[str]:
+        """Those of the options that are given; more than one of them is a contradiction."""
+        found = [name for name in options if self._has(name)]
+        if len(found) > 1:
+            self._problems.append(f"{' and '.join(found)} contradict each other: keep one of them.")
+        return found
+
+    # Names
+
+    def _check_names(self) -> None:
+        for name in self._given:
+            if name.startswith("kafka."):
+                self._check_key(name.removeprefix("kafka."))
+            elif name in names.SPELLING:
+                spelling = names.SPELLING[name]
+                if spelling in names.REFUSED:
+                    self._problems.append(f"{spelling} is not supported: {names.REFUSED[spelling]}.")
+            else:
+                known = [*names.OPTIONS, *(f"kafka.{key.value}" for key in Key)]
+                self._problems.append(f"{name} is not an option.{did_you_mean(name, known)}")
+        given = [name for name in names.STREAMING_ONLY if self._has(name)]
+        if given and not self._streaming:
+            self._warnings.append(f"{', '.join(given)} have no effect on a batch read")
+
+    def _check_key(self, name: str) -> None:
+        if name in {key.value for key in Key}:
+            return
+        reason = reason_to_refuse(name)
+        if reason is not None:
+            self._problems.append(f"kafka.{name} is not supported: {reason}.")
+        else:
+            near = did_you_mean(f"kafka.{name}", [f"kafka.{key.value}" for key in Key])
+            self._problems.append(f"kafka.{name} is not a setting of Kafka's consumer.{near}")
+
+    # The cluster
+
+    def _clients(self) -> tuple[ClientSettings, ClientSettings]:
+        for key, (value, reason) in ONLY_VALUE.items():
+            given = self._text(f"kafka.{key.value}")
+            if given is not None and given.strip().lower() != value.lower():
+                self._problems.append(f"kafka.{key.value}={given} is not supported: {reason}. Use {value}.")
+        servers = self._text(f"kafka.{Key.BOOTSTRAP_SERVERS.value}")
+        if not servers:
+            self._problems.append("kafka.bootstrap.servers is missing: say where the brokers are, as host:9092.")
+        numbers = {
+            "request_timeout_ms": self._take_key(Key.REQUEST_TIMEOUT_MS, _positive, None),
+            "retry_timeout_ms": self._take_key(Key.DEFAULT_API_TIMEOUT_MS, _positive, None),
+            "retry_backoff_ms": self._take_key(Key.RETRY_BACKOFF_MS, _positive, None),
+            "retry_backoff_max_ms": self._take_key(Key.RETRY_BACKOFF_MAX_MS, _positive, None),
+            "fetch_max_bytes": self._take_key(Key.MAX_PARTITION_FETCH_BYTES, _positive, None),
+            "fetch_max_wait_ms": self._take_key(Key.FETCH_MAX_WAIT_MS, _positive, None),
+            "receive_buffer_bytes": self._take_key(Key.RECEIVE_BUFFER_BYTES, _size_or_system, None),
+        }
+        given_numbers = {name: number for name, number in numbers.items() if number is not None}
+        client_id = self._take_key(Key.CLIENT_ID, _not_empty, "cordwood-spark")
+        poll_timeout_ms = self._take(names.POLL_TIMEOUT_MS, _positive, None) or DEFAULT_POLL_TIMEOUT_MS
+        try:
+            client = ClientSettings(servers or "missing", client_id=client_id, **given_numbers)
+        except ValueError as failure:
+            self._problems.append(f"kafka.bootstrap.servers: {failure}.")
+            client = ClientSettings("missing")
+        waiting_ms = max(client.retry_timeout_ms, poll_timeout_ms)
+        fetching = ClientSettings(
+            client.bootstrap_servers, client_id=client_id, **{**given_numbers, "retry_timeout_ms": waiting_ms}
+        )
+        return client, fetching
+
+    def _isolation(self) -> Isolation:
+        def parse(text: str) -> Isolation:
+            return Isolation[one_of(text, ("read_uncommitted", "read_committed")).upper()]
+
+        return self._take_key(Key.ISOLATION_LEVEL, parse, Isolation.READ_UNCOMMITTED)
+
+    # What is read
+
+    def _subscription(self) -> Subscription:
+        choices = (names.SUBSCRIBE, names.SUBSCRIBE_PATTERN, names.ASSIGN)
+        found = self._exclusive(*choices)
+        if not found:
+            self._problems.append(f"What to read is missing: give one of {', '.join(choices)}.")
+        exclude_internal = self._take_key(Key.EXCLUDE_INTERNAL_TOPICS, yes_or_no, True)
+        nothing = Topics(())
+        if names.SUBSCRIBE in found:
+            return self._take(names.SUBSCRIBE, _topics, nothing)
+        if names.SUBSCRIBE_PATTERN in found:
+            text = self._take(names.SUBSCRIBE_PATTERN, _pattern, "")
+            return Pattern(text, exclude_internal=exclude_internal)
+        if names.ASSIGN in found:
+            return Partitions(self._take(names.ASSIGN, parse_partitions, frozenset()))
+        return nothing
+
+    def _starting(self) -> Boundary:
+        default: Boundary = Edge.LATEST if self._streaming else Edge.EARLIEST
+        found = self._exclusive(names.STARTING_TIMESTAMP, names.STARTING_OFFSETS_BY_TIMESTAMP, names.STARTING_OFFSETS)
+        if names.GROUP in self._given and (self._text(names.STARTING_OFFSETS) or "").strip().lower() != "group":
+            self._problems.append(
+                f"{names.GROUP} is used only with {names.STARTING_OFFSETS}=group; for the group to which progress is"
+                f" committed use {names.PROGRESS_GROUP}."
+            )
+        if names.STARTING_TIMESTAMP in found:
+            return self._take(names.STARTING_TIMESTAMP, _at_time, default)
+        if names.STARTING_OFFSETS_BY_TIMESTAMP in found:
+            return self._take(names.STARTING_OFFSETS_BY_TIMESTAMP, _at_times, default)
+        boundary = self._take(names.STARTING_OFFSETS, self._starting_offsets, default)
+        if not self._streaming:
+            if boundary is Edge.LATEST:
+                self._problems.append(f"{names.STARTING_OFFSETS}=latest leaves a batch read nothing to read.")
+            elif isinstance(boundary, AtOffsets) and LATEST in boundary.positions.values():
+                self._problems.append(f"{names.STARTING_OFFSETS}: -1 (latest) leaves a batch read nothing to read.")
+        return boundary
+
+    def _starting_offsets(self, text: str) -> Boundary:
+        said = text.strip().lower()
+        if said in ("earliest", "latest"):
+            return Edge(said)
+        if said == "group":
+            group = self._text(names.GROUP) or self._text(f"kafka.{Key.GROUP_ID.value}") or ""
+            if not group.strip():
+                raise ValueError(f"'group' needs the group's name in the option {names.GROUP}")
+            return AtGroup(group.strip())
+        if not text.strip().startswith("{"):
+            raise ValueError(f"expected earliest, latest, group or JSON, found {text!r}")
+        return AtOffsets(parse_offsets(text))
+
+    def _ending(self) -> Boundary:
+        default: Boundary = Edge.LATEST
+        found = self._exclusive(names.ENDING_TIMESTAMP, names.ENDING_OFFSETS_BY_TIMESTAMP, names.ENDING_OFFSETS)
+        if self._streaming:
+            for name in found:
+                self._problems.append(f"{name} has no meaning for a stream, which has no end: remove it.")
+            return default
+        if names.ENDING_TIMESTAMP in found:
+            return self._take(names.ENDING_TIMESTAMP, _at_time, default)
+        if names.ENDING_OFFSETS_BY_TIMESTAMP in found:
+            return self._take(names.ENDING_OFFSETS_BY_TIMESTAMP, _at_times, default)
+        return self._take(names.ENDING_OFFSETS, _ending_offsets, default)
+
+    def _check_order(self, starting: Boundary, ending: Boundary) -> None:
+        pairs: list[tuple[str, int, int]] = []
+        option = ""
+        if isinstance(starting, AtTime) and isinstance(ending, AtTime):
+            option = f"{names.STARTING_TIMESTAMP} and {names.ENDING_TIMESTAMP}"
+            pairs = [("all partitions", starting.timestamp_ms, ending.timestamp_ms)]
+        elif isinstance(starting, AtTimes) and isinstance(ending, AtTimes):
+            option = f"{names.STARTING_OFFSETS_BY_TIMESTAMP} and {names.ENDING_OFFSETS_BY_TIMESTAMP}"
+            pairs = _common(starting.timestamps_ms, ending.timestamps_ms)
+        elif isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+            option = f"{names.STARTING_OFFSETS} and {names.ENDING_OFFSETS}"
+            pairs = [pair for pair in _common(starting.positions, ending.positions) if min(pair[1:]) >= 0]
+        for what, start, end in pairs:
+            if start > end:
+                self._problems.append(f"{option} contradict each other for {what}: {start} is after {end}.")
+
+    def _no_later_record(self) -> NoLaterRecord:
+        def parse(text: str) -> NoLaterRecord:
+            return NoLaterRecord(one_of(text, ("error", "latest")))
+
+        timed = self._has(names.STARTING_TIMESTAMP) or self._has(names.STARTING_OFFSETS_BY_TIMESTAMP)
+        if self._has(names.STARTING_STRATEGY) and not timed:
+            self._warnings.append(f"{names.STARTING_STRATEGY} has no effect without a starting timestamp")
+        return self._take(names.STARTING_STRATEGY, parse, NoLaterRecord.ERROR)
+
+    # How it is read
+
+    def _limits(self) -> TriggerLimits:
+        limits = TriggerLimits(
+            max_offsets=self._take(names.MAX_OFFSETS_PER_TRIGGER, _positive, None),
+            min_offsets=self._take(names.MIN_OFFSETS_PER_TRIGGER, _positive, None),
+            max_delay_ms=self._take(names.MAX_TRIGGER_DELAY, duration_ms, DEFAULT_TRIGGER_DELAY_MS),
+            max_bytes=self._take(names.MAX_BYTES_PER_TRIGGER, size_bytes, None),
+        )
+        if limits.max_offsets is not None and limits.min_offsets is not None:
+            most, least = limits.max_offsets, limits.min_offsets
+            if least > most:
+                self._problems.append(
+                    f"{names.MIN_OFFSETS_PER_TRIGGER} and {names.MAX_OFFSETS_PER_TRIGGER} contradict each other:"
+                    f" {least} is more than {most}."
+                )
+        if self._has(names.MAX_TRIGGER_DELAY) and limits.min_offsets is None:
+            self._warnings.append(f"{names.MAX_TRIGGER_DELAY} has no effect without {names.MIN_OFFSETS_PER_TRIGGER}")
+        return limits
+
+    def _progress_group(self) -> tuple[str | None, bool]:
+        group_id = f"kafka.{Key.GROUP_ID.value}"
+        found = self._exclusive(names.PROGRESS_GROUP, group_id)
+        if found and self._has(names.GROUP_ID_PREFIX):
+            self._problems.append(
+                f"{names.GROUP_ID_PREFIX} and {found[0]} contradict each other: keep the prefix, and the group is"
+                f" called after the query, or keep {found[0]}."
+            )
+        group = self._take(found[0], _not_empty, None) if found else None
+        if group is not None and names.PROGRESS_GROUP in found and group.lower() == NO_GROUP:
+            return None, False
+        return group, True
+
+
+def _positive(text: str) -> int | None:
+    return whole_number(text, at_least=1)
+
+
+def _size_or_system(text: str) -> int | None:
+    """Kafka's -1: as the system sees fit."""
+    return whole_number(text, at_least=-1)
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text.strip()
+
+
+def _topics(text: str) -> Topics:
+    topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not topics:
+        raise ValueError("it names no topic")
+    return Topics(topics)
+
+
+def _pattern(text: str) -> str:
+    pattern = _not_empty(text)
+    try:
+        re.compile(pattern)
+    except re.error as failure:
+        raise ValueError(f"{pattern!r} is not a regular expression: {failure}") from None
+    return pattern
+
+
+def _at_time(text: str) -> Boundary:
+    return AtTime(whole_number(text, at_least=0))
+
+
+def _at_times(text: str) -> Boundary:
+    return AtTimes(parse_timestamps(text))
+
+
+def _ending_offsets(text: str) -> Boundary:
+    said = text.strip().lower()
+    if said == "latest":
+        return Edge.LATEST
+    if said == "earliest":
+        raise ValueError("'earliest' leaves nothing to read: use latest or JSON")
+    if not text.strip().startswith("{"):
+        raise ValueError(f"expected latest or JSON, found {text!r}")
+    positions = parse_offsets(text)
+    if EARLIEST in positions.values():
+        raise ValueError("-2 (earliest) leaves nothing to read: use an offset, or -1 for the latest")
+    return AtOffsets(positions)
+
+
+def _common(starts: Mapping[T, int], ends: Mapping[T, int]) -> list[tuple[str, int, int]]:
+    return [(str(name), start, ends[name]) for name, start in starts.items() if name in ends]

@@ -1,0 +1,145 @@
+"""Progress as a group: finished positions are committed to `spark-<query name>`.
+
+Lag and time to data loss of a query then show in every Kafka tool and in `cordwood group watch`. Spark's checkpoint
+stays the only truth: nothing is read from this group but what it is known to have lost and the ids of its topics.
+A commit that fails is logged and made good by a later one; it never stops or slows the query for long.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError
+from cordwood.client.settings import ClientSettings
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.spark.offsets import Positions
+from cordwood.spark.options import SourceOptions
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_MS: Final = 5_000
+"""How long a commit may hold up the next batch."""
+_PAUSE_AFTER_FAILURE_S: Final = 10.0
+_AGAIN_AFTER_S: Final = 3600.0
+"""Positions of a group without members expire; an idle query says from time to time that it still stands there."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a progress group says about one partition."""
+
+    position: int
+    lost: int = 0
+    """How many offsets the query had to go on without, over all its runs."""
+    topic_id: TopicId | None = None
+
+
+def read_progress(cluster: Cluster, group: str) -> dict[TopicPartition, Standing]:
+    """How far the query that commits to this group has come."""
+    found = {}
+    for partition, committed in cluster.committed_with_metadata(group).items():
+        said = _parse(committed.metadata)
+        topic_id = TopicId(said["topicId"]) if "topicId" in said else None
+        found[partition] = Standing(committed.offset, int(said.get("lost", 0)), topic_id)
+    return found
+
+
+def progress(group: str, bootstrap_servers: str) -> dict[TopicPartition, Standing]:
+    """How far a query has come, and what it lost: `progress("spark-orders", "localhost:9092")`."""
+    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+        return read_progress(cluster, group)
+
+
+@dataclass
+class ProgressGroup:
+    """The planner's side: knows the group's name as soon as anybody does, and commits to it."""
+
+    options: SourceOptions
+    group: str | None = field(init=False)
+    _cluster: Cluster = field(init=False)
+    _committed: Positions = field(init=False, default_factory=dict)
+    _committed_at_s: float = field(init=False, default=0.0)
+    _not_before_s: float = field(init=False, default=0.0)
+    _lost_before: dict[TopicPartition, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.group = self.options.progress_group
+        impatient = replace(self.options.client, retry_timeout_ms=_PATIENCE_MS, request_timeout_ms=_PATIENCE_MS)
+        self._cluster = Cluster(impatient)
+
+    @property
+    def needs_name(self) -> bool:
+        return self.options.reports_progress and self.group is None
+
+    def name_after(self, query_name: str | None, query_id: str) -> None:
+        """The group of a query that was not told one: its name, or its id, which outlives restarts too."""
+        self.group = f"{self.options.group_prefix}-{query_name or query_id}"
+
+    def earlier(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Standing]:
+        """What earlier runs committed, if the group is known; nothing if it cannot be asked."""
+        if not self.options.reports_progress or self.group is None:
+            return {}
+        try:
+            found = read_progress(self._cluster, self.group)
+        except (ClientError, ValueError) as failure:
+            _log.warning("progress of group %s could not be read: %s", self.group, failure)
+            return {}
+        self._lost_before = {partition: standing.lost for partition, standing in found.items() if standing.lost}
+        return {partition: standing for partition, standing in found.items() if partition in partitions}
+
+    def commit(
+        self,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, TopicId],
+        lost: Mapping[TopicPartition, int],
+    ) -> None:
+        """Positions of partitions that exist. Does nothing if the group has them already."""
+        if not self.options.reports_progress or self.group is None or not positions:
+            return
+        now_s = time.monotonic()
+        is_old = now_s - self._committed_at_s > _AGAIN_AFTER_S
+        changed = {
+            partition: position
+            for partition, position in positions.items()
+            if is_old or self._committed.get(partition) != position
+        }
+        if not changed or now_s < self._not_before_s:
+            return
+        metadata = {
+            partition: _metadata(
+                topic_ids.get(partition.topic), self._lost_before.get(partition, 0) + lost.get(partition, 0)
+            )
+            for partition in changed
+        }
+        try:
+            self._cluster.commit(self.group, changed, metadata)
+        except ClientError as failure:
+            self._not_before_s = now_s + _PAUSE_AFTER_FAILURE_S
+            _log.warning("progress was not committed to group %s; the query goes on: %s", self.group, failure)
+        else:
+            self._committed |= changed
+            self._committed_at_s = now_s
+
+    def close(self) -> None:
+        self._cluster.close()
+
+
+def _metadata(topic_id: TopicId | None, lost: int) -> str:
+    said: dict[str, Any] = {}
+    if topic_id is not None:
+        said["topicId"] = str(topic_id)
+    if lost:
+        said["lost"] = lost
+    return json.dumps(said) if said else ""
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text) if text else {}
+    except json.JSONDecodeError:
+        return {}
+    return said if isinstance(said, dict) else {}

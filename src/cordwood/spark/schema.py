@@ -1,0 +1,74 @@
+"""The columns of a read: those of Spark's Kafka source, or the ones of them that a user's schema asks for.
+
+Spark does not tell a Python source which columns a query needs. `.schema("value binary, offset long")` does: columns
+that are not named are neither decoded nor sent to the JVM.
+"""
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from cordwood.spark.option_names import INCLUDE_HEADERS, did_you_mean
+
+HEADERS = "headers"
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS: ArrayType(_HEADER),
+}
+
+
+class SchemaError(ValueError):
+    """A schema that this source cannot have. The message has one line for each problem."""
+
+
+def source_schema(*, include_headers: bool) -> StructType:
+    wanted = COLUMNS if include_headers else {name: kind for name, kind in COLUMNS.items() if name != HEADERS}
+    return StructType([StructField(name, kind) for name, kind in wanted.items()])
+
+
+def check_schema(schema: StructType, *, include_headers: bool) -> None:
+    """A user's schema has some of the columns, under their names and with their types, in any order."""
+    problems = []
+    for field in schema.fields:
+        kind = COLUMNS.get(field.name)
+        if kind is None:
+            problems.append(f"{field.name} is not a column of format cordwood.{did_you_mean(field.name, COLUMNS)}")
+        elif not _same_type(field.dataType, kind):
+            problems.append(
+                f"{field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}: read it as it is and"
+                " use a cast."
+            )
+        elif field.name == HEADERS and not include_headers:
+            problems.append(f"{HEADERS} are read only with the option {INCLUDE_HEADERS}=true.")
+    if not schema.fields:
+        problems.append("it has no columns.")
+    if problems:
+        raise SchemaError("\n".join(["the schema does not fit the records of a log:", *problems]))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """What Spark compares the first batch with, field by field."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _same_type(given: DataType, kind: DataType) -> bool:
+    # As text: whether something may be null, which a schema from DDL says otherwise than ours, does not matter here.
+    return given.simpleString() == kind.simpleString()

@@ -1,0 +1,95 @@
+"""`spark.readStream.format("cordwood")`: Spark's side of a stream.
+
+One object lives in the planner process and plans; pickled copies of it live in executors and read.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from cordwood.spark.batch_planner import cores
+from cordwood.spark.offsets import SparkOffset, from_spark, to_spark
+from cordwood.spark.options import SourceOptions
+from cordwood.spark.planning import plan_tasks, ranges_between
+from cordwood.spark.reading import ReadTask, TaskReader
+from cordwood.spark.schema import arrow_schema
+from cordwood.spark.stream_planner import StreamPlanner
+
+_log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._tasks = TaskReader(options, arrow_schema(schema))
+        self._planner_of_this_process: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner_of_this_process": None}
+
+    @property
+    def _planner(self) -> StreamPlanner:
+        if self._planner_of_this_process is None:
+            self._planner_of_this_process = StreamPlanner(self._options)
+            for warning in self._options.warnings:
+                _log.warning("%s", warning)
+        return self._planner_of_this_process
+
+    # In the planner process
+
+    def initialOffset(self) -> SparkOffset:
+        return to_spark(self._planner.initial())
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._planner.fix_end()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # Spark takes one limit; whichever it is, it stands for all that the options have.
+        limits = self._options.limits
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.min_offsets is not None:
+            return ReadMinRows(limits.min_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:
+        limited = not isinstance(limit, ReadAllAvailable)
+        return to_spark(self._planner.latest(from_spark(start), limited=limited))
+
+    def reportLatestOffset(self) -> SparkOffset | None:
+        return to_spark(self._planner.last_seen) or None
+
+    def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
+        planner = self._planner
+        ranges = ranges_between(from_spark(start), from_spark(end))
+        planned = plan_tasks(ranges, self._options.task_sizes, cores())
+        introduces = planner.progress.needs_name
+        box = planner.box if introduces or not self._options.fail_on_data_loss else None
+        return [ReadTask(task, box, introduces and index == 0) for index, task in enumerate(planned)]
+
+    def commit(self, end: SparkOffset) -> None:
+        """Nothing: Spark calls this late or never. Progress is what `latestOffset` is told to start from."""
+
+    def stop(self) -> None:
+        if self._planner_of_this_process is not None:
+            self._planner_of_this_process.close()
+
+    # In executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadTask)
+        return self._tasks.read(partition)

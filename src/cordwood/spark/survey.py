@@ -1,0 +1,97 @@
+"""What the cluster has of what a query reads: partitions, where they begin, where they end.
+
+One look for one decision: a planner surveys, then judges and plans with what it saw.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from cordwood.client.answers import EARLIEST, LATEST, Isolation, TopicMetadata
+from cordwood.client.cluster import Cluster
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.spark.boundaries import Partitions, Pattern, Subscription, Topics
+from cordwood.spark.data_loss import Partition
+from cordwood.spark.offsets import Positions, to_spark
+from cordwood.spark.option_names import ASSIGN, SUBSCRIBE, did_you_mean
+
+
+class NothingToRead(Exception):
+    """What was asked for does not exist."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    partitions: Mapping[TopicPartition, Partition]
+    readable: Positions
+    """Where each partition ends for a reader of this isolation: its high watermark or its last stable offset."""
+
+    @property
+    def earliest(self) -> Positions:
+        return {partition: found.earliest for partition, found in self.partitions.items()}
+
+    @property
+    def topic_ids(self) -> dict[str, TopicId]:
+        ids = {name.topic: found.topic_id for name, found in self.partitions.items()}
+        return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+
+
+def subscribed_partitions(cluster: Cluster, subscription: Subscription) -> dict[TopicPartition, TopicId | None]:
+    """Those of the subscription that exist now, with their topics' ids."""
+    match subscription:
+        case Topics(names):
+            found = cluster.topics(names)
+        case Pattern():
+            found = {name: topic for name, topic in cluster.topics().items() if _matches(subscription, topic)}
+        case Partitions():
+            found = cluster.topics(subscription.topics)
+    existing = {
+        TopicPartition(name, partition.index): topic.topic_id
+        for name, topic in found.items()
+        for partition in topic.partitions
+    }
+    if isinstance(subscription, Partitions):
+        existing = {name: topic_id for name, topic_id in existing.items() if name in subscription.partitions}
+    return existing
+
+
+def check_all_exist(
+    cluster: Cluster, subscription: Subscription, existing: Collection[TopicPartition], servers: str
+) -> None:
+    """At the beginning of a query a topic that is named and missing is a mistake; later it may come and go."""
+    if isinstance(subscription, Topics):
+        missing = sorted(set(subscription.names) - {topic for topic, _ in existing})
+        option = SUBSCRIBE
+    elif isinstance(subscription, Partitions):
+        missing = sorted(str(partition) for partition in subscription.partitions - set(existing))
+        option = ASSIGN
+    else:
+        return
+    if missing:
+        near = did_you_mean(missing[0], cluster.topics())
+        raise NothingToRead(
+            f"{option}: {', '.join(missing)} does not exist on {servers}.{near} Reading creates no topic."
+        )
+
+
+def survey(cluster: Cluster, partitions: Mapping[TopicPartition, TopicId | None], isolation: Isolation) -> Survey:
+    """Partitions that went away meanwhile are left out."""
+    earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST), Isolation.READ_UNCOMMITTED)
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), Isolation.READ_UNCOMMITTED)
+    readable = ends
+    if isolation is Isolation.READ_COMMITTED:
+        readable = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
+    there = [name for name in sorted(partitions) if name in earliest and name in ends and name in readable]
+    return Survey(
+        {name: Partition(partitions[name], earliest[name].offset, ends[name].offset) for name in there},
+        {name: readable[name].offset for name in there},
+    )
+
+
+def names_of(partitions: Collection[TopicPartition]) -> str:
+    """For messages."""
+    topics = to_spark(dict.fromkeys(partitions, 0))
+    return ", ".join(f"{topic} [{', '.join(found)}]" for topic, found in topics.items()) or "none"
+
+
+def _matches(pattern: Pattern, topic: TopicMetadata) -> bool:
+    return pattern.matches(topic.name) and not (pattern.exclude_internal and topic.is_internal)

@@ -1,0 +1,55 @@
+"""How many bytes an offset takes: an estimate, from a small sample of what comes next.
+
+Brokers tell offsets, not sizes. Before a batch that is limited in bytes, a few kilobytes are fetched at the position of
+the partitions that have most to offer; the bytes of the batches in the sample, as they are stored (compressed, if they
+are), divided by the offsets that they span, are what an offset takes there. Others are taken to be like the sampled
+ones of their topic, or like all of them.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cordwood.client.answers import Isolation
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import OffsetOutOfRange, UnknownTopic
+from cordwood.model.identifiers import TopicPartition
+
+_SAMPLED_PARTITIONS: Final = 8
+_SAMPLE_BYTES: Final = 64 << 10
+_UNKNOWN_BYTES: Final = 1024.0
+
+
+class Scales:
+    """Remembers what each partition's offsets weighed last."""
+
+    def __init__(self, isolation: Isolation) -> None:
+        self._isolation = isolation
+        self._weights: dict[TopicPartition, float] = {}
+
+    def weigh(
+        self, cluster: Cluster, start: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, float]:
+        """Bytes for one offset of each partition in `sizes`."""
+        largest = sorted(sizes, key=lambda partition: (-sizes[partition], partition))[:_SAMPLED_PARTITIONS]
+        for partition in largest:
+            weight = self._sample(cluster, partition, start[partition])
+            if weight is not None:
+                self._weights[partition] = weight
+        return {partition: self._weight(partition) for partition in sizes}
+
+    def _sample(self, cluster: Cluster, partition: TopicPartition, offset: int) -> float | None:
+        try:
+            fetched = cluster.fetch(
+                partition, offset, max_bytes=_SAMPLE_BYTES, max_wait_ms=0, isolation=self._isolation
+            )
+        except (OffsetOutOfRange, UnknownTopic):
+            return None  # for the reader to find out and to say
+        spanned = fetched.next_offset - fetched.base
+        return len(fetched.records) / spanned if spanned > 0 and fetched.records else None
+
+    def _weight(self, partition: TopicPartition) -> float:
+        if partition in self._weights:
+            return self._weights[partition]
+        alike = [weight for other, weight in self._weights.items() if other.topic == partition.topic]
+        known = alike or list(self._weights.values()) or [_UNKNOWN_BYTES]
+        return sum(known) / len(known)

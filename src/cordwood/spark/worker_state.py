@@ -1,0 +1,39 @@
+"""What a Python worker process of Spark keeps from one task to the next.
+
+Connections: one `Cluster` for each set of settings, used by the one task that the worker runs at a time. And an end to
+a cost: Spark's worker collects garbage after every task, 40 ms when numba and Arrow are loaded; what lives at the end
+of the first read lives as long as the process, so it is taken out of the collector's sight.
+"""
+
+import gc
+import os
+from typing import Final
+
+from cordwood.client.cluster import Cluster
+from cordwood.client.settings import ClientSettings
+
+_clusters: Final[dict[tuple[int, ClientSettings], Cluster]] = {}
+_frozen_in: Final[set[int]] = set()
+
+_KEPT: Final = 4
+"""Clusters that one worker is connected to. Most have one."""
+
+
+def cluster_of(settings: ClientSettings) -> Cluster:
+    """The connected cluster of this process: a process that was forked does not share its parent's sockets."""
+    key = (os.getpid(), settings)
+    found = _clusters.pop(key, None)
+    if found is None:
+        found = Cluster(settings)
+        for other in [other for other in _clusters if other[0] == os.getpid()][: -_KEPT + 1]:
+            _clusters.pop(other).close()
+    _clusters[key] = found
+    return found
+
+
+def freeze_once() -> None:
+    """Call at the end of a read."""
+    if os.getpid() not in _frozen_in:
+        _frozen_in.add(os.getpid())
+        gc.collect()
+        gc.freeze()

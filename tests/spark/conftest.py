@@ -1,0 +1,137 @@
+"""Real Spark against a real broker: one session for each worker of xdist, as `cordwood.spark.session` makes it.
+
+The format is found by its name: nothing here registers it.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from tests.conftest import RunningBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 900
+"""Of one test: the first one also starts Spark, which takes a minute on a machine with other things to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    import cordwood.spark
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    directory = tmp_path_factory.mktemp("spark")
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": False,
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.warehouse.dir": directory / "warehouse",
+        "spark.local.dir": directory / "local",
+        "spark.driver.memory": "1g",
+    }
+    session = cordwood.spark.session("tests", master="local[2]", **settings)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+class Record(NamedTuple):
+    """A record to produce. An absent partition or time is the producer's choice."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    timestamp_ms: int = 0
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def produce(bootstrap: str, topic: str, records: Sequence[Record], **settings: object) -> None:
+    """Returns when all are acknowledged."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
+    failures: list[object] = []
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for record in records:
+        producer.produce(
+            topic,
+            value=record.value,
+            key=record.key,
+            partition=record.partition,
+            timestamp=record.timestamp_ms,
+            headers=list(record.headers),
+            on_delivery=delivered,
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert failures == []
+
+
+def numbered(first: int, end: int, partition: int = 0) -> list[Record]:
+    """Records whose values are these numbers."""
+    return [Record(str(number).encode(), partition=partition) for number in range(first, end)]
+
+
+Produce = Callable[[str, Sequence[Record]], None]
+
+
+@pytest.fixture(scope="session")
+def put(broker: RunningBroker) -> Produce:
+    def put(topic: str, records: Sequence[Record]) -> None:
+        produce(broker.bootstrap, topic, records)
+
+    return put
+
+
+Load = Callable[..., "DataFrame"]
+
+
+@pytest.fixture(scope="session")
+def load(spark: "SparkSession", broker: RunningBroker) -> Load:
+    """`load(topic, startingOffsets="earliest")`: a batch read."""
+
+    def load(topic: str | None = None, *, schema: str | None = None, **options: Any) -> "DataFrame":
+        return _reader(spark.read, broker.bootstrap, topic, schema, options)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def load_stream(spark: "SparkSession", broker: RunningBroker) -> Load:
+    """`load_stream(topic, startingOffsets="earliest")`: a stream."""
+
+    def load(topic: str | None = None, *, schema: str | None = None, **options: Any) -> "DataFrame":
+        return _reader(spark.readStream, broker.bootstrap, topic, schema, options)
+
+    return load
+
+
+def _reader(reader: Any, bootstrap: str, topic: str | None, schema: str | None, options: dict[str, Any]) -> "DataFrame":
+    reader = reader.format("cordwood").option("kafka.bootstrap.servers", bootstrap)
+    if topic is not None:
+        reader = reader.option("subscribe", topic)
+    if schema is not None:
+        reader = reader.schema(schema)
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    found: DataFrame = reader.load()
+    return found
+
+
+def numbers(frame: "DataFrame") -> list[int]:
+    """The values of records that are numbers, sorted."""
+    return sorted(int(bytes(row["value"])) for row in frame.select("value").collect())
