@@ -1,5 +1,6 @@
 """Batches to send with the raw client, and what a reader makes of those that it fetched."""
 
+import time
 from collections.abc import Iterable, Sequence
 
 from cordwood.client.cluster import Fetched, ProducerIdentity
@@ -17,9 +18,11 @@ def batch_of(
     sequence: int = -1,
     transactional: bool = False,
     key: bytes | None = None,
-    timestamp_ms: int = 1_000,
+    timestamp_ms: int | None = None,
     codec: int = 0,
 ) -> bytearray:
+    if timestamp_ms is None:
+        timestamp_ms = int(time.time() * 1000)  # retention would take what is old
     return build_batch(
         [(timestamp_ms + place, key, value, ()) for place, value in enumerate(values)],
         codec=codec,

@@ -149,7 +149,7 @@ def test_a_stream_that_is_left_does_not_disturb_what_comes_after_it(cluster: Clu
     for _ in range(3):
         stream = cluster.stream(partition, 0, 200, max_bytes=500)
         next(stream)
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
     assert records_of(cluster.stream(partition, 0, 200)) == list(enumerate(values))
 
 

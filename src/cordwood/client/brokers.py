@@ -5,7 +5,7 @@ question goes to the cluster again.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -68,6 +68,11 @@ class Brokers:
                 return link
         raise BrokerUnreachable(f"no broker of {self.settings.bootstrap_servers} answers: {'; '.join(failures)}")
 
+    def all(self) -> list[Link]:
+        """Every broker of the cluster."""
+        self._ask_metadata([])
+        return [self._links[node_id] for node_id in sorted(self._links)]
+
     def link(self, node_id: int) -> Link:
         self._check_open()
         found = self._links.get(node_id)
@@ -102,16 +107,7 @@ class Brokers:
         """Asks the cluster about these topics, or about all, and remembers the answer. Absent topics are absent."""
         if names is not None and not names:
             return {}
-        asked = None if names is None else [{"name": name} for name in sorted(names)]
-        values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": False}
-        link = self.any()
-        # Before version 4 a question about a topic that is not there would create it.
-        if link.versions.pick(ApiKey.METADATA) < 4:
-            raise ClientError(f"{link.name} is too old: its Metadata does not know how to leave topics uncreated")
-        response = link.ask(ApiKey.METADATA, values)
-        if response.error_code:
-            raise refusal(error_code(response.error_code), link.was_asked(ApiKey.METADATA, "for topics"))
-        self._learn_brokers(response.brokers)
+        link, response = self._ask_metadata(None if names is None else sorted(names))
         found: dict[str, TopicMetadata] = {}
         for topic in response.topics:
             code = error_code(topic.error_code)
@@ -125,6 +121,20 @@ class Brokers:
         self._topics.update(found)
         self._stale.difference_update(found)
         return found
+
+    def _ask_metadata(self, names: Sequence[str] | None) -> tuple[Link, Any]:
+        """The answer, and who gave it. No names: only the brokers; None: every topic."""
+        asked = None if names is None else [{"name": name} for name in names]
+        values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": False}
+        link = self.any()
+        # Before version 4 a question about a topic that is not there would create it.
+        if link.versions.pick(ApiKey.METADATA) < 4:
+            raise ClientError(f"{link.name} is too old: its Metadata does not know how to leave topics uncreated")
+        response = link.ask(ApiKey.METADATA, values)
+        if response.error_code:
+            raise refusal(error_code(response.error_code), link.was_asked(ApiKey.METADATA, "for topics"))
+        self._learn_brokers(response.brokers)
+        return link, response
 
     def topic(self, name: str) -> TopicMetadata | None:
         """What is known of the topic, asking only if nothing is, or if it is out of date. None: there is none."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from cordwood.client import configs, fetching, groups, offsets, transactions
+from cordwood.client import configs, families, fetching, groups, offsets, transactions
 from cordwood.client.answers import (
     EARLIEST,
     LATEST,
@@ -28,8 +28,16 @@ from cordwood.client.answers import (
     TopicMetadata,
 )
 from cordwood.client.brokers import Brokers
+from cordwood.client.families import (
+    FamilyDecided,
+    FamilyDescription,
+    FamilyJoined,
+    FamilyMember,
+    FamilyStanding,
+)
 from cordwood.client.producing import ProducePipeline
 from cordwood.client.settings import ClientSettings
+from cordwood.client.streaming import OffsetRange, RangeStream, stream_ranges
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
 
@@ -38,13 +46,20 @@ __all__ = [
     "LATEST",
     "Cluster",
     "Committed",
+    "FamilyDecided",
+    "FamilyDescription",
+    "FamilyJoined",
+    "FamilyMember",
+    "FamilyStanding",
     "Fetched",
     "FoundOffset",
     "Isolation",
+    "OffsetRange",
     "PartitionMetadata",
     "ProducePipeline",
     "Produced",
     "ProducerIdentity",
+    "RangeStream",
     "TopicMetadata",
 ]
 
@@ -122,7 +137,7 @@ class Cluster:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         max_bytes: int | None = None,
         read_ahead: int = 1,
-    ) -> Iterator[Fetched]:
+    ) -> RangeStream:
         """Everything in [start_offset, end_offset), in the partition's order, as whole batches: the first may begin
         before the range and the last may end after it.
 
@@ -131,19 +146,23 @@ class Cluster:
         EndNotReached if `end_offset` is not readable (yet) and does not become so within retry_timeout_ms.
 
         `read_ahead` is 1, or 0 to send no request before the answer at hand is used up. More would not help: where to
-        go on is only known from the answer before.
+        go on is only known from the answer before. Whoever leaves the iterator early may `close` it.
         """
         if read_ahead not in (0, 1):
             raise ValueError(f"read_ahead must be 0 or 1, not {read_ahead}")
-        return fetching.stream(
-            self._brokers,
-            partition,
-            start_offset,
-            end_offset,
-            isolation=isolation,
-            max_bytes=max_bytes,
-            read_ahead=read_ahead,
-        )
+        wanted = OffsetRange(partition, start_offset, end_offset)
+        return RangeStream(self._brokers, wanted, isolation, max_bytes, read_ahead)
+
+    def stream_ranges(
+        self,
+        ranges: Sequence[OffsetRange],
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        max_bytes: int | None = None,
+    ) -> Iterator[tuple[int, Fetched]]:
+        """Several ranges one after the other, as `stream` gives them, each answer with its range's place in `ranges`.
+        For many small ones: the requests for those that follow are on their way before one is used up."""
+        return stream_ranges(self._brokers, ranges, isolation, max_bytes)
 
     # Writing.
 
@@ -227,3 +246,30 @@ class Cluster:
     def end_transaction(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
         """Commits or aborts. Gives the identity to go on with: transaction_version 2 raises the epoch each time."""
         return transactions.end_transaction(self._brokers, transactional_id, producer, commit)
+
+    # Families: one decision over many transactions.
+
+    def family_join(self, family: str, batch_id: int, timeout_ms: int) -> FamilyJoined:
+        """A slot to write this batch with: its transactional id and producer. None, if the batch is decided already.
+        The slot is aborted if nobody joins or renews for its batch within timeout_ms."""
+        return families.join(self._brokers, family, batch_id, timeout_ms)
+
+    def family_renew(self, family: str, batch_id: int) -> FamilyStanding:
+        """All who joined for the batch have their full timeout again."""
+        return families.renew(self._brokers, family, batch_id)
+
+    def family_decide(
+        self,
+        family: str,
+        batch_id: int,
+        *,
+        commit: bool,
+        winners: Sequence[FamilyMember] = (),
+        forget: bool = False,
+    ) -> FamilyDecided:
+        """Commits what the winners wrote and aborts all others, or aborts everything; returns when every reader can see
+        it. RequestRefused with PRODUCER_FENCED if a winner is no longer what it was; then nothing has changed."""
+        return families.decide(self._brokers, family, batch_id, commit, winners, forget)
+
+    def families(self, names: Collection[str] | None = None) -> list[FamilyDescription]:
+        return families.describe(self._brokers, names)

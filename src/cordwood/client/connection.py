@@ -26,6 +26,8 @@ _TIMEVAL: Final = struct.Struct("@ll")
 _MAX_PARTS: Final = 512
 """The system takes 1024 in one call."""
 _MAX_CORRELATION_ID: Final = 2**31 - 1
+_IDLE_S: Final = 0.5
+"""A connection that was used a moment ago is taken to be as it was: if not, sending tells."""
 
 
 class Connection:
@@ -46,6 +48,7 @@ class Connection:
         """What is being filled: a size prefix, or the answer that follows it."""
         self._filled = 0
         self._receive_timeout_ms = -1
+        self._used_s = time.monotonic()
         self._failure: BrokerUnreachable | None = None
         self._socket = self._connect(host, port)
 
@@ -72,8 +75,8 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used. Notices an end that the broker has closed meanwhile."""
-        if self._failure is None and not self._waiting:
+        """Whether it can be used. Notices that the broker has closed its end while nothing was asked of it."""
+        if self._failure is None and not self._waiting and time.monotonic() - self._used_s > _IDLE_S:
             try:
                 if not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                     self._break("the broker closed the connection")
@@ -101,6 +104,10 @@ class Connection:
             self._send_all([start, *parts])
         except OSError as reason:
             raise self._break(f"{APIS[api_key].name} could not be sent: {reason}") from reason
+        except BaseException:
+            # Half a request is out: whatever followed it would be taken for its rest.
+            self._break(f"{APIS[api_key].name} was not sent to its end")
+            raise
         if answered:
             self._waiting.append((token, api_key))
         return token
@@ -237,6 +244,7 @@ class Connection:
         if not self._waiting or self._waiting[0][0] != token:
             raise self._break(f"an answer came to request {token}, which was not the next to be answered")
         self._waiting.popleft()
+        self._used_s = time.monotonic()
         if token in self._forgotten:
             self._forgotten.remove(token)
         else:

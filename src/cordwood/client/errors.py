@@ -47,10 +47,13 @@ class OffsetOutOfRange(ClientError):
             reason = f"the partition ends at {log_end_offset}: it was truncated, or it is another one of this name"
         else:
             reason = "the partition has no such offset"
-        super().__init__(
-            f"Offset {asked} of {partition} cannot be read: {reason}. "
-            f"It has the offsets from {log_start_offset} to {log_end_offset - 1}."
-        )
+        if log_start_offset < 0:
+            has = ""
+        elif log_start_offset < log_end_offset:
+            has = f" It has the offsets from {log_start_offset} to {log_end_offset - 1}."
+        else:
+            has = f" It is empty now, and goes on at offset {log_end_offset}."
+        super().__init__(f"Offset {asked} of {partition} cannot be read: {reason}.{has}")
         self.partition = partition
         self.asked = asked
         self.log_start_offset = log_start_offset

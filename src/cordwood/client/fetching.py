@@ -1,19 +1,13 @@
-"""Fetch: one answer, or all of a range of offsets with the next request on its way while the caller decodes.
+"""Fetch: a request to the leader of a partition, and what its answer holds."""
 
-Order is that of the partition. What a range no longer holds (compaction, aborted and control batches are passed on as
-they are) is no loss and no reason to wait; what it does not hold yet is waited for, for `retry_timeout_ms`.
-"""
-
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from cordwood.client.answers import EARLIEST, LATEST, Fetched, Isolation
-from cordwood.client.batch_walk import bytes_before, offset_after, whole_batches
+from cordwood.client.batch_walk import offset_after, whole_batches
 from cordwood.client.brokers import Brokers
 from cordwood.client.errors import (
     BrokerUnreachable,
     ClientError,
-    EndNotReached,
     OffsetOutOfRange,
     RequestRefused,
     UnknownTopic,
@@ -34,13 +28,13 @@ from cordwood.wire.fetch_response import decode_fetch_response
 _NOTHING = memoryview(b"")
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """A fetch on its way."""
 
     link: Link
     pending: Pending
-    partition: TopicPartition
     offset: int
+    max_bytes: int
 
 
 class Reader:
@@ -59,7 +53,7 @@ class Reader:
         self._max_wait_ms = brokers.settings.fetch_max_wait_ms if max_wait_ms is None else max_wait_ms
         self._topic_id: TopicId | None = None
 
-    def ask(self, offset: int, max_bytes: int) -> _Asked:
+    def ask(self, offset: int, max_bytes: int) -> Asked:
         """Sends the request. Raises what `recover` understands."""
         link, topic_id, leader_epoch = self._brokers.leader(self._partition)
         self._check_same_topic(topic_id)
@@ -80,7 +74,7 @@ class Reader:
         }
         body = encode_request(ApiKey.FETCH, version, values)
         pending = link.begin_encoded(ApiKey.FETCH, version, body, wait_ms=self._max_wait_ms)
-        return _Asked(link, pending, self._partition, offset)
+        return Asked(link, pending, offset, max_bytes)
 
     def _check_same_topic(self, topic_id: TopicId | None) -> None:
         # Offsets mean nothing in another topic of the same name.
@@ -89,7 +83,7 @@ class Reader:
             raise UnknownTopic(name, f"topic {name} was deleted and created again while it was being read")
         self._topic_id = topic_id
 
-    def take(self, asked: _Asked) -> Fetched:
+    def take(self, asked: Asked) -> Fetched:
         """Waits for the answer. Raises what `recover` understands."""
         frame = asked.pending.frame()
         try:
@@ -108,7 +102,7 @@ class Reader:
             return _fetched(found, asked.offset)
         except CorruptRecords as reason:
             raise ClientError(
-                f"{asked.link.name} sent bytes for {asked.partition} that are no batches: {reason}"
+                f"{asked.link.name} sent bytes for {self._partition} that are no batches: {reason}"
             ) from None
 
     def recover(self, failure: ClientError, offset: int, attempts: Attempts) -> None:
@@ -174,127 +168,3 @@ def fetch(
             return reader.take(reader.ask(offset, max_bytes or brokers.settings.fetch_max_bytes))
         except (BrokerUnreachable, RequestRefused) as failure:
             reader.recover(failure, offset, attempts)
-
-
-_FIRST_GUESS_BYTES = 1024
-_LEAST_ASKED_BYTES = 64 * 1024
-
-
-class _Appetite:
-    """How many bytes to ask for. The end of a range may lie in the middle of a large partition, and whatever is sent
-    beyond it is thrown away, so that near the end only about as much is asked for as should be left."""
-
-    def __init__(self, end_offset: int, max_bytes: int) -> None:
-        self._end_offset = end_offset
-        self._max_bytes = max_bytes
-        self._bytes_per_offset = float(_FIRST_GUESS_BYTES)
-
-    def learn(self, size: int, offsets: int) -> None:
-        self._bytes_per_offset = size / offsets
-
-    def at(self, position: int) -> int:
-        left = (self._end_offset - position) * self._bytes_per_offset
-        return min(self._max_bytes, max(_LEAST_ASKED_BYTES, int(left * 1.0625)))
-
-
-def stream(
-    brokers: Brokers,
-    partition: TopicPartition,
-    start_offset: int,
-    end_offset: int,
-    *,
-    isolation: Isolation,
-    max_bytes: int | None,
-    read_ahead: int,
-) -> Iterator[Fetched]:
-    """The batches of [start_offset, end_offset), in order; the first and the last may reach beyond it."""
-    reader = Reader(brokers, partition, isolation)
-    attempts = Attempts(brokers.settings)
-    appetite = _Appetite(end_offset, max_bytes or brokers.settings.fetch_max_bytes)
-    position = start_offset
-    asked: _Asked | None = None
-    try:
-        while position < end_offset:
-            try:
-                if asked is None:
-                    asked = reader.ask(position, appetite.at(position))
-                taken, asked = asked, None
-                fetched = reader.take(taken)
-            except (BrokerUnreachable, RequestRefused) as failure:
-                reader.recover(failure, position, attempts)
-                continue
-            if not fetched.records:
-                reached = _readable_end(fetched, isolation)
-                if reached >= end_offset and _holds_nothing(brokers, partition, position, reached, isolation):
-                    return
-                attempts.pause(_end_not_reached(partition, position, end_offset, fetched, isolation))
-                continue
-            attempts.progress()
-            appetite.learn(len(fetched.records), fetched.next_offset - max(fetched.base, position))
-            position = fetched.next_offset
-            if position >= end_offset:
-                fetched = _cut(fetched, end_offset)
-                if fetched.records:
-                    yield fetched
-                return
-            if read_ahead:
-                asked = _ask_ahead(reader, position, appetite)
-            yield fetched
-    finally:
-        if asked is not None:
-            asked.pending.forget()
-
-
-def _ask_ahead(reader: Reader, position: int, appetite: _Appetite) -> _Asked | None:
-    try:
-        return reader.ask(position, appetite.at(position))
-    except ClientError:
-        # What is at hand comes first; the next round meets the same trouble, and deals with it.
-        return None
-
-
-def _cut(fetched: Fetched, end_offset: int) -> Fetched:
-    """Without the batches from this offset on. The one that holds the offset before it stays whole."""
-    records = fetched.records[: bytes_before(fetched.records, end_offset)]
-    if len(records) == len(fetched.records):
-        return fetched
-    next_offset = offset_after(records, whole_batches(records)[1]) if records else fetched.base
-    return fetched._replace(records=records, next_offset=next_offset)
-
-
-def _holds_nothing(brokers: Brokers, partition: TopicPartition, position: int, end: int, isolation: Isolation) -> bool:
-    """Whether there is no batch from `position` to `end`, where the log ends for this reader: compaction has removed
-    the tail.
-
-    A fetch without records is no proof of it, since a broker that throttles, or that waits for remote storage, answers
-    so too. Then the last offset still has its batch, which is in the part of the log that no broker waits for.
-    """
-    for offset in (end - 1, position):
-        if fetch(brokers, partition, offset, max_bytes=None, max_wait_ms=None, isolation=isolation).records:
-            return False
-    return True
-
-
-def _readable_end(fetched: Fetched, isolation: Isolation) -> int:
-    committed = isolation == Isolation.READ_COMMITTED
-    return fetched.last_stable_offset if committed else fetched.high_watermark
-
-
-def _end_not_reached(
-    partition: TopicPartition, reached: int, asked: int, fetched: Fetched, isolation: Isolation
-) -> EndNotReached:
-    if isolation == Isolation.READ_COMMITTED and fetched.high_watermark > fetched.last_stable_offset:
-        reason = (
-            f"an open transaction holds back what lies beyond offset {fetched.last_stable_offset} "
-            "(last stable offset): it has to be committed or aborted first"
-        )
-    elif fetched.high_watermark < asked:
-        reason = f"the partition ends at offset {fetched.high_watermark} (high watermark)"
-    else:
-        reason = f"the broker has records up to offset {fetched.high_watermark} and does not send them"
-    return EndNotReached(
-        partition,
-        reached,
-        asked,
-        f"{partition} was to be read up to offset {asked} and could be up to {reached}: {reason}",
-    )

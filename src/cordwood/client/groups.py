@@ -11,9 +11,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.wire.apis import ApiKey
 
-_LAST_WITH_NAMES = 9
-"""OffsetCommit and OffsetFetch know topics by name up to this version, and by id afterwards."""
-
 
 def committed(
     brokers: Brokers, group: str, partitions: Collection[TopicPartition] | None
@@ -48,7 +45,7 @@ def committed(
                     found[partition] = Committed(row.committed_offset, row.metadata or "")
         return found
 
-    return brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_FETCH, values, read, at_most=_LAST_WITH_NAMES)
+    return brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_FETCH, values, read)
 
 
 def commit(
@@ -88,7 +85,7 @@ def commit(
                     raise UnknownTopic(topic.name, message)
                 _check(link, ApiKey.OFFSET_COMMIT, f"of group {group} in {partition}", row.error_code)
 
-    brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_COMMIT, values, read, at_most=_LAST_WITH_NAMES)
+    brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_COMMIT, values, read)
 
 
 def delete_group(brokers: Brokers, group: str) -> None:

@@ -17,8 +17,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.wire.apis import ApiKey
 
-_ADD_PARTITIONS_LAST: Final = 3
-"""Later versions of AddPartitionsToTxn are for brokers."""
 _END_WITHOUT_BUMP: Final = 4
 _OFFSETS_WITHOUT_IMPLICIT_ADD: Final = 4
 
@@ -85,7 +83,6 @@ def add_partitions(
         ApiKey.ADD_PARTITIONS_TO_TXN,
         values,
         read,
-        at_most=_ADD_PARTITIONS_LAST,
     )
 
 

@@ -15,6 +15,29 @@ SOFTWARE_VERSION: Final = "1"
 _ASK_WITH: Final = 3
 """The first version that tells finalized features. Brokers too old for it answer with version 0."""
 
+WRITTEN_FOR: Final = {
+    ApiKey.PRODUCE: 13,
+    ApiKey.FETCH: 18,
+    ApiKey.LIST_OFFSETS: 11,
+    ApiKey.METADATA: 13,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    ApiKey.FIND_COORDINATOR: 6,
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 5,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
+    ApiKey.DESCRIBE_CONFIGS: 4,
+    ApiKey.DELETE_GROUPS: 2,
+    ApiKey.FAMILY_JOIN: 0,
+    ApiKey.FAMILY_RENEW: 0,
+    ApiKey.FAMILY_DECIDE: 0,
+    ApiKey.FAMILY_LIST: 0,
+}
+"""The last version of each API that this client means. Our codecs may know later ones, which mean something else: from
+OffsetCommit 10, OffsetFetch 10 and TxnOffsetCommit 6 on topics go by id, and AddPartitionsToTxn 4 is for brokers."""
+
 IMPLICIT_PARTITIONS: Final = 2
 """The transaction.version from which a Produce adds its partitions to the transaction by itself (KIP-890)."""
 
@@ -38,7 +61,7 @@ class BrokerVersions:
             return found
         api, listed = APIS[api_key], self.ranges.get(api_key)
         has = "does not have it" if listed is None else f"has versions {listed[0]} to {listed[1]}"
-        limit = api.max_version if at_most is None else min(at_most, api.max_version)
+        limit = _highest(api_key, at_most)
         raise VersionMismatch(
             f"{self.name} {has}: {api.name}, of which this client speaks {api.min_version} to {limit}"
         )
@@ -47,14 +70,18 @@ class BrokerVersions:
         api, listed = APIS.get(api_key), self.ranges.get(api_key)
         if api is None or listed is None:
             return None
-        highest = min(api.max_version, listed[1])
-        if at_most is not None:
-            highest = min(highest, at_most)
+        highest = min(listed[1], _highest(api_key, at_most))
         return highest if highest >= max(api.min_version, listed[0]) else None
 
     @property
     def transaction_version(self) -> int:
         return self.features.get("transaction.version", 0)
+
+
+def _highest(api_key: int, at_most: int | None) -> int:
+    known = APIS[api_key].max_version
+    limits = [known, WRITTEN_FOR.get(ApiKey(api_key), known), known if at_most is None else at_most]
+    return min(limits)
 
 
 def negotiate(connection: Connection) -> BrokerVersions:
@@ -66,6 +93,7 @@ def negotiate(connection: Connection) -> BrokerVersions:
         connection.close()
         raise BrokerUnreachable(f"{connection.name} does not speak the Kafka protocol: {reason}") from reason
     if response.error_code:
+        connection.close()
         raise refusal(error_code(response.error_code), f"{connection.name} was asked for its API versions")
     ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     features: dict[str, int] = {}

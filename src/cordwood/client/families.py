@@ -1,0 +1,124 @@
+"""Families: one decision over many transactions. Cordwood's own requests; an Apache Kafka does not have them.
+
+`Cluster.supports(ApiKey.FAMILY_JOIN)` tells. What they do and why is in docs/decisions/transaction-families.md.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from cordwood.client.answers import ProducerIdentity
+from cordwood.client.brokers import Brokers, KeyType
+from cordwood.client.errors import error_code, refusal
+from cordwood.client.link import Link
+from cordwood.model.families import coordinator_key
+from cordwood.wire.apis import ApiKey
+
+
+class FamilyMember(NamedTuple):
+    """A writer of a batch: the slot that it was given, which is its transactional id, and its producer."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def producer(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
+
+
+class FamilyStanding(NamedTuple):
+    decided: bool
+    """The batch has been decided: whatever is still written for it is thrown away."""
+    last_batch_id: int
+    """The batch that was decided last, -1 if none was."""
+
+
+class FamilyJoined(NamedTuple):
+    standing: FamilyStanding
+    member: FamilyMember | None
+    """None if the batch is decided: there is nothing to write."""
+
+
+class FamilyDecided(NamedTuple):
+    already_decided: bool
+    """Not by this request, or by an earlier try of it whose answer got lost. Success either way."""
+    last_batch_id: int
+
+
+class FamilyDescription(NamedTuple):
+    name: str
+    last_batch_id: int
+    decided_ms: int
+    forgotten: bool
+    slots: int
+    joined_slots: int
+    open_slots: int
+    completing_slots: int
+
+
+def join(brokers: Brokers, family: str, batch_id: int, timeout_ms: int) -> FamilyJoined:
+    def read(link: Link, response: Any) -> FamilyJoined:
+        _check(link, ApiKey.FAMILY_JOIN, family, batch_id, response)
+        standing = FamilyStanding(response.decided, response.last_batch_id)
+        if response.decided:
+            return FamilyJoined(standing, None)
+        member = FamilyMember(response.transactional_id, response.producer_id, response.producer_epoch)
+        return FamilyJoined(standing, member)
+
+    values = {"family": family, "batch_id": batch_id, "timeout_ms": timeout_ms}
+    return brokers.ask_coordinator(KeyType.TRANSACTION, coordinator_key(family), ApiKey.FAMILY_JOIN, values, read)
+
+
+def renew(brokers: Brokers, family: str, batch_id: int) -> FamilyStanding:
+    def read(link: Link, response: Any) -> FamilyStanding:
+        _check(link, ApiKey.FAMILY_RENEW, family, batch_id, response)
+        return FamilyStanding(response.decided, response.last_batch_id)
+
+    values = {"family": family, "batch_id": batch_id}
+    return brokers.ask_coordinator(KeyType.TRANSACTION, coordinator_key(family), ApiKey.FAMILY_RENEW, values, read)
+
+
+def decide(
+    brokers: Brokers, family: str, batch_id: int, commit: bool, winners: Sequence[FamilyMember], forget: bool
+) -> FamilyDecided:
+    def read(link: Link, response: Any) -> FamilyDecided:
+        _check(link, ApiKey.FAMILY_DECIDE, family, batch_id, response)
+        return FamilyDecided(response.already_decided, response.last_batch_id)
+
+    timeout_ms = brokers.settings.request_timeout_ms
+    values = {
+        "family": family,
+        "batch_id": batch_id,
+        "commit": commit,
+        "winners": [winner._asdict() for winner in winners],
+        "forget": forget,
+        "timeout_ms": timeout_ms,
+    }
+    return brokers.ask_coordinator(
+        KeyType.TRANSACTION, coordinator_key(family), ApiKey.FAMILY_DECIDE, values, read, wait_ms=timeout_ms
+    )
+
+
+def describe(brokers: Brokers, names: Collection[str] | None) -> list[FamilyDescription]:
+    """Of every broker that coordinates some: each knows its own."""
+
+    def attempt() -> list[FamilyDescription]:
+        found: list[FamilyDescription] = []
+        values = {"families": None if names is None else sorted(names)}
+        for link in brokers.all():
+            response = link.ask(ApiKey.FAMILY_LIST, values)
+            if response.error_code:
+                raise refusal(error_code(response.error_code), link.was_asked(ApiKey.FAMILY_LIST, ""))
+            found += [
+                FamilyDescription(*(getattr(row, name) for name in FamilyDescription._fields))
+                for row in response.families
+            ]
+        return sorted(found)
+
+    return brokers.retried(attempt)
+
+
+def _check(link: Link, api_key: ApiKey, family: str, batch_id: int, response: Any) -> None:
+    if response.error_code:
+        about = f"of family {family}, batch {batch_id}"
+        raise refusal(error_code(response.error_code), link.was_asked(api_key, about), response.error_message)

@@ -1,0 +1,194 @@
+"""All of a range of offsets, with the next request on its way while the caller decodes the answer before it.
+
+Order is that of the partition. What a range no longer holds is no loss and no reason to wait: compaction leaves gaps,
+also at the end. What it does not hold yet is waited for, for `retry_timeout_ms`. Control batches and those of aborted
+transactions are passed on as they are.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from cordwood.client.answers import Fetched, Isolation
+from cordwood.client.batch_walk import bytes_before, offset_after, whole_batches
+from cordwood.client.brokers import Brokers
+from cordwood.client.errors import BrokerUnreachable, ClientError, EndNotReached, RequestRefused
+from cordwood.client.fetching import Asked, Reader, fetch
+from cordwood.client.retries import Attempts
+from cordwood.model.identifiers import TopicPartition
+
+_FIRST_GUESS_BYTES: Final = 1024
+_LEAST_ASKED_BYTES: Final = 64 * 1024
+_MAX_RANGES_AHEAD: Final = 32
+
+
+class OffsetRange(NamedTuple):
+    """[start_offset, end_offset) of a partition."""
+
+    partition: TopicPartition
+    start_offset: int
+    end_offset: int
+
+
+class _Appetite:
+    """How many bytes to ask for. The end of a range may lie in the middle of a large partition, and whatever is sent
+    beyond it is thrown away, so that near the end only about as much is asked for as should be left."""
+
+    def __init__(self, end_offset: int, max_bytes: int) -> None:
+        self._end_offset = end_offset
+        self._max_bytes = max_bytes
+        self._bytes_per_offset = float(_FIRST_GUESS_BYTES)
+
+    def learn(self, size: int, offsets: int) -> None:
+        self._bytes_per_offset = size / offsets
+
+    def at(self, position: int) -> int:
+        left = (self._end_offset - position) * self._bytes_per_offset
+        return min(self._max_bytes, max(_LEAST_ASKED_BYTES, int(left * 1.0625)))
+
+
+class RangeStream:
+    """The batches of one range, in order; the first and the last may reach beyond it. An iterator."""
+
+    def __init__(
+        self, brokers: Brokers, wanted: OffsetRange, isolation: Isolation, max_bytes: int | None, read_ahead: int
+    ) -> None:
+        self._asked: Asked | None = None
+        self._brokers = brokers
+        self._partition, self._position, self._end = wanted
+        self._isolation = isolation
+        self._read_ahead = read_ahead
+        self._reader = Reader(brokers, self._partition, isolation)
+        self._attempts = Attempts(brokers.settings)
+        self._appetite = _Appetite(self._end, max_bytes or brokers.settings.fetch_max_bytes)
+
+    @property
+    def appetite(self) -> int:
+        """How many bytes are on their way, or would be asked for next."""
+        if self._asked is not None:
+            return self._asked.max_bytes
+        return self._appetite.at(self._position) if self._position < self._end else 0
+
+    def ask_ahead(self) -> None:
+        """Sends the next request, unless one is on its way. Trouble is for the next round to deal with."""
+        if self._asked is None and self._position < self._end:
+            try:
+                self._asked = self._reader.ask(self._position, self._appetite.at(self._position))
+            except ClientError:
+                self._asked = None
+
+    def close(self) -> None:
+        """Nobody wants what is on its way."""
+        if self._asked is not None:
+            self._asked.pending.forget()
+            self._asked = None
+        self._position = self._end
+
+    def __del__(self) -> None:
+        # An answer that nobody takes would stay with the connection.
+        self.close()
+
+    def __iter__(self) -> "RangeStream":
+        return self
+
+    def __next__(self) -> Fetched:
+        while self._position < self._end:
+            fetched = self._next_answer()
+            if fetched is None:
+                continue
+            self._attempts.progress()
+            self._appetite.learn(len(fetched.records), fetched.next_offset - max(fetched.base, self._position))
+            self._position = fetched.next_offset
+            if self._position >= self._end:
+                fetched = _cut(fetched, self._end)
+                if not fetched.records:
+                    break
+            elif self._read_ahead:
+                self.ask_ahead()
+            return fetched
+        raise StopIteration
+
+    def _next_answer(self) -> Fetched | None:
+        """An answer with records; None if there was none, and it is worth going on."""
+        try:
+            if self._asked is None:
+                self._asked = self._reader.ask(self._position, self._appetite.at(self._position))
+            asked, self._asked = self._asked, None
+            fetched = self._reader.take(asked)
+        except (BrokerUnreachable, RequestRefused) as failure:
+            self._reader.recover(failure, self._position, self._attempts)
+            return None
+        if fetched.records:
+            return fetched
+        reached = fetched.last_stable_offset if self._isolation == Isolation.READ_COMMITTED else fetched.high_watermark
+        if reached >= self._end and self._holds_nothing(reached):
+            self._position = self._end
+        else:
+            self._attempts.pause(self._end_not_reached(fetched))
+        return None
+
+    def _holds_nothing(self, end: int) -> bool:
+        """Whether there is no batch from here to `end`, where the log ends for this reader: compaction took the tail.
+
+        A fetch without records is no proof of it, since a broker that throttles, or that waits for remote storage,
+        answers so too. Then the last offset still has its batch, in the part of the log that no broker waits for.
+        """
+        for offset in (end - 1, self._position):
+            found = fetch(
+                self._brokers, self._partition, offset, max_bytes=None, max_wait_ms=None, isolation=self._isolation
+            )
+            if found.records:
+                return False
+        return True
+
+    def _end_not_reached(self, fetched: Fetched) -> EndNotReached:
+        if self._isolation == Isolation.READ_COMMITTED and fetched.last_stable_offset < self._end:
+            reason = f"for readers of committed records it ends at offset {fetched.last_stable_offset}"
+            if fetched.last_stable_offset < fetched.high_watermark:
+                reason += ", where a transaction is open that has to be committed or aborted first"
+        elif fetched.high_watermark < self._end:
+            reason = f"it ends at offset {fetched.high_watermark} (high watermark)"
+        else:
+            reason = f"the broker has records up to offset {fetched.high_watermark} and does not send them"
+        return EndNotReached(
+            self._partition,
+            self._position,
+            self._end,
+            f"{self._partition} was to be read up to offset {self._end} and could be up to {self._position}: {reason}",
+        )
+
+
+def _cut(fetched: Fetched, end_offset: int) -> Fetched:
+    """Without the batches from this offset on. The one that holds the offset before it stays whole."""
+    records = fetched.records[: bytes_before(fetched.records, end_offset)]
+    if len(records) == len(fetched.records):
+        return fetched
+    next_offset = offset_after(records, whole_batches(records)[1]) if records else fetched.base
+    return fetched._replace(records=records, next_offset=next_offset)
+
+
+def stream_ranges(
+    brokers: Brokers, ranges: Sequence[OffsetRange], isolation: Isolation, max_bytes: int | None
+) -> Iterator[tuple[int, Fetched]]:
+    """The ranges one after the other, each answer with the place of its range. Requests for the next ranges are sent
+    while fewer bytes are on their way than one answer may have: many small ranges do not cost a round trip each."""
+    limit = max_bytes or brokers.settings.fetch_max_bytes
+    streams = [RangeStream(brokers, wanted, isolation, max_bytes, read_ahead=1) for wanted in ranges]
+    try:
+        for place, stream in enumerate(streams):
+            stream.ask_ahead()
+            _ask_further(streams, place, limit)
+            for fetched in stream:
+                _ask_further(streams, place, limit)
+                yield place, fetched
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def _ask_further(streams: Sequence[RangeStream], place: int, limit: int) -> None:
+    on_its_way = streams[place].appetite
+    for stream in streams[place + 1 : place + 1 + _MAX_RANGES_AHEAD]:
+        on_its_way += stream.appetite
+        if on_its_way > limit:
+            return
+        stream.ask_ahead()
