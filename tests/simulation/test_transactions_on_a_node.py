@@ -411,6 +411,18 @@ def test_an_administrator_ends_what_hangs_but_an_old_marker_does_not(world: Worl
     assert read_committed(world, 0)[1] == 2
 
 
+def test_a_read_that_needs_the_disk_tells_which_transactions_were_aborted(world: World) -> None:
+    """After a restart the indexes are not in memory: a thread finds the records, and what was aborted still counts."""
+    producer = Producer(world)
+    for text, commit in ((b"kept", True), (b"dropped", False), (b"kept too", True)):
+        assert producer.write(12, text) is ErrorCode.NONE
+        assert producer.end(commit=commit) is ErrorCode.NONE
+    world.stop()
+    world.start()
+    world.disk.platter.nothing_cached = True
+    assert read_committed(world, 0)[0] == [b"kept", b"kept too"]
+
+
 @pytest.mark.parametrize(("timeout_ms"), [0, -1, 900_001])
 def test_a_timeout_out_of_bounds_is_refused(world: World, timeout_ms: int) -> None:
     answer = world.ask(

@@ -183,14 +183,10 @@ class Fetching:
             if not self._node.owns(partition):
                 self._look_again(place)
             elif isinstance(result, Exception):
-                self._node.report_storage_failure(result)
-                self._urgent = True
-                self._found[place] = self._found[place]._replace(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+                self._failed(place, result)
             elif result is not None and (not self._bytes or self._bytes + result.length <= self._max_bytes):
                 # Else the answer is full: cold places are looked up side by side, each as if it were the only one.
-                self._bytes += result.length
-                partition.fetched_bytes += result.length
-                self._found[place] = self._found[place]._replace(records=result)
+                self._found_in_thread(place, partition, result)
             if not self._answer_if_enough() and place in self._moved and place not in self._cold:
                 self._moved.discard(place)
                 self._look_again(place)
@@ -207,6 +203,26 @@ class Fetching:
             EMPTY,
             () if self._committed_only else None,
         )
+
+    def _failed(self, place: int, failure: Exception) -> None:
+        self._node.report_storage_failure(failure)
+        self._urgent = True
+        self._found[place] = self._found[place]._replace(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _found_in_thread(self, place: int, partition: Partition, records: LogSlice) -> None:
+        found = self._found[place]
+        aborted = found.aborted_transactions
+        if self._committed_only:
+            # Up to what was stable at the first look: the records do not go beyond it either.
+            log, offset = partition.replica.log, self._plan.targets[place].fetch_offset
+            try:
+                aborted = log.aborted_transactions(offset, found.last_stable_offset)
+            except StorageFailure as failure:
+                self._failed(place, failure)
+                return
+        self._bytes += records.length
+        partition.fetched_bytes += records.length
+        self._found[place] = found._replace(records=records, aborted_transactions=aborted)
 
     def _read(self, place: int, target: Target) -> FetchedPartition:
         partition = self._find(target)
