@@ -103,11 +103,11 @@ class Brokers:
 
     # Topics.
 
-    def describe(self, names: Collection[str] | None) -> dict[str, TopicMetadata]:
+    def describe(self, names: Collection[str] | None, *, create: bool = False) -> dict[str, TopicMetadata]:
         """Asks the cluster about these topics, or about all, and remembers the answer. Absent topics are absent."""
         if names is not None and not names:
             return {}
-        link, response = self._ask_metadata(None if names is None else sorted(names))
+        link, response = self._ask_metadata(None if names is None else sorted(names), create=create)
         found: dict[str, TopicMetadata] = {}
         for topic in response.topics:
             code = error_code(topic.error_code)
@@ -122,10 +122,10 @@ class Brokers:
         self._stale.difference_update(found)
         return found
 
-    def _ask_metadata(self, names: Sequence[str] | None) -> tuple[Link, Any]:
+    def _ask_metadata(self, names: Sequence[str] | None, *, create: bool = False) -> tuple[Link, Any]:
         """The answer, and who gave it. No names: only the brokers; None: every topic."""
         asked = None if names is None else [{"name": name} for name in names]
-        values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": False}
+        values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": create}
         link = self.any()
         # Before version 4 a question about a topic that is not there would create it.
         if link.versions.pick(ApiKey.METADATA) < 4:

@@ -97,9 +97,10 @@ class Cluster:
         """The finalized feature: 2 and more means that a Produce adds its partitions to a transaction itself."""
         return self._brokers.retried(self._brokers.any).versions.transaction_version
 
-    def topics(self, names: Collection[str] | None = None) -> dict[str, TopicMetadata]:
-        """These topics, or all of them, as the cluster has them now. Those that do not exist are absent."""
-        return self._brokers.retried(lambda: self._brokers.describe(names))
+    def topics(self, names: Collection[str] | None = None, *, create: bool = False) -> dict[str, TopicMetadata]:
+        """These topics, or all of them, as the cluster has them now. Those that do not exist are absent; with `create`
+        the broker is asked to create them, which it does if it is set up so (auto.create.topics.enable)."""
+        return self._brokers.retried(lambda: self._brokers.describe(names, create=create))
 
     def describe_configs(self, topic: str) -> dict[str, str]:
         """The settings that apply to the topic. UnknownTopic if there is none."""
@@ -267,8 +268,9 @@ class Cluster:
         winners: Sequence[FamilyMember] = (),
         forget: bool = False,
     ) -> FamilyDecided:
-        """Commits what the winners wrote and aborts all others, or aborts everything; returns when every reader can see
-        it. RequestRefused with PRODUCER_FENCED if a winner is no longer what it was; then nothing has changed."""
+        """Commits what the winners wrote and aborts all others, or aborts everything, or only those that are named;
+        returns when every reader can see it. RequestRefused with PRODUCER_FENCED if a winner is no longer what it was;
+        then nothing has changed."""
         return families.decide(self._brokers, family, batch_id, commit, winners, forget)
 
     def families(self, names: Collection[str] | None = None) -> list[FamilyDescription]:

@@ -43,6 +43,7 @@ class Asked(NamedTuple):
     batch_id: int
     commit: bool
     winners: Sequence[Winner] = ()
+    """An abort that names writers ends only these: a task that failed takes back what is its own."""
     forget: bool = False
     """Nobody will ask about this family again."""
 
@@ -112,7 +113,12 @@ def _refusal(family: Family, batch_id: int, winner: Winner) -> Decision | None:
 
 def _aborts(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> list[Append]:
     """Nobody sees an abort, so it may come in parts."""
-    ends = [record_of(end(slot, commit=False, now_ms=now_ms)) for slot in family.joined(asked.batch_id)]
+    only = None if asked.commit or not asked.winners or family.has_decided(asked.batch_id) else set(asked.winners)
+    ends = [
+        record_of(end(slot, commit=False, now_ms=now_ms))
+        for slot in family.joined(asked.batch_id)
+        if only is None or Winner(slot.transactional_id, slot.producer_id, slot.producer_epoch) in only
+    ]
     memory = family.memory or NOTHING_DECIDED
     if asked.forget and not memory.forgotten and (family.memory or family.slots):
         ends.append(family_record(family.name, replace(memory, decided_ms=now_ms, forgotten=True)))

@@ -223,7 +223,7 @@ class Schedule:
                 self._follow_aborts()
             raise
         members = [task.member for task in winners]
-        expected = self.twin.commit(batch_id, members) if commit else self.twin.abort(batch_id)
+        expected = self.twin.commit(batch_id, members) if commit else self.twin.abort(batch_id, members)
         self._compare(decision, expected, batch_id)
         self._maybe_unanswered()
 

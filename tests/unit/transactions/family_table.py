@@ -103,8 +103,8 @@ class Table:
     def commits(self, batch_id: int, *winners: Transaction, forget: bool = False) -> Decision:
         return self.asks_to_decide(Asked(batch_id, True, [winner(each) for each in winners], forget))
 
-    def aborts(self, batch_id: int, *, forget: bool = False) -> Decision:
-        return self.asks_to_decide(Asked(batch_id, False, (), forget))
+    def aborts(self, batch_id: int, *only: Transaction, forget: bool = False) -> Decision:
+        return self.asks_to_decide(Asked(batch_id, False, [winner(each) for each in only], forget))
 
     # The coordinator's own doing
 

@@ -45,9 +45,15 @@ class Twin:
         self._end(batch_id)
         return "committed"
 
-    def abort(self, batch_id: int) -> str:
-        self._end(batch_id)
-        return "already decided" if batch_id <= self.last_batch_id else "aborted"
+    def abort(self, batch_id: int, only: list[Member]) -> str:
+        """Everybody, if nobody is named."""
+        if batch_id <= self.last_batch_id:
+            self._end(batch_id)
+            return "already decided"
+        for member in only or self.members:
+            if member.batch_id <= batch_id:
+                member.alive = False
+        return "aborted"
 
     def look(self, now_ms: int) -> None:
         for member in self.members:

@@ -281,6 +281,17 @@ def test_an_abort_ends_all_of_the_batch_and_before_and_nothing_after(table: Tabl
     assert not table.asks_to_join(2).decided
 
 
+def test_an_abort_that_names_writers_ends_these_and_nobody_else(table: Table) -> None:
+    failed, other, idle = table.joins_and_writes(1), table.joins_and_writes(1), table.joins(1)
+    assert table.aborts(1, failed, idle).last_batch_id == -1
+    assert states(table) == [State.PREPARE_ABORT, State.ONGOING, State.COMPLETE_ABORT]
+    table.marks()
+    again = table.joins_and_writes(1)
+    assert again.transactional_id == failed.transactional_id
+    assert table.aborts(1, failed).appends == [], "it has the slot no more, and takes nothing from who has"
+    assert table.commits(1, other, again).error is ErrorCode.NONE
+
+
 def test_an_abort_may_come_in_parts_where_a_commit_would_not_fit(table: Table) -> None:
     for _ in range(20):
         table.joins_and_writes(0)

@@ -73,7 +73,8 @@ def family_renew(node: "Node", request: Request) -> None:
 
 
 def family_decide(node: "Node", request: Request) -> None:
-    """Commits what the winners wrote and aborts the rest, or aborts everything; answers when the markers are there."""
+    """Commits what the winners wrote and aborts the rest, or aborts everything, or only those that are named; answers
+    when the markers are there."""
     body = request.decode()
     request.let_go_of_frame()
 
