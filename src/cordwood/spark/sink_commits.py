@@ -1,0 +1,132 @@
+"""The driver's half of a write: the reports of its tasks become one decision, or are taken back.
+
+Both run in a short-lived process on the driver which knows nothing but the reports, so everything that is needed
+travels in them.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError
+from cordwood.client.families import FamilyMember
+from cordwood.spark.sink_faults import reached
+from cordwood.spark.sink_options import Guarantee, SinkOptions
+from cordwood.spark.sink_promises import transaction_timeout_ms
+from cordwood.spark.sink_protocol import Decision, SinkFailure, TaskReport, decision_of, sums_of
+from cordwood.spark.sink_transactions import WEAKER, abandon_slot
+from cordwood.spark.worker_state import cluster_of
+from cordwood.wire.apis import ApiKey
+
+_log = logging.getLogger("cordwood.spark.sink")
+
+Reports = Sequence[TaskReport | None]
+
+ABORT_WITHIN_MS = 10_000
+"""A write that has failed does not wait long for a broker that may be the reason."""
+
+_told_what_is_weaker = False
+
+
+def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forget: bool) -> None:
+    """Returns once all rows are visible to readers of committed records. Raises SinkFailure if they will not be."""
+    decision = decision_of(reports, batch_id)
+    if decision is None:
+        return
+    started_s = time.monotonic()
+    guarantee = _guarantee_of(reports)
+    if guarantee is Guarantee.TASK and options.guarantee is Guarantee.MICRO_BATCH:
+        _tell_what_is_weaker(options)
+    repeated = False
+    reached("driver-deciding")
+    try:
+        if guarantee is not Guarantee.AT_LEAST_ONCE:
+            repeated = _make_visible(cluster_of(options.client), guarantee, decision, forget=forget)
+    except ClientError as error:
+        raise SinkFailure(_not_committed(guarantee, decision, error)) from error
+    reached("driver-decided")
+    _tell(decision, reports, repeated=repeated, took_s=time.monotonic() - started_s)
+
+
+def _make_visible(cluster: Cluster, guarantee: Guarantee, decision: Decision, *, forget: bool) -> bool:
+    """Whether the batch was visible before."""
+    if guarantee is Guarantee.TASK:
+        for slot in decision.winners:
+            cluster.end_transaction(slot.transactional_id, slot.producer, commit=True)
+        return False
+    if not decision.winners and not cluster.supports(ApiKey.FAMILY_DECIDE):
+        return False  # no task had rows, so none has seen that this broker has no families
+    winners = [FamilyMember(*slot) for slot in decision.winners]
+    return cluster.family_decide(
+        decision.family, decision.batch_id, commit=True, winners=winners, forget=forget
+    ).already_decided
+
+
+def abort_batch(
+    options: SinkOptions, reports: Reports, batch_id: int, *, forget: bool, family: str | None = None
+) -> None:
+    """Ends what the batch has open. Raises nothing: the write has failed already, and time ends what this does not.
+
+    `family`: where it is known without any report. A query's is not: if all its tasks were killed before one reported,
+    their transactions are left to the next decision, or to time.
+    """
+    decision = decision_of(reports, batch_id) or (None if family is None else Decision(family, batch_id, ()))
+    if decision is None:
+        return
+    reached("driver-aborting")
+    guarantee = _guarantee_of(reports) if any(reports) else Guarantee.MICRO_BATCH
+    try:
+        cluster = cluster_of(replace(options.client, retry_timeout_ms=ABORT_WITHIN_MS))
+        if guarantee is Guarantee.TASK:
+            for slot in decision.winners:
+                abandon_slot(cluster, slot)
+        elif guarantee is Guarantee.MICRO_BATCH and cluster.supports(ApiKey.FAMILY_DECIDE):
+            cluster.family_decide(decision.family, batch_id, commit=False, forget=forget)
+    except ClientError as error:
+        _log.warning("batch %d of %s: what it has open is left to its timeout: %s", batch_id, decision.family, error)
+    reached("driver-aborted")
+
+
+def _guarantee_of(reports: Reports) -> Guarantee:
+    """Tasks without rows do not ask the broker what it can do, so they do not count where others do."""
+    found = {report.guarantee for report in reports if report is not None and report.rows + report.skipped_rows}
+    assert len(found) <= 1, f"the tasks of one write promise different things: {found}"
+    return found.pop() if found else next(report.guarantee for report in reports if report is not None)
+
+
+def _tell_what_is_weaker(options: SinkOptions) -> None:
+    """Once in the life of the driver's worker, which is as long as the session's."""
+    global _told_what_is_weaker
+    if not _told_what_is_weaker:
+        _told_what_is_weaker = True
+        _log.warning("%s", WEAKER.format(timeout_ms=transaction_timeout_ms(options, Guarantee.TASK)))
+
+
+def _not_committed(guarantee: Guarantee, decision: Decision, error: ClientError) -> str:
+    what = f"Batch {decision.batch_id} of '{decision.family}' was not committed: {error}."
+    if guarantee is Guarantee.TASK:
+        return f"{what} Some of its tasks may be: start the query again, which writes the others."
+    return (
+        f"{what} None of its rows are visible unless the answer got lost; start the query again, which finds out. "
+        "If its transactions timed out because no task ran for long, raise 'kafka.transaction.timeout.ms'."
+    )
+
+
+def _tell(decision: Decision, reports: Reports, *, repeated: bool, took_s: float) -> None:
+    sums = sums_of(reports)
+    batch = f"batch {decision.batch_id} of {decision.family}"
+    if sums.skipped_rows:
+        _log.warning("%s was written before: %d rows were read and not written", batch, sums.skipped_rows)
+    elif repeated:
+        _log.warning("%s was decided before, by a request whose answer got lost or by another driver", batch)
+    else:
+        _log.info(
+            "%s: %d rows, %d bytes in %d tasks, committed in %.0f ms",
+            batch,
+            sums.rows,
+            sums.bytes,
+            sums.tasks,
+            took_s * 1000,
+        )

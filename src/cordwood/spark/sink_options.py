@@ -1,0 +1,305 @@
+"""The options of `df.write` and `df.writeStream` with format "cordwood", read and checked once, on the driver.
+
+Names and meanings are those of Spark's Kafka sink, and of the Java producer for `kafka.*`. Every `kafka.*` key is
+obeyed or refused by name; an option that nobody knows is refused too, because a misspelt one would silently promise
+nothing. What comes out is a value that can be pickled to the tasks.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from cordwood.client.settings import ClientSettings
+from cordwood.records.batch import Codec
+from cordwood.spark.sink_producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
+
+SINK_OPTIONS = ("topic", "exactlyOnce", "family", "batchId", "olderBatches", "includeHeaders")
+"""What the sink itself reads, besides kafka.*."""
+
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
+"""Spark hands these to every sink; they are not ours to judge."""
+
+_OF_THE_SOURCE = frozenset(
+    name.lower()
+    for name in (
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "startingOffsets",
+        "endingOffsets",
+        "startingTimestamp",
+        "endingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "failOnDataLoss",
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "maxBytesPerTrigger",
+        "groupIdPrefix",
+        "kafkaConsumer.pollTimeoutMs",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+    )
+)
+"""Options of the reading half, passed over: Spark's own sink lets one set of options serve both halves."""
+
+_FAMILY_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+_CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+_LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
+_MAX_INT = 2**31 - 1
+_MAX_LONG = 2**63 - 1
+
+E = TypeVar("E", bound=Enum)
+
+
+class SinkOptionError(ValueError):
+    """An option of a write that cannot be obeyed; the message names it and says what to do."""
+
+
+class Guarantee(Enum):
+    """What `exactlyOnce` asks for."""
+
+    MICRO_BATCH = "true"
+    """A whole micro-batch (or write job) once, all of it or nothing. Where the broker is an Apache Kafka: TASK."""
+    TASK = "task"
+    """What the Kafka protocol can say: each task's rows once, if a repeated task computes the same rows."""
+    AT_LEAST_ONCE = "false"
+    """Every row once or, after a failed task, more often."""
+
+
+class OlderBatches(Enum):
+    """What to do about a batch older than the last one that the family decided."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """What the options of one write say."""
+
+    client: ClientSettings
+    topic: str | None
+    guarantee: Guarantee
+    family: str | None
+    batch_id: int | None
+    older_batches: OlderBatches
+    include_headers: bool
+    acks: int
+    idempotent: bool
+    codec: Codec
+    codec_level: int | None
+    batch_bytes: int
+    buffer_bytes: int
+    linger_ms: int
+    metadata_wait_ms: int
+    transaction_timeout_ms: int | None
+
+
+def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Raises SinkOptionError at the first option that cannot be obeyed."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    _refuse_unknown(given)
+    if given.get("kafka.security.protocol", "PLAINTEXT").strip().upper() != "PLAINTEXT":
+        raise SinkOptionError("Option 'kafka.security.protocol': the client speaks PLAINTEXT only")
+    servers = given.get("kafka.bootstrap.servers", "").strip()
+    if not servers:
+        raise SinkOptionError(
+            "Option 'kafka.bootstrap.servers' must be specified for writing, e.g. "
+            '.option("kafka.bootstrap.servers", "localhost:9092")'
+        )
+    guarantee = _choice(given, "exactlyOnce", Guarantee, Guarantee.MICRO_BATCH)
+    acks, idempotent = _acknowledgements(given, guarantee)
+    codec, level = _compression(given)
+    family, batch_id = _family(given, guarantee, streaming=streaming)
+    return SinkOptions(
+        client=_client_settings(given, servers),
+        topic=_topic(given),
+        guarantee=guarantee,
+        family=family,
+        batch_id=batch_id,
+        older_batches=_choice(given, "olderBatches", OlderBatches, OlderBatches.FAIL),
+        include_headers=_boolean(given, "includeHeaders", default=True),
+        acks=acks,
+        idempotent=idempotent,
+        codec=codec,
+        codec_level=level,
+        # A broker takes batches of 1 MiB and a little (max.message.bytes) unless it was told otherwise.
+        batch_bytes=min(_integer(given, "kafka.batch.size", 1_000_000, low=0), _request_bytes(given)),
+        buffer_bytes=_buffer_bytes(given),
+        linger_ms=_integer(given, "kafka.linger.ms", 100, low=0),
+        metadata_wait_ms=_integer(given, "kafka.max.block.ms", 60_000, low=0),
+        transaction_timeout_ms=(
+            _integer(given, "kafka.transaction.timeout.ms", 0, low=1)
+            if "kafka.transaction.timeout.ms" in given
+            else None
+        ),
+    )
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower() for name in SINK_OPTIONS}
+    for name in sorted(given):
+        if name.startswith("kafka."):
+            key = name.removeprefix("kafka.")
+            if key in SUPPORTED_KEYS:
+                continue
+            reason = REFUSED_KEYS.get(key) or next(
+                (why for prefix, why in REFUSED_KEYS.items() if prefix.endswith(".") and key.startswith(prefix)), None
+            )
+            if reason is None:
+                near = difflib.get_close_matches(key, SUPPORTED_KEYS, 1)
+                hint = f"; did you mean 'kafka.{near[0]}'?" if near else ""
+                raise SinkOptionError(f"Kafka option '{key}' is not known to the cordwood sink{hint}")
+            raise SinkOptionError(f"Kafka option '{key}' is not supported by the cordwood sink: {reason}")
+        if name == "path":
+            raise SinkOptionError(
+                'A path means nothing to the cordwood sink: write with .option("topic", "…").save(), or '
+                '.option("topic", "…").start() for a stream'
+            )
+        if name not in known | _SPARKS_OWN | _OF_THE_SOURCE:
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            spelled = next((option for option in SINK_OPTIONS if near and option.lower() == near[0]), None)
+            hint = f"; did you mean '{spelled}'?" if spelled else f"; known are {', '.join(SINK_OPTIONS)} and kafka.*"
+            raise SinkOptionError(f"Option '{name}' is not known to the cordwood sink{hint}")
+
+
+def _topic(given: Mapping[str, str]) -> str | None:
+    topic = given.get("topic")
+    if topic is not None and not topic.strip():
+        raise SinkOptionError("Option 'topic' is empty: name a topic, or leave it out and have a column 'topic'")
+    return topic.strip() if topic is not None else None
+
+
+def _acknowledgements(given: Mapping[str, str], guarantee: Guarantee) -> tuple[int, bool]:
+    """acks and whether producers are idempotent, which exactlyOnce needs both at their strictest."""
+    text = given.get("kafka.acks", "all").strip().lower()
+    acks = {"all": -1, "-1": -1, "1": 1, "0": 0}.get(text)
+    if acks is None:
+        raise SinkOptionError(f"Option 'kafka.acks' is {text!r}: use all, -1, 1 or 0")
+    idempotent = _boolean(given, "kafka.enable.idempotence", default=acks == -1)
+    if guarantee is not Guarantee.AT_LEAST_ONCE:
+        for name, fits in (("kafka.acks", acks == -1), ("kafka.enable.idempotence", idempotent)):
+            if not fits:
+                raise SinkOptionError(
+                    f"Options '{name}={given[name]}' and 'exactlyOnce={guarantee.value}' contradict each other: leave "
+                    f"'{name}' out, or write with exactlyOnce=false"
+                )
+    if idempotent and acks != -1:
+        raise SinkOptionError(
+            f"Options 'kafka.enable.idempotence=true' and 'kafka.acks={text}' contradict each other: idempotence needs "
+            "acks=all"
+        )
+    if idempotent and _integer(given, "kafka.retries", _MAX_INT, low=0) == 0:
+        raise SinkOptionError(
+            "Option 'kafka.retries=0' contradicts idempotent producers, which need to try again: leave it out, or set "
+            "'kafka.enable.idempotence=false' and 'exactlyOnce=false'"
+        )
+    if idempotent and _integer(given, "kafka.max.in.flight.requests.per.connection", 1, low=1) > 5:
+        raise SinkOptionError("Option 'kafka.max.in.flight.requests.per.connection' is at most 5 with idempotence")
+    return acks, idempotent
+
+
+def _compression(given: Mapping[str, str]) -> tuple[Codec, int | None]:
+    text = given.get("kafka.compression.type", "none").strip().lower()
+    codec = _CODECS.get(text)
+    if codec is None:
+        raise SinkOptionError(f"Option 'kafka.compression.type' is {text!r}: use one of {', '.join(_CODECS)}")
+    level = None
+    for other, (low, high) in _LEVELS.items():
+        name = f"kafka.compression.{other.name.lower()}.level"
+        if name in given:
+            asked = _integer(given, name, 0, low=low, high=high)
+            level = asked if other is codec else level
+    return codec, level
+
+
+def _family(given: Mapping[str, str], guarantee: Guarantee, *, streaming: bool) -> tuple[str | None, int | None]:
+    family = given.get("family")
+    if family is not None and not _FAMILY_NAME.match(family):
+        raise SinkOptionError(
+            f"Option 'family' is {family!r}: use 1 to 128 ASCII letters, digits, dots, underscores and hyphens"
+        )
+    if "batchid" not in given:
+        return family, None
+    batch_id = _integer(given, "batchId", 0, low=0, high=_MAX_LONG)
+    if streaming:
+        raise SinkOptionError(
+            "Option 'batchId' is for batch writes, such as those in foreachBatch: a streaming query numbers its "
+            "micro-batches itself"
+        )
+    if family is None:
+        raise SinkOptionError("Option 'batchId' needs 'family', the name of the sequence of batches that it numbers")
+    if guarantee is not Guarantee.MICRO_BATCH:
+        raise SinkOptionError(
+            f"Options 'batchId' and 'exactlyOnce={guarantee.value}' contradict each other: a numbered batch is written "
+            "with exactlyOnce=true"
+        )
+    return family, batch_id
+
+
+def _client_settings(given: Mapping[str, str], servers: str) -> ClientSettings:
+    return ClientSettings(
+        bootstrap_servers=servers,
+        client_id=given.get("kafka.client.id", "cordwood-spark-sink"),
+        request_timeout_ms=_integer(given, "kafka.request.timeout.ms", 30_000, low=1),
+        retry_timeout_ms=(
+            0
+            if _integer(given, "kafka.retries", _MAX_INT, low=0) == 0
+            else _integer(given, "kafka.delivery.timeout.ms", 120_000, low=0)
+        ),
+        retry_backoff_ms=_integer(given, "kafka.retry.backoff.ms", 50, low=1),
+        retry_backoff_max_ms=_integer(given, "kafka.retry.backoff.max.ms", 1_000, low=1),
+        send_buffer_bytes=_integer(given, "kafka.send.buffer.bytes", -1, low=-1),
+        receive_buffer_bytes=_integer(given, "kafka.receive.buffer.bytes", -1, low=-1),
+        max_request_bytes=_request_bytes(given),
+        max_in_flight_bytes=_buffer_bytes(given),
+    )
+
+
+def _request_bytes(given: Mapping[str, str]) -> int:
+    return _integer(given, "kafka.max.request.size", 8 << 20, low=1)
+
+
+def _buffer_bytes(given: Mapping[str, str]) -> int:
+    return _integer(given, "kafka.buffer.memory", 32 << 20, low=1, high=_MAX_LONG)
+
+
+def _integer(given: Mapping[str, str], name: str, default: int, *, low: int, high: int = _MAX_INT) -> int:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise SinkOptionError(f"Option '{name}' is {text!r}: use a whole number from {low} to {high}")
+    return value
+
+
+def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise SinkOptionError(f"Option '{name}' is {text!r}: use true or false")
+    return text.strip().lower() == "true"
+
+
+def _choice(given: Mapping[str, str], name: str, kinds: type[E], default: E) -> E:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    try:
+        return kinds(text.strip().lower())
+    except ValueError:
+        values = ", ".join(str(kind.value) for kind in kinds)
+        raise SinkOptionError(f"Option '{name}' is {text!r}: use one of {values}") from None

@@ -1,0 +1,125 @@
+"""Exactly once, as values and pure decisions: what a task tells the driver, and what the driver makes of it.
+
+The whole protocol, which docs/decisions/spark-exactly-once.md argues for:
+
+    task    join the family for this batch            -> a slot of its own, or "that batch is decided"
+            decided: take the input to its end, write nothing
+            else: produce in the slot's transaction, wait for every acknowledgement, report the slot
+    driver  commit: one decision naming the slots of the tasks that Spark counts   -> all of them, and nobody else
+            abort: one decision that ends whatever the family has open
+
+Nothing here does I/O, so the checker in tests/spark explores the same functions in every order of events.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from cordwood.client.answers import ProducerIdentity
+from cordwood.spark.sink_options import Guarantee, OlderBatches
+
+NO_BATCH = -1
+"""What a family that never decided has decided last."""
+
+
+class SinkFailure(Exception):
+    """A write that did not happen; the message says why and what to do."""
+
+
+class OlderBatch(SinkFailure):
+    """A batch before the last one that was decided: not a replay, but a checkpoint that went back, or a copy of one."""
+
+
+class Slot(NamedTuple):
+    """One transaction, opened by one attempt of one task."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def producer(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
+
+
+@dataclass(frozen=True)
+class TaskReport(WriterCommitMessage):
+    """What an attempt of a task tells the driver when all its rows are acknowledged."""
+
+    guarantee: Guarantee
+    """What was really done, after a look at the broker."""
+    family: str
+    batch_id: int
+    task: int
+    attempt: int
+    slot: Slot | None
+    """None: it had no rows, or they were not to be written, or not in a transaction."""
+    rows: int = 0
+    bytes: int = 0
+    skipped_rows: int = 0
+    """Rows of a batch that was decided before: read and not written."""
+
+
+class Verdict(Enum):
+    WRITE = "write"
+    SKIP = "skip"
+
+
+def judge(family: str, batch_id: int, last_batch_id: int, older: OlderBatches) -> Verdict:
+    """What a task of this batch does, given the last batch that its family decided. Raises OlderBatch."""
+    if batch_id > last_batch_id:
+        return Verdict.WRITE
+    if batch_id < last_batch_id and older is OlderBatches.FAIL:
+        raise OlderBatch(
+            f"Batch {batch_id} of '{family}' is older than batch {last_batch_id}, which is written already. Spark "
+            "repeats only the last batch, so this is an old checkpoint or a copy of one that another query uses, "
+            "and its batches need not hold what theirs held. To write everything again use a new checkpoint; to "
+            f"pass over all batches up to {last_batch_id} set the option 'olderBatches' to 'skip'"
+        )
+    return Verdict.SKIP
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the driver asks the coordinator to do: these slots happen, every other of the family does not."""
+
+    family: str
+    batch_id: int
+    winners: tuple[Slot, ...]
+
+
+def decision_of(reports: Sequence[TaskReport | None], batch_id: int) -> Decision | None:
+    """The decision that makes a batch visible. None if no task reported: then nothing was written."""
+    found = [report for report in reports if report is not None]
+    if not found:
+        return None
+    families = {report.family for report in found}
+    batches = {report.batch_id for report in found}
+    assert len(families) == 1, f"one write, several families: {sorted(families)}"
+    assert batches == {batch_id}, f"batch {batch_id} was given the reports of {sorted(batches)}"
+    winners = tuple(report.slot for report in found if report.slot is not None)
+    # Two winners may name one slot: the first of them timed out, and the coordinator will refuse its epoch.
+    return Decision(found[0].family, batch_id, winners)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Sums over a batch, for the log."""
+
+    rows: int
+    bytes: int
+    skipped_rows: int
+    tasks: int
+
+
+def sums_of(reports: Iterable[TaskReport | None]) -> Written:
+    found = [report for report in reports if report is not None]
+    return Written(
+        sum(report.rows for report in found),
+        sum(report.bytes for report in found),
+        sum(report.skipped_rows for report in found),
+        len(found),
+    )

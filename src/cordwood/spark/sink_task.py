@@ -1,0 +1,174 @@
+"""One attempt of one writing task: Arrow batches in, acknowledged record batches out, a report for the driver.
+
+Blocks are partitioned and encoded while those before them are on their way; the client bounds how many bytes that may
+be. The input is always taken to its end, also where nothing is to be written: stateful operators before the sink save
+their state only then.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import BrokerUnreachable
+from cordwood.columnar.encoding import OutgoingRows
+from cordwood.model.identifiers import TopicPartition
+from cordwood.records.batch import Buffer
+from cordwood.spark.sink_blocks import gather, to_block
+from cordwood.spark.sink_columns import SinkColumns
+from cordwood.spark.sink_families import FamilyPromise
+from cordwood.spark.sink_faults import reached
+from cordwood.spark.sink_options import Guarantee, SinkOptions
+from cordwood.spark.sink_promises import Producer, Promise, WriteIdentity, transaction_timeout_ms
+from cordwood.spark.sink_protocol import SinkFailure, TaskReport
+from cordwood.spark.sink_routing import Router, Rows
+from cordwood.spark.sink_transactions import PlainPromise, TaskTransactionPromise
+from cordwood.spark.worker_state import cluster_of, freeze_once
+from cordwood.wire.apis import ApiKey
+
+_SEQUENCES = 2**31
+"""Sequence numbers begin again at 0 after the largest."""
+
+
+def write_task(
+    options: SinkOptions, columns: SinkColumns, identity: WriteIdentity, batches: Iterator[Any]
+) -> TaskReport:
+    """Raises whatever prevents it; then nothing of this attempt will be visible (unless exactlyOnce=false)."""
+    blocks = gather(batches, options.linger_ms)
+    first = next(blocks, None)
+    if first is None:
+        return _report(identity, options.guarantee)
+    reached("task-started")
+    cluster = cluster_of(options.client)
+    promise = choose_promise(cluster, options, identity)
+    producer = promise.begin()
+    if producer is None:
+        skipped = first.num_rows + sum(batch.num_rows for batch in blocks)
+        return _report(identity, promise.guarantee, skipped_rows=skipped)
+    reached("task-joined")
+    task = _Task(cluster, options, columns, identity, producer)
+    try:
+        task.write(itertools.chain([first], blocks))
+        reached("task-flushed")
+        promise.complete(task.sequences.keys())
+    except BaseException as failure:
+        if not isinstance(failure, BrokerUnreachable):
+            promise.abandon()
+        raise
+    reached("task-completed")
+    freeze_once()
+    return _report(identity, promise.guarantee, promise, rows=task.rows, encoded_bytes=task.encoded_bytes)
+
+
+def choose_promise(cluster: Cluster, options: SinkOptions, identity: WriteIdentity) -> Promise:
+    """The strongest that was asked for and that the broker can keep."""
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return PlainPromise(cluster, idempotent=options.idempotent)
+    if options.guarantee is Guarantee.MICRO_BATCH:
+        if cluster.supports(ApiKey.FAMILY_JOIN):
+            timeout_ms = transaction_timeout_ms(options, Guarantee.MICRO_BATCH)
+            return FamilyPromise(cluster, options.client, identity, timeout_ms, options.older_batches)
+        if options.batch_id is not None:
+            raise SinkFailure(
+                "This broker has no transaction families, so it cannot remember batch "
+                f"{options.batch_id} of '{options.family}': leave out the option 'batchId', or write to Cordwood"
+            )
+    timeout_ms = transaction_timeout_ms(options, Guarantee.TASK)
+    return TaskTransactionPromise(cluster, identity, timeout_ms, options.older_batches)
+
+
+class _Task:
+    """The writing itself: where rows go, what was sent, and how much."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: SinkOptions,
+        columns: SinkColumns,
+        identity: WriteIdentity,
+        producer: Producer,
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._columns = columns
+        self._producer = producer
+        self._partition_counts: dict[str, int] = {}
+        self._router = Router(options.topic, self._partition_count, identity.task + identity.batch_id)
+        self.sequences: dict[TopicPartition, int] = {}
+        """The next sequence number in every partition written to."""
+        self.rows = 0
+        self.encoded_bytes = 0
+
+    def write(self, batches: Iterator[Any]) -> None:
+        """Returns when every row is acknowledged."""
+        pipeline = self._cluster.pipeline(acks=self._options.acks, transactional_id=self._producer.transactional_id)
+        for batch in batches:
+            block = to_block(batch, self._columns, int(time.time() * 1000))
+            outgoing = OutgoingRows(block.key, block.value, block.headers, block.timestamp_ms)
+            encoded = {
+                partition: self._encoded(outgoing, partition, rows) for partition, rows in self._router.route(block)
+            }
+            pipeline.send(encoded)
+            self.rows += block.count
+            self.encoded_bytes += sum(len(data) for of_partition in encoded.values() for data in of_partition)
+            reached("task-produced")
+        pipeline.finish()
+
+    def _encoded(self, outgoing: OutgoingRows, partition: TopicPartition, rows: Rows) -> list[Buffer]:
+        options, producer = self._options, self._producer
+        sequence = self.sequences.get(partition, 0)
+        self.sequences[partition] = (sequence + len(rows)) % _SEQUENCES
+        batches = outgoing.encode(
+            rows,
+            codec=options.codec,
+            level=options.codec_level,
+            max_batch_bytes=options.batch_bytes,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence if producer.producer_id >= 0 else -1,
+            transactional=producer.transactional_id is not None,
+        )
+        return [batch.data for batch in batches]
+
+    def _partition_count(self, topic: str) -> int:
+        known = self._partition_counts.get(topic)
+        if known is None:
+            known = self._partition_counts[topic] = self._look_up(topic)
+        return known
+
+    def _look_up(self, topic: str) -> int:
+        deadline_s = time.monotonic() + self._options.metadata_wait_ms / 1000
+        while True:
+            found = self._cluster.topics([topic], create=True).get(topic)
+            if found is not None and found.partitions:
+                return len(found.partitions)
+            if time.monotonic() >= deadline_s:
+                raise SinkFailure(
+                    f"Topic '{topic}' does not exist, and did not come to be within "
+                    f"{self._options.metadata_wait_ms} ms (kafka.max.block.ms): create it, or have the broker do so "
+                    "(auto.create.topics.enable=true)"
+                )
+            time.sleep(min(0.1, self._options.metadata_wait_ms / 1000))
+
+
+def _report(
+    identity: WriteIdentity,
+    guarantee: Guarantee,
+    promise: Promise | None = None,
+    *,
+    rows: int = 0,
+    encoded_bytes: int = 0,
+    skipped_rows: int = 0,
+) -> TaskReport:
+    return TaskReport(
+        guarantee=guarantee,
+        family=identity.family,
+        batch_id=identity.batch_id,
+        task=identity.task,
+        attempt=identity.attempt,
+        slot=None if promise is None else promise.slot,
+        rows=rows,
+        bytes=encoded_bytes,
+        skipped_rows=skipped_rows,
+    )

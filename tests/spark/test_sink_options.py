@@ -1,0 +1,157 @@
+"""Options of a write: what is obeyed, what is refused, and that every refusal names its option."""
+
+import pickle
+
+import pytest
+
+from cordwood.records.batch import Codec
+from cordwood.spark.sink_options import (
+    Guarantee,
+    OlderBatches,
+    SinkOptionError,
+    SinkOptions,
+    parse_sink_options,
+)
+from cordwood.spark.sink_producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def parse(options: dict[str, str] | None = None, *, streaming: bool = True) -> SinkOptions:
+    return parse_sink_options(SERVERS | (options or {}), streaming=streaming)
+
+
+def refusal(options: dict[str, str], *, streaming: bool = True) -> str:
+    with pytest.raises(SinkOptionError) as caught:
+        parse(options, streaming=streaming)
+    return str(caught.value)
+
+
+def test_without_options_a_write_is_exactly_once() -> None:
+    options = parse()
+    assert options.guarantee is Guarantee.MICRO_BATCH
+    assert options.acks == -1
+    assert options.idempotent
+    assert options.codec is Codec.NONE
+    assert options.older_batches is OlderBatches.FAIL
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_names_of_options_have_no_case() -> None:
+    options = parse({"ExactlyOnce": "FALSE", "KAFKA.acks": "1", "kafka.Linger.MS": "7"})
+    assert options.guarantee is Guarantee.AT_LEAST_ONCE
+    assert options.acks == 1
+    assert not options.idempotent
+    assert options.linger_ms == 7
+
+
+def test_settings_of_the_producer_reach_the_client() -> None:
+    options = parse(
+        {
+            "kafka.client.id": "enricher",
+            "kafka.request.timeout.ms": "1000",
+            "kafka.delivery.timeout.ms": "2000",
+            "kafka.retry.backoff.ms": "3",
+            "kafka.retry.backoff.max.ms": "4",
+            "kafka.max.request.size": "5000",
+            "kafka.batch.size": "9000",
+            "kafka.buffer.memory": "60000",
+            "kafka.max.block.ms": "70",
+            "kafka.transaction.timeout.ms": "8000",
+            "kafka.compression.type": "zstd",
+            "kafka.compression.zstd.level": "9",
+            "kafka.compression.gzip.level": "1",
+            "kafka.send.buffer.bytes": "10",
+            "kafka.receive.buffer.bytes": "11",
+        }
+    )
+    client = options.client
+    assert (client.client_id, client.request_timeout_ms, client.retry_timeout_ms) == ("enricher", 1000, 2000)
+    assert (client.retry_backoff_ms, client.retry_backoff_max_ms) == (3, 4)
+    assert (client.max_request_bytes, client.max_in_flight_bytes) == (5000, 60000)
+    assert (client.send_buffer_bytes, client.receive_buffer_bytes) == (10, 11)
+    assert options.batch_bytes == 5000, "no batch is larger than a request"
+    assert (options.metadata_wait_ms, options.transaction_timeout_ms) == (70, 8000)
+    assert (options.codec, options.codec_level) == (Codec.ZSTD, 9)
+
+
+def test_brokers_have_to_be_named() -> None:
+    with pytest.raises(SinkOptionError, match=r"kafka\.bootstrap\.servers"):
+        parse_sink_options({}, streaming=False)
+
+
+@pytest.mark.parametrize("key", sorted(REFUSED_KEYS))
+def test_a_key_that_is_not_obeyed_is_refused_by_name_with_the_reason(key: str) -> None:
+    name = key + "something" if key.endswith(".") else key
+    message = refusal({f"kafka.{name}": "x"})
+    assert f"'{name}'" in message
+    assert REFUSED_KEYS[key] in message
+
+
+def test_no_key_is_both_obeyed_and_refused() -> None:
+    for key in SUPPORTED_KEYS:
+        assert key not in REFUSED_KEYS
+        assert not any(prefix.endswith(".") and key.startswith(prefix) for prefix in REFUSED_KEYS), key
+
+
+def test_a_misspelt_option_is_refused_with_a_guess() -> None:
+    assert "did you mean 'exactlyOnce'" in refusal({"exactlyonc": "false"})
+    assert "did you mean 'kafka.linger.ms'" in refusal({"kafka.lingerms": "1"})
+    assert "'frobnicate'" in refusal({"frobnicate": "1"})
+
+
+def test_what_spark_and_the_source_add_is_passed_over() -> None:
+    assert parse({"checkpointLocation": "/tmp/x", "queryName": "q", "subscribe": "orders"}).topic is None
+
+
+def test_a_path_is_refused_with_what_to_write_instead() -> None:
+    assert 'option("topic"' in refusal({"path": "/tmp/x"})
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"kafka.acks": "1"}, ("kafka.acks=1", "exactlyOnce=true")),
+        ({"kafka.acks": "0", "exactlyOnce": "task"}, ("kafka.acks=0", "exactlyOnce=task")),
+        ({"kafka.enable.idempotence": "false"}, ("kafka.enable.idempotence=false", "exactlyOnce=true")),
+        (
+            {"kafka.enable.idempotence": "true", "kafka.acks": "1", "exactlyOnce": "false"},
+            ("kafka.enable.idempotence=true", "kafka.acks=1"),
+        ),
+        ({"kafka.retries": "0"}, ("kafka.retries=0", "kafka.enable.idempotence")),
+        ({"batchId": "7"}, ("batchId",)),
+    ],
+)
+def test_contradictions_name_both_options(options: dict[str, str], names: tuple[str, ...]) -> None:
+    message = refusal(options)
+    for name in names:
+        assert name in message
+
+
+def test_a_numbered_batch_needs_a_family_and_exactly_once() -> None:
+    assert parse({"family": "daily", "batchId": "20261115"}, streaming=False).batch_id == 20261115
+    assert "'family'" in refusal({"batchId": "7"}, streaming=False)
+    contradiction = {"batchId": "7", "family": "daily", "exactlyOnce": "false"}
+    assert "exactlyOnce=false" in refusal(contradiction, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kafka.acks", "2"),
+        ("kafka.linger.ms", "-1"),
+        ("kafka.linger.ms", "soon"),
+        ("kafka.compression.type", "brotli"),
+        ("kafka.compression.zstd.level", "23"),
+        ("kafka.max.in.flight.requests.per.connection", "6"),
+        ("kafka.enable.idempotence", "maybe"),
+        ("kafka.security.protocol", "SASL_SSL"),
+        ("exactlyOnce", "perhaps"),
+        ("olderBatches", "ignore"),
+        ("family", "a/b"),
+        ("family", ""),
+        ("topic", " "),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_name(name: str, value: str) -> None:
+    assert f"'{name}" in refusal({name: value})
