@@ -2,8 +2,10 @@
 
 import logging
 import os
+from typing import NamedTuple
 
 from cordwood.client.cluster import Cluster
+from cordwood.model.identifiers import TopicId
 from cordwood.spark import option_names as names
 from cordwood.spark.data_loss import Cause, DataLoss, Ledger, Loss, find_losses
 from cordwood.spark.judging import judge
@@ -22,7 +24,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def batch_ranges(options: SourceOptions, pushed: PushedFilters) -> list[OffsetRange]:
+class BatchPlan(NamedTuple):
+    ranges: list[OffsetRange]
+    topic_ids: dict[str, TopicId]
+
+
+def plan_batch(options: SourceOptions, pushed: PushedFilters) -> BatchPlan:
     with Cluster(options.client) as cluster:
         existing = subscribed_partitions(cluster, options.subscription)
         check_all_exist(cluster, options.subscription, existing, options.client.bootstrap_servers)
@@ -40,7 +47,7 @@ def batch_ranges(options: SourceOptions, pushed: PushedFilters) -> list[OffsetRa
                 )
             if pushed.allows(partition):
                 ranges.append(OffsetRange(partition, *pushed.clamp(start[partition], end[partition])))
-        return _late_enough(cluster, options, ranges, pushed)
+        return BatchPlan(_late_enough(cluster, options, ranges, pushed), found.topic_ids)
 
 
 def _inside(cluster: Cluster, options: SourceOptions, start: Positions, found: Survey) -> Positions:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from cordwood.spark.batch_planner import batch_ranges, cores
+from cordwood.spark.batch_planner import cores, plan_batch
 from cordwood.spark.options import SourceOptions
 from cordwood.spark.planning import plan_tasks
 from cordwood.spark.pushdown import PushedFilters, push
@@ -22,8 +22,8 @@ class BatchReader(DataSourceReader):
         self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
-        ranges = batch_ranges(self._options, self._pushed)
-        tasks = [ReadTask(ranges) for ranges in plan_tasks(ranges, self._options.task_sizes, cores())]
+        ranges, topic_ids = plan_batch(self._options, self._pushed)
+        tasks = [ReadTask.of(task, topic_ids) for task in plan_tasks(ranges, self._options.task_sizes, cores())]
         # Spark takes an empty list for one partition without a value.
         return [*tasks] or [ReadTask()]
 

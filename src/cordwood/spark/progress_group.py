@@ -1,21 +1,21 @@
 """Progress as a group: finished positions are committed to `spark-<query name>`.
 
 Lag and time to data loss of a query then show in every Kafka tool and in `cordwood group watch`. Spark's checkpoint
-stays the only truth: nothing is read from this group but what it is known to have lost and the ids of its topics.
-A commit that fails is logged and made good by a later one; it never stops or slows the query for long.
+stays the only truth: nothing is read from this group but how much was lost in earlier runs. A commit that fails is
+logged and made good by a later one; it never stops or slows the query for long.
 """
 
 import json
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.client.settings import ClientSettings
-from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.identifiers import TopicPartition
 from cordwood.spark.offsets import Positions
 from cordwood.spark.options import SourceOptions
 
@@ -35,16 +35,13 @@ class Standing:
     position: int
     lost: int = 0
     """How many offsets the query had to go on without, over all its runs."""
-    topic_id: TopicId | None = None
 
 
 def read_progress(cluster: Cluster, group: str) -> dict[TopicPartition, Standing]:
     """How far the query that commits to this group has come."""
     found = {}
     for partition, committed in cluster.committed_with_metadata(group).items():
-        said = _parse(committed.metadata)
-        topic_id = TopicId(said["topicId"]) if "topicId" in said else None
-        found[partition] = Standing(committed.offset, int(said.get("lost", 0)), topic_id)
+        found[partition] = Standing(committed.offset, _lost(committed.metadata))
     return found
 
 
@@ -64,6 +61,7 @@ class ProgressGroup:
     _committed: Positions = field(init=False, default_factory=dict)
     _committed_at_s: float = field(init=False, default=0.0)
     _not_before_s: float = field(init=False, default=0.0)
+    _recalled: bool = field(init=False, default=False)
     _lost_before: dict[TopicPartition, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -79,24 +77,19 @@ class ProgressGroup:
         """The group of a query that was not told one: its name, or its id, which outlives restarts too."""
         self.group = f"{self.options.group_prefix}-{query_name or query_id}"
 
-    def earlier(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Standing]:
-        """What earlier runs committed, if the group is known; nothing if it cannot be asked."""
-        if not self.options.reports_progress or self.group is None:
-            return {}
+    def recall(self) -> None:
+        """What earlier runs have lost, so that the count goes on."""
+        if not self.options.reports_progress or self.group is None or self._recalled:
+            return
+        self._recalled = True
         try:
             found = read_progress(self._cluster, self.group)
-        except (ClientError, ValueError) as failure:
+        except ClientError as failure:
             _log.warning("progress of group %s could not be read: %s", self.group, failure)
-            return {}
-        self._lost_before = {partition: standing.lost for partition, standing in found.items() if standing.lost}
-        return {partition: standing for partition, standing in found.items() if partition in partitions}
+        else:
+            self._lost_before = {partition: standing.lost for partition, standing in found.items()}
 
-    def commit(
-        self,
-        positions: Mapping[TopicPartition, int],
-        topic_ids: Mapping[str, TopicId],
-        lost: Mapping[TopicPartition, int],
-    ) -> None:
+    def commit(self, positions: Mapping[TopicPartition, int], lost: Mapping[TopicPartition, int]) -> None:
         """Positions of partitions that exist. Does nothing if the group has them already."""
         if not self.options.reports_progress or self.group is None or not positions:
             return
@@ -109,11 +102,9 @@ class ProgressGroup:
         }
         if not changed or now_s < self._not_before_s:
             return
+        self.recall()
         metadata = {
-            partition: _metadata(
-                topic_ids.get(partition.topic), self._lost_before.get(partition, 0) + lost.get(partition, 0)
-            )
-            for partition in changed
+            partition: _metadata(self._lost_before.get(partition, 0) + lost.get(partition, 0)) for partition in changed
         }
         try:
             self._cluster.commit(self.group, changed, metadata)
@@ -128,18 +119,15 @@ class ProgressGroup:
         self._cluster.close()
 
 
-def _metadata(topic_id: TopicId | None, lost: int) -> str:
-    said: dict[str, Any] = {}
-    if topic_id is not None:
-        said["topicId"] = str(topic_id)
-    if lost:
-        said["lost"] = lost
-    return json.dumps(said) if said else ""
+def _metadata(lost: int) -> str:
+    return json.dumps({"lost": lost}) if lost else ""
 
 
-def _parse(text: str) -> dict[str, Any]:
+def _lost(metadata: str) -> int:
+    """Whoever else commits to this group may write what he likes."""
     try:
-        said = json.loads(text) if text else {}
+        said = json.loads(metadata) if metadata else {}
     except json.JSONDecodeError:
-        return {}
-    return said if isinstance(said, dict) else {}
+        return 0
+    lost = said.get("lost", 0) if isinstance(said, dict) else 0
+    return lost if isinstance(lost, int) else 0

@@ -6,16 +6,17 @@ gone are an error that says which, or, with failOnDataLoss=false, are logged and
 
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from cordwood.client.answers import Isolation
+from cordwood.client.answers import Isolation, TopicMetadata
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import OffsetOutOfRange, UnknownTopic
 from cordwood.columnar.decoding import Decoder
+from cordwood.model.identifiers import TopicId
 from cordwood.spark import notes
 from cordwood.spark.assembling import Assembler
 from cordwood.spark.data_loss import Cause, DataLoss, Loss
@@ -32,10 +33,20 @@ class ReadTask(InputPartition):
     """What one Spark task reads."""
 
     ranges: Task = ()
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    """The topics that the offsets belong to, where the planner knows: another topic of the same name is another."""
     box: str | None = None
     """Where notes to the planner go; None: nowhere."""
     introduces: bool = False
     """This task tells the planner for whom it works."""
+
+    @classmethod
+    def of(
+        cls, ranges: Task, topic_ids: Mapping[str, TopicId], box: str | None = None, *, introduces: bool = False
+    ) -> "ReadTask":
+        """With the ids of the topics that it reads, out of all that are known."""
+        topics = {wanted.partition.topic for wanted in ranges}
+        return cls(ranges, {name: topic_ids[name] for name in sorted(topics & topic_ids.keys())}, box, introduces)
 
 
 @dataclass(frozen=True)
@@ -54,10 +65,27 @@ class TaskReader:
         assembler = Assembler(
             self.schema, min_timestamp_us=self.min_timestamp_us, max_timestamp_us=self.max_timestamp_us
         )
+        # Fresh metadata: this process may have known a topic that was deleted and created again since.
+        topics = cluster.topics({wanted.partition.topic for wanted in task.ranges})
         for wanted in task.ranges:
-            yield from self._read_range(cluster, wanted, assembler, task.box)
+            if self._is_there(cluster, wanted, topics, task):
+                yield from self._read_range(cluster, wanted, assembler, task.box)
         yield from assembler.finish()
         freeze_once()
+
+    def _is_there(
+        self, cluster: Cluster, wanted: OffsetRange, topics: Mapping[str, TopicMetadata], task: ReadTask
+    ) -> bool:
+        found = topics.get(wanted.partition.topic)
+        planned = task.topic_ids.get(wanted.partition.topic)
+        if found is None:
+            cause = Cause.TOPIC_GONE
+        elif planned is not None and found.topic_id is not None and found.topic_id != planned:
+            cause = Cause.RECREATED
+        else:
+            return True
+        self._lose(cluster, Loss(wanted.partition, wanted.start, wanted.end, cause), task.box)
+        return False
 
     def _read_range(
         self, cluster: Cluster, wanted: OffsetRange, assembler: Assembler, box: str | None

@@ -49,11 +49,15 @@ class StreamPlanner:
         self._last_batch_s: float | None = None
         self._was_reached = False
         self._expects_notes = False
-        self._knows_earlier = False
 
     def close(self) -> None:
         self._cluster.close()
         self.progress.close()
+
+    @property
+    def topic_ids(self) -> dict[str, TopicId]:
+        """Of the topics that positions belong to, as far as this run of the query has seen them."""
+        return dict(self._known_ids)
 
     @property
     def last_seen(self) -> Positions:
@@ -101,7 +105,6 @@ class StreamPlanner:
     def _latest(self, start: Positions, *, limited: bool) -> Positions:
         found = self._look(start)
         self._was_reached = True
-        self._recall_earlier(start)
         losses = self._losses(start, found)
         judge(self._cluster, losses, self.ledger, fail=self.options.fail_on_data_loss)
         dropped = {loss.partition for loss in losses if loss.cause in BEGIN_ANEW}
@@ -184,16 +187,6 @@ class StreamPlanner:
 
     # What others know
 
-    def _recall_earlier(self, start: Positions) -> None:
-        """Once: which topics the positions of earlier runs belong to."""
-        if self._knows_earlier or self.progress.group is None:
-            return
-        self._knows_earlier = True
-        for partition, standing in self.progress.earlier(start).items():
-            # A position that is not the group's is of somebody else, or of another checkpoint.
-            if standing.topic_id is not None and start.get(partition) == standing.position:
-                self._known_ids.setdefault(partition.topic, standing.topic_id)
-
     def _read_notes(self, start: Positions) -> None:
         wanted = self.progress.needs_name or not self.options.fail_on_data_loss
         if not (wanted and self._expects_notes):
@@ -206,12 +199,10 @@ class StreamPlanner:
         self._expects_notes = False
         if self.progress.needs_name and found.query_id is not None:
             self.progress.name_after(found.query_name, found.query_id)
-            self._knows_earlier = True
-            self.progress.earlier(start)
         for partition, pieces in found.lost.items():
             for piece_start, piece_end in pieces:
                 self.ledger.add(partition, piece_start, piece_end)
 
     def _report_progress(self, start: Positions, found: Survey) -> None:
         existing = {partition: position for partition, position in start.items() if partition in found.partitions}
-        self.progress.commit(existing, self._known_ids, self.ledger.counts())
+        self.progress.commit(existing, self.ledger.counts())

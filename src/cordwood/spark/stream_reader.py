@@ -79,7 +79,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = plan_tasks(ranges, self._options.task_sizes, cores())
         introduces = planner.progress.needs_name
         box = planner.box if introduces or not self._options.fail_on_data_loss else None
-        return [ReadTask(task, box, introduces and index == 0) for index, task in enumerate(planned)]
+        return [
+            ReadTask.of(task, planner.topic_ids, box, introduces=introduces and index == 0)
+            for index, task in enumerate(planned)
+        ]
 
     def commit(self, end: SparkOffset) -> None:
         """Nothing: Spark calls this late or never. Progress is what `latestOffset` is told to start from."""

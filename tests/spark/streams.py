@@ -1,0 +1,52 @@
+"""A streaming query whose values are collected here, for as long as a test needs it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.deadline import eventually
+
+WITHIN_S = 300
+
+
+class Running:
+    """A query, and what this run of it has read."""
+
+    query: StreamingQuery
+
+    def __init__(self) -> None:
+        self._values: list[int] = []
+
+    def take(self, batch: DataFrame, _: int) -> None:
+        self._values += [int(bytes(row["value"])) for row in batch.select("value").collect()]
+
+    def values(self) -> list[int]:
+        """What has arrived, as numbers, sorted."""
+        assert self.query.exception() is None, self.query.exception()
+        return sorted(self._values)
+
+    def await_values(self, expected: list[int]) -> None:
+        """Waits until as many have arrived as expected, and compares."""
+        eventually(lambda: len(self.values()) >= len(expected), WITHIN_S, what=f"{len(expected)} records")
+        assert self.values() == expected
+
+    def finish(self) -> None:
+        """Waits for a query that ends by itself; raises what it failed with."""
+        assert self.query.awaitTermination(WITHIN_S), "the query did not end"
+
+
+@contextmanager
+def running(frame: DataFrame, name: str, checkpoint: Path, **trigger: Any) -> Iterator[Running]:
+    """The query runs until the end of the block."""
+    stream = Running()
+    writer = frame.writeStream.queryName(name).foreachBatch(stream.take).option("checkpointLocation", str(checkpoint))
+    if trigger:
+        writer = writer.trigger(**trigger)
+    stream.query = writer.start()
+    try:
+        yield stream
+    finally:
+        stream.query.stop()

@@ -1,0 +1,335 @@
+"""How far micro-batches go, on a real broker, without Spark: limits, growth, deletion, loss, brokers that are away."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.broker_process import BrokerProcess
+from tests.conftest import MakeTopic, RunningBroker, await_topic
+from tests.deadline import eventually
+from tests.spark.conftest import Produce, Record, numbered
+
+from cordwood.client.errors import BrokerUnreachable
+from cordwood.model.identifiers import TopicPartition
+from cordwood.spark.data_loss import DataLoss
+from cordwood.spark.offsets import Positions, from_spark, to_spark
+from cordwood.spark.options import SourceOptions, TaskSizes, read_options
+from cordwood.spark.planning import plan_tasks, ranges_between
+from cordwood.spark.progress_group import read_progress
+from cordwood.spark.reading import ReadTask, TaskReader
+from cordwood.spark.stream_planner import StreamPlanner
+from cordwood.spark.survey import NothingToRead
+
+VALUES = pa.schema([("value", pa.binary())])
+
+
+def options(bootstrap: str, **given: Any) -> SourceOptions:
+    texts = {"kafka.bootstrap.servers": bootstrap, "progressGroup": "none", "startingOffsets": "earliest"}
+    texts |= {name: str(value) for name, value in given.items()}
+    return read_options({name: text for name, text in texts.items() if text != "unset"}, streaming=True)
+
+
+class Query:
+    """What Spark does with a planner, step by step."""
+
+    def __init__(self, chosen: SourceOptions, start: Positions | None = None) -> None:
+        self.planner = StreamPlanner(chosen)
+        self.start = self.planner.initial() if start is None else start
+
+    def step(self, *, limited: bool = True) -> list[int]:
+        """One micro-batch: the numbers that it reads. The positions go through their text, as in a checkpoint."""
+        end = self.planner.latest(from_spark(to_spark(self.start)), limited=limited)
+        found = self.read(self.start, end)
+        self.start = end
+        return found
+
+    def read(self, start: Positions, end: Positions) -> list[int]:
+        reader = TaskReader(self.planner.options, VALUES)
+        tasks = plan_tasks(ranges_between(start, end), TaskSizes(min_tasks=2), 1)
+        batches = [
+            batch for task in tasks for batch in reader.read(ReadTask(task, self.planner.topic_ids, self.planner.box))
+        ]
+        return sorted(int(value) for batch in batches for value in batch["value"].to_pylist())
+
+
+@pytest.fixture
+def query(broker: RunningBroker) -> Iterator[Any]:
+    made: list[Query] = []
+
+    def make(start: Positions | None = None, **given: Any) -> Query:
+        made.append(Query(options(broker.bootstrap, **given), start))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.planner.close()
+
+
+def zero(topic: str) -> TopicPartition:
+    return TopicPartition(topic, 0)
+
+
+def test_each_batch_begins_where_the_last_one_ended(query: Any, put: Produce, topic: str) -> None:
+    put(topic, numbered(0, 10))
+    stream = query(subscribe=topic)
+    assert stream.step() == list(range(10))
+    assert stream.step() == []
+    assert stream.start == {zero(topic): 10}
+    put(topic, numbered(10, 15))
+    assert stream.step() == list(range(10, 15))
+
+
+def test_a_stream_begins_where_it_is_told_to(query: Any, put: Produce, topic: str) -> None:
+    put(topic, [record._replace(timestamp_ms=1000 + index) for index, record in enumerate(numbered(0, 10))])
+    assert query(subscribe=topic, startingOffsets="unset").start == {zero(topic): 10}
+    assert query(subscribe=topic, startingOffsets="latest").start == {zero(topic): 10}
+    assert query(subscribe=topic, startingOffsets=f'{{"{topic}": {{"0": 4}}}}').start == {zero(topic): 4}
+    assert query(subscribe=topic, startingOffsets="unset", startingTimestamp=1007).start == {zero(topic): 7}
+    assert query(subscribe=topic, startingOffsets="group", group=f"nobody-{topic}").start == {zero(topic): 0}
+    with pytest.raises(DataLoss, match="it ends at 10"):
+        query(subscribe=topic, startingOffsets=f'{{"{topic}": {{"0": 40}}}}')
+
+
+def test_a_topic_that_is_named_and_missing_is_a_mistake_at_the_beginning(query: Any) -> None:
+    with pytest.raises(NothingToRead, match="no-such-topic does not exist"):
+        query(subscribe="no-such-topic")
+    assert query(subscribePattern="no-such-topic").step() == []
+
+
+def test_a_batch_takes_at_most_so_many_offsets(query: Any, put: Produce, make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    put(topic, [*numbered(0, 90), *numbered(90, 100, partition=1)])
+    stream = query(subscribe=topic, maxOffsetsPerTrigger=30)
+    batches = [stream.step() for _ in range(5)]
+    assert [len(batch) for batch in batches] == [30, 30, 30, 10, 0]
+    assert sorted(number for batch in batches for number in batch) == list(range(100))
+    assert any(number >= 90 for number in batches[0])
+
+
+def test_spark_may_ask_for_everything_in_spite_of_a_limit(query: Any, put: Produce, topic: str) -> None:
+    put(topic, numbered(0, 10))
+    assert len(query(subscribe=topic, maxOffsetsPerTrigger=3).step(limited=False)) == 10
+
+
+def test_a_batch_takes_about_so_many_bytes(query: Any, put: Produce, topic: str) -> None:
+    put(topic, [Record(str(number).zfill(1000).encode()) for number in range(200)])
+    stream = query(subscribe=topic, maxBytesPerTrigger="50k")
+    sizes = []
+    while batch := stream.step():
+        sizes.append(len(batch))
+    assert sum(sizes) == 200
+    assert all(30 <= size <= 60 for size in sizes[:-1])
+
+
+def test_a_batch_waits_for_enough_but_not_for_ever(query: Any, put: Produce, topic: str) -> None:
+    put(topic, numbered(0, 5))
+    patient = query(subscribe=topic, minOffsetsPerTrigger=10)
+    impatient = query(subscribe=topic, minOffsetsPerTrigger=10, maxTriggerDelay="1ms")
+    assert len(patient.step()) == len(impatient.step()) == 5  # the first batch waits for nothing
+    put(topic, numbered(5, 10))
+    assert patient.step() == []
+    time.sleep(0.01)
+    assert impatient.step() == [5, 6, 7, 8, 9]
+    put(topic, numbered(10, 20))
+    assert patient.step() == list(range(5, 20))
+
+
+def test_available_now_ends_where_the_log_ended_at_the_beginning(
+    query: Any, put: Produce, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    put(topic, numbered(0, 10))
+    stream = query(subscribe=topic, maxOffsetsPerTrigger=6, minOffsetsPerTrigger=5)
+    stream.planner.fix_end()
+    put(topic, numbered(10, 20))
+    assert [len(stream.step()) for _ in range(3)] == [6, 4, 0]
+
+
+def test_available_now_with_a_beginning_after_its_end_reads_nothing(query: Any, put: Produce, topic: str) -> None:
+    put(topic, numbered(0, 10))
+    stream = query({zero(topic): 8}, subscribe=topic)
+    stream.planner.fix_end()
+    put(topic, numbered(10, 20))
+    stream.start = {zero(topic): 15}
+    assert stream.step() == []
+    assert stream.start == {zero(topic): 15}
+
+
+def test_partitions_and_topics_appear_while_a_query_runs(
+    query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    put(topic, numbered(0, 5))
+    stream = query(subscribePattern=f"{topic}.*")
+    assert stream.step() == [0, 1, 2, 3, 4]
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    another = f"{topic}-another"
+    admin.create_topics([NewTopic(another, 1, 1)])[another].result(30)
+    await_topic(admin, topic, 3)
+    await_topic(admin, another, 1)
+    put(topic, numbered(5, 8, partition=2))
+    put(another, numbered(8, 10))
+    assert stream.step() == []  # they enter at their beginning ...
+    assert len(stream.start) == 4
+    assert stream.step() == [5, 6, 7, 8, 9]  # ... and are read from there
+
+
+def delete(admin: AdminClient, topic: str) -> None:
+    admin.delete_topics([topic])[topic].result(30)
+    eventually(lambda: topic not in admin.list_topics(timeout=20).topics, what="the end of a topic")
+
+
+def test_a_deleted_topic_is_a_loss(query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient) -> None:
+    topic = make_topic()
+    put(topic, numbered(0, 5))
+    strict = query(subscribe=topic)
+    lenient = query(subscribe=topic, failOnDataLoss="false", maxOffsetsPerTrigger=3)
+    assert strict.step() == [0, 1, 2, 3, 4]
+    assert lenient.step() == [0, 1, 2]
+    delete(admin, topic)
+    with pytest.raises(DataLoss, match=f"{topic}-0: .* does not exist any more"):
+        strict.step()
+    assert lenient.step() == []
+    assert lenient.start == {}
+    assert lenient.planner.ledger.counts() == {zero(topic): 2}
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    await_topic(admin, topic, 1)
+    put(topic, numbered(100, 103))
+    assert [*lenient.step(), *lenient.step()] == [100, 101, 102]
+
+
+def test_a_topic_that_was_created_again_is_another_even_if_the_offsets_fit(
+    query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_topic()
+    put(topic, numbered(0, 5))
+    strict, lenient = query(subscribe=topic), query(subscribe=topic, failOnDataLoss="false")
+    assert strict.step() == lenient.step() == [0, 1, 2, 3, 4]
+    delete(admin, topic)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    await_topic(admin, topic, 1)
+    put(topic, numbered(100, 109))
+    with pytest.raises(DataLoss, match="the topic was deleted and created again"):
+        strict.step()
+    with caplog.at_level(logging.WARNING):
+        assert lenient.step() == []
+    assert "deleted and created again" in caplog.text
+    assert lenient.step() == []
+    assert lenient.step() == list(range(100, 109))
+
+
+def test_a_topic_that_is_created_again_between_planning_and_reading_is_not_read(
+    query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    put(topic, numbered(0, 5))
+    stream = query(subscribe=topic)
+    end = stream.planner.latest(stream.start, limited=True)
+    delete(admin, topic)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    await_topic(admin, topic, 1)
+    put(topic, numbered(100, 109))
+    with pytest.raises(DataLoss, match=r"offsets 0 to 1 .*: the topic was deleted and created again"):
+        stream.read(stream.start, end)
+
+
+def test_a_topic_that_is_no_longer_subscribed_to_is_said(query: Any, put: Produce, make_topic: MakeTopic) -> None:
+    one, two = make_topic(), make_topic()
+    put(one, numbered(0, 3))
+    with pytest.raises(DataLoss, match=f"{two}-0: .*does not read it any more"):
+        query({zero(one): 0, zero(two): 0}, subscribe=one).step()
+
+
+def test_lost_records_are_an_error_or_are_counted(
+    query: Any, put: Produce, topic: str, admin: AdminClient, broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(topic, numbered(0, 50))
+    group = f"progress-{topic}"
+    strict = query(subscribe=topic)
+    lenient = query(subscribe=topic, failOnDataLoss="false", progressGroup=group)
+    admin.delete_records([Position(topic, 0, 20)])[Position(topic, 0, 20)].result(30)
+    with pytest.raises(DataLoss) as failed:
+        strict.step()
+    assert f"{topic}-0: offsets 0 to 19 (20 offsets): records were removed" in str(failed.value)
+    with caplog.at_level(logging.WARNING):
+        assert lenient.step() == list(range(20, 50))
+    assert "data loss (failOnDataLoss=false), 20 offsets" in caplog.text
+    assert lenient.step() == []
+    assert lenient.planner.ledger.counts() == {zero(topic): 20}
+    standing = read_progress(lenient.planner._cluster, group)[zero(topic)]
+    assert (standing.position, standing.lost) == (50, 20)
+    # Over a restart the count goes on.
+    restarted = query(lenient.start, subscribe=topic, failOnDataLoss="false", progressGroup=group)
+    put(topic, numbered(50, 60))
+    admin.delete_records([Position(topic, 0, 53)])[Position(topic, 0, 53)].result(30)
+    assert restarted.step() == list(range(53, 60))
+    restarted.step()
+    standing = read_progress(lenient.planner._cluster, group)[zero(topic)]
+    assert (standing.position, standing.lost) == (60, 23)
+
+
+def test_records_that_vanish_between_planning_and_reading_are_told_too(
+    query: Any, put: Produce, topic: str, admin: AdminClient
+) -> None:
+    put(topic, numbered(0, 50))
+    strict, lenient = query(subscribe=topic), query(subscribe=topic, failOnDataLoss="false")
+    end = strict.planner.latest(strict.start, limited=True)
+    assert lenient.planner.latest(lenient.start, limited=True) == end
+    admin.delete_records([Position(topic, 0, 30)])[Position(topic, 0, 30)].result(30)
+    with pytest.raises(DataLoss, match=r"Records were lost while .*\n.*offsets 0 to 24"):
+        strict.read(strict.start, end)
+    assert lenient.read(lenient.start, end) == list(range(30, 50))
+    lenient.start = end
+    lenient.step()
+    assert lenient.planner.ledger.counts() == {zero(topic): 30}
+
+
+def test_an_open_transaction_holds_committed_reads_back_and_is_no_loss(
+    query: Any, put: Produce, topic: str, broker: RunningBroker
+) -> None:
+    put(topic, numbered(0, 5))
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"tx-{topic}"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(5, 8):
+        producer.produce(topic, str(number), partition=0)
+    producer.flush(60)
+    committed = query(subscribe=topic, **{"kafka.isolation.level": "read_committed"})
+    assert committed.step() == [0, 1, 2, 3, 4]
+    ahead = query({zero(topic): 7}, subscribe=topic, **{"kafka.isolation.level": "read_committed"})
+    assert ahead.step() == []
+    producer.commit_transaction(60)
+    eventually(lambda: committed.step() == [5, 6, 7], what="the committed records")
+
+
+def test_a_broker_that_is_away_holds_a_query_up_and_does_not_end_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with BrokerProcess(tmp_path / "data", keep_port=True) as process:
+        admin = AdminClient({"bootstrap.servers": process.bootstrap})
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+        chosen = options(process.bootstrap, subscribe="orders", **{"kafka.default.api.timeout.ms": 300})
+        stream = Query(chosen)
+        stream.step()
+        process.kill()
+        with caplog.at_level(logging.WARNING):
+            assert stream.step() == []
+        assert "the query waits for the brokers" in caplog.text
+        stream.planner._target = {}
+        with pytest.raises(BrokerUnreachable):  # with a fixed end, nothing to do would mean that all was read
+            stream.step()
+        stranger = StreamPlanner(chosen)
+        with pytest.raises(BrokerUnreachable):
+            stranger.latest(stream.start, limited=True)
+        process.start()
+        stream.planner._target = None
+        eventually(lambda: stream.step() == [] and stream.planner.last_seen == {zero("orders"): 0}, what="the broker")
+        stream.planner.close()
+        stranger.close()

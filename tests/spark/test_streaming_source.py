@@ -1,0 +1,172 @@
+"""Streams in real Spark: they follow the log, stop and go on, survive brokers, and show their progress as a group."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from pyspark.sql import SparkSession
+from tests.broker_process import BrokerProcess
+from tests.conftest import MakeTopic, RunningBroker, await_topic
+from tests.deadline import eventually
+from tests.spark.conftest import Load, Produce, numbered, produce
+from tests.spark.streams import WITHIN_S, running
+
+import cordwood.spark
+from cordwood.model.identifiers import TopicPartition
+
+
+def test_a_query_follows_the_log_and_rests_when_there_is_nothing_new(
+    load_stream: Load, put: Produce, topic: str, tmp_path: Path, broker: RunningBroker
+) -> None:
+    put(topic, numbered(0, 100))
+    with running(load_stream(topic, startingOffsets="earliest"), "follows", tmp_path) as stream:
+        stream.await_values(list(range(100)))
+        put(topic, numbered(100, 150))
+        stream.await_values(list(range(150)))
+        at_rest = TopicPartition(topic, 0)
+        # When idle, too: what is finished is committed although no further batch is made.
+        eventually(
+            lambda: _position("spark-follows", at_rest, broker) == 150, WITHIN_S, what="progress of an idle query"
+        )
+        progress = stream.query.lastProgress
+        assert progress is not None
+        assert json.loads(progress.sources[0].endOffset) == {topic: {"0": 150}}
+        assert json.loads(progress.sources[0].latestOffset) == {topic: {"0": 150}}
+        batch = progress.batchId
+        time.sleep(1)
+        assert stream.query.lastProgress is not None
+        assert stream.query.lastProgress.batchId == batch
+
+
+def _position(group: str, partition: TopicPartition, broker: RunningBroker) -> int | None:
+    standing = cordwood.spark.progress(group, broker.bootstrap).get(partition)
+    return None if standing is None else standing.position
+
+
+def test_available_now_reads_what_is_there_in_limited_batches_and_ends(
+    load_stream: Load, put: Produce, make_topic: MakeTopic, tmp_path: Path, broker: RunningBroker
+) -> None:
+    topic = make_topic(2)
+    put(topic, [*numbered(0, 60), *numbered(60, 100, partition=1)])
+    frame = load_stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=40, groupIdPrefix="team")
+    with running(frame, "available", tmp_path, availableNow=True) as stream:
+        stream.finish()
+        assert stream.values() == list(range(100))
+        sizes = [progress.numInputRows for progress in stream.query.recentProgress if progress.numInputRows]
+        assert sizes == [40, 40, 20]
+    assert {
+        partition.partition: standing.position
+        for partition, standing in cordwood.spark.progress("team-available", broker.bootstrap).items()
+    } == {0: 60, 1: 40}
+    put(topic, numbered(100, 105))
+    with running(frame, "available_again", tmp_path, availableNow=True) as stream:
+        stream.finish()
+        assert stream.values() == [100, 101, 102, 103, 104]
+
+
+def test_a_query_without_a_name_reports_its_progress_under_its_id(
+    load_stream: Load, put: Produce, topic: str, tmp_path: Path, broker: RunningBroker
+) -> None:
+    put(topic, numbered(0, 5))
+    writer = load_stream(topic, startingOffsets="earliest").writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(WITHIN_S)
+    assert _position(f"spark-{query.id}", TopicPartition(topic, 0), broker) == 5
+
+
+def test_a_checkpoint_of_sparks_kafka_source_is_read_on(
+    spark: SparkSession, load_stream: Load, put: Produce, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic(2)
+    put(topic, [*numbered(0, 10), *numbered(10, 20, partition=1)])
+    frame = load_stream(topic, startingOffsets="earliest")
+    with running(frame, "of_kafka", tmp_path, availableNow=True) as stream:
+        stream.finish()
+    offsets = tmp_path / "offsets" / "0"
+    lines = offsets.read_text().splitlines()
+    assert json.loads(lines[-1]) == {topic: {"0": 10, "1": 10}}
+    # As Kafka's source writes it: without blanks, in another order.
+    _rewrite(offsets, "\n".join([*lines[:-1], f'{{"{topic}":{{"1":4,"0":7}}}}']))
+    with running(frame, "read_on", tmp_path, availableNow=True) as stream:
+        stream.finish()
+        assert stream.values() == [7, 8, 9, *range(14, 20)]
+
+
+def _rewrite(file: Path, text: str) -> None:
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.write_text(text)
+
+
+def test_topics_and_partitions_come_and_go_while_a_query_runs(
+    load_stream: Load, put: Produce, make_topic: MakeTopic, admin: AdminClient, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    frame = load_stream(subscribePattern=f"{topic}.*", startingOffsets="earliest", failOnDataLoss="false")
+    with running(frame, "comes_and_goes", tmp_path) as stream:
+        put(topic, numbered(0, 10))
+        stream.await_values(list(range(10)))
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(30)
+        another = f"{topic}-b"
+        admin.create_topics([NewTopic(another, 1, 1)])[another].result(30)
+        await_topic(admin, topic, 2)
+        await_topic(admin, another, 1)
+        put(topic, numbered(10, 20, partition=1))
+        put(another, numbered(20, 30))
+        stream.await_values(list(range(30)))
+        admin.delete_topics([another])[another].result(30)
+        put(topic, numbered(30, 40))
+        stream.await_values(list(range(40)))
+
+
+def test_a_broker_that_restarts_costs_time_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", keep_port=True) as process:
+        admin = AdminClient({"bootstrap.servers": process.bootstrap})
+        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(30)
+        produce(process.bootstrap, "orders", numbered(0, 50))
+        reader = spark.readStream.format("cordwood").option("kafka.bootstrap.servers", process.bootstrap)
+        frame = reader.option("subscribe", "orders").option("startingOffsets", "earliest").load()
+        with running(frame, "survives", tmp_path / "checkpoint") as stream:
+            stream.await_values(list(range(50)))
+            for first in (50, 100):
+                process.kill()
+                time.sleep(0.5)
+                process.start()
+                produce(process.bootstrap, "orders", numbered(first, first + 50, partition=1))
+                stream.await_values(list(range(first + 50)))
+
+
+def test_lost_records_end_a_query_with_an_error_that_says_which_or_are_counted(
+    load_stream: Load, put: Produce, admin: AdminClient, topic: str, tmp_path: Path, broker: RunningBroker
+) -> None:
+    put(topic, numbered(0, 10))
+    with running(load_stream(topic, startingOffsets="earliest"), "loses", tmp_path, availableNow=True) as stream:
+        stream.finish()
+    put(topic, numbered(10, 50))
+    admin.delete_records([Position(topic, 0, 30)])[Position(topic, 0, 30)].result(30)
+    with (
+        running(load_stream(topic), "loses_all", tmp_path, availableNow=True) as stream,
+        pytest.raises(Exception, match=rf"{topic}-0: offsets 10 to 29 \(20 offsets\)"),
+    ):
+        stream.finish()
+    with running(load_stream(topic, failOnDataLoss="false"), "loses", tmp_path, availableNow=True) as stream:
+        stream.finish()
+        assert stream.values() == list(range(30, 50))
+    standing = cordwood.spark.progress("spark-loses", broker.bootstrap)[TopicPartition(topic, 0)]
+    assert (standing.position, standing.lost) == (50, 20)
+
+
+def test_wrong_options_end_a_query_before_it_begins(load_stream: Load, topic: str, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="endingOffsets has no meaning for a stream"):
+        load_stream(topic, endingOffsets="latest").writeStream.format("noop").start().awaitTermination(WITHIN_S)
+
+
+def test_headers_and_fewer_columns_in_a_stream(load_stream: Load, put: Produce, topic: str, tmp_path: Path) -> None:
+    put(topic, [record._replace(headers=[("h", b"1")]) for record in numbered(0, 3)])
+    schema = "value binary, headers array<struct<key: string, value: binary>>"
+    frame = load_stream(topic, schema=schema, startingOffsets="earliest", includeHeaders="true")
+    with running(frame.where("headers[0].key = 'h'").select("value"), "headers", tmp_path, availableNow=True) as stream:
+        stream.finish()
+        assert stream.values() == [0, 1, 2]
