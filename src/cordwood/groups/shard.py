@@ -152,14 +152,18 @@ class GroupShard:
         now_ms: int,
         *,
         transactional: bool = False,
+        knows_epochs: bool = True,
     ) -> ErrorCode:
-        """Whether positions may be committed in this name. A group that is not there has no generations to name."""
+        """Whether positions may be committed in this name. A group that is not there has no generations to name.
+
+        `knows_epochs`: the client's version of the request is one that members of the consumer protocol use.
+        """
         if transactional and (member_id, instance_id, generation) == ("", None, -1):
             # Older clients do not say in whose name they write, and are believed, as by Kafka.
             return ErrorCode.NONE
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            return consumer_protocol.check_commit(consumer_group, member_id, generation)
+            return consumer_protocol.check_commit(consumer_group, member_id, generation, knows_epochs=knows_epochs)
         if generation >= 0 and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
         group = self.groups.get(group_id)

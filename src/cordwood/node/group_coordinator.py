@@ -155,7 +155,14 @@ class GroupCoordinator:
     # Positions
 
     def commit(
-        self, group_id: str, author: Author, commits: list[Commit], now_ms: int, done: Callable[[list[ErrorCode]], None]
+        self,
+        group_id: str,
+        author: Author,
+        commits: list[Commit],
+        now_ms: int,
+        done: Callable[[list[ErrorCode]], None],
+        *,
+        knows_epochs: bool = True,
     ) -> None:
         """Remembers the positions; `done` gets one error code for each of them, once they are committed."""
 
@@ -166,7 +173,7 @@ class GroupCoordinator:
 
         def loaded(shard: Shard[GroupShard]) -> None:
             machine = shard.machine
-            refusal = machine.check_commit(group_id, *author, now_ms)
+            refusal = machine.check_commit(group_id, *author, now_ms, knows_epochs=knows_epochs)
             if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
                 refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
             if refusal is not ErrorCode.NONE:

@@ -248,10 +248,12 @@ def time_passed(group: ConsumerGroup, topics: TopicView, records: list[Record], 
 # Positions
 
 
-def check_commit(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:
+def check_commit(group: ConsumerGroup, member_id: str, epoch: int, *, knows_epochs: bool) -> ErrorCode:
     """Whether positions may be committed in this member's name; in nobody's, only if there are no members."""
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
+    if member_id in group.members and not knows_epochs:
+        return ErrorCode.UNSUPPORTED_VERSION
     return _check_epoch(group, member_id, epoch)
 
 

@@ -129,22 +129,19 @@ def offset_commit(node: "Node", request: Request) -> None:
         request.answer(topics=asked.answer())
         return
 
+    knows_epochs = request.version >= EPOCHS_FROM_VERSION
+
+    def told(error: ErrorCode) -> ErrorCode:
+        if error is ErrorCode.GROUP_ID_NOT_FOUND and not knows_epochs:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
     def committed(outcome: list[ErrorCode]) -> None:
-        asked.settle([_commit_error(error, request.version) for error in outcome])
+        asked.settle([told(error) for error in outcome])
         request.answer(topics=asked.answer())
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
-    node.groups.commit(body.group_id, author, asked.commits, request.now_ms, committed)
-
-
-def _commit_error(error: ErrorCode, version: int) -> ErrorCode:
-    """As clients of this version understand it."""
-    if version < EPOCHS_FROM_VERSION:
-        if error is ErrorCode.GROUP_ID_NOT_FOUND:
-            return ErrorCode.ILLEGAL_GENERATION
-        if error is ErrorCode.STALE_MEMBER_EPOCH:
-            return ErrorCode.UNSUPPORTED_VERSION
-    return error
+    node.groups.commit(body.group_id, author, asked.commits, request.now_ms, committed, knows_epochs=knows_epochs)
 
 
 def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:

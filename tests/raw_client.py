@@ -1,0 +1,56 @@
+"""Requests by their fields over a socket, responses as entities: for versions and mistakes that no library makes."""
+
+import socket
+import struct
+from typing import Any
+
+from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.codec import reader, writer
+from cordwood.wire.schema import load
+
+SESSION_MS = 10_000
+
+
+class RawClient:
+    """One connection. A version that the API does not have becomes the nearest that it has."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=20)
+
+    def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
+        version = max(APIS[key].min_version, min(version, APIS[key].max_version))
+        messages = load(APIS[key].name)
+        parts = [struct.pack(">hhih", key, version, 7, 3) + b"raw"]
+        if flexible(key, version):
+            parts.append(b"\0")
+        writer(messages["request"], version)(fields, parts.append)
+        request = b"".join(parts)
+        self._socket.sendall(struct.pack(">i", len(request)) + request)
+        response = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+        entity, end = reader(messages["response"], version)(response, 5 if flexible(key, version) else 4)
+        assert end == len(response)
+        return entity
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self._socket.recv(size - len(data))
+            assert part, "the broker hung up"
+            data += part
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def join(self, version: int, group: str, member_id: str = "", **fields: Any) -> Any:
+        values = {
+            "group_id": group,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": SESSION_MS,
+            "member_id": member_id,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\0\0\0\0"}],
+            **fields,
+        }
+        return self.send(ApiKey.JOIN_GROUP, version, **values)
