@@ -1,0 +1,252 @@
+"""A consumer whose effects happen exactly once: a record's effect and the position after it are one transaction.
+
+The position that counts is in the user's database, beside the effects. On assignment the consumer takes its partitions
+over there and reads from the positions that it finds. The broker is told the positions too: that is how it shows the
+group's lag, and how a consumer finds out whether it is still a member.
+
+What keeps two consumers apart that both think that they own a partition, one of them a zombie: each takes the
+partition in the database, then has its membership confirmed by the broker, and only then writes, in the name of what it
+took. A zombie is not confirmed; one that was confirmed before it became a zombie finds its fence gone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from cordwood.consumer.positions import Connection, Cursor, Held, Place, SqlPositions
+
+Handle = Callable[[Cursor, Message], None]
+
+TIMEOUT_S = 30.0
+NOT_CONFIRMED = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.GROUP_ID_NOT_FOUND,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._WAIT_COORD,
+        KafkaError._DESTROY,
+        KafkaError._STATE,
+    }
+)
+"""Answers to a commit of one that is no member, or not in this generation, or cannot know now."""
+PASSING = NOT_CONFIRMED | {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED}
+"""What the client library reports and gets over by itself."""
+
+_Partition = tuple[str, int]
+
+
+class PositionLost(Exception):
+    """The log no longer has the record at the stored position: retention was quicker, or the topic was cut."""
+
+
+class _Fenced(Exception):
+    def __init__(self, partition: _Partition) -> None:
+        self.partition = partition
+
+
+class IdempotentConsumer:
+    """A member of a group, used from one thread. A context manager: at the end it leaves the group."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topics: Iterable[str],
+        connection: Connection,
+        *,
+        paramstyle: str | None = None,
+    ) -> None:
+        """`settings` are confluent-kafka's; `auto.offset.reset` (earliest, if not given) says where a group begins.
+
+        `connection` is a DB-API connection that is used for nothing else meanwhile.
+        """
+        self._group = str(settings["group.id"])
+        self._begins_at = str(settings.get("auto.offset.reset", "earliest"))
+        strategy = str(settings.get("partition.assignment.strategy", ""))
+        self._incremental = settings.get("group.protocol") == "consumer" or "cooperative" in strategy
+        self._positions = SqlPositions(connection, paramstyle)
+        self._positions.create_table()
+        self._held: dict[_Partition, Held] = {}
+        self._places: dict[_Partition, Place] = {}
+        self._unconfirmed: set[_Partition] = set()
+        self._behind: set[_Partition] = set()
+        """What the client library has handed out and was not handled: it still has to be sent back there."""
+        self._failure: Exception | None = None
+        # A position is always given. Where the log does not have it, that is said, and nothing is skipped in silence.
+        own = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
+        connecting = ("bootstrap.servers", "security.", "sasl.", "ssl.")
+        self._admin = AdminClient({name: each for name, each in settings.items() if name.startswith(connecting)})
+        self._consumer = Consumer({**settings, **own})
+        self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the group. The database connection stays open: it is the user's."""
+        self._consumer.close()
+
+    @property
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Topic and partition, and the offset that comes next, of what this consumer owns now."""
+        return {partition: held.next_offset for partition, held in self._held.items()}
+
+    def poll(self, handle: Handle, *, max_records: int = 500, timeout_s: float = 1.0) -> int:
+        """Calls `handle(cursor, message)` for the next records, in one transaction with their positions.
+
+        Returns how many. If `handle` raises, nothing has happened, and the same records come again.
+        """
+        messages = self._consumer.consume(max_records, timeout_s)
+        if self._failure is not None:
+            raise self._failure
+        batches = self._confirmed(self._batches(messages))
+        self._seek()
+        if not batches:
+            return 0
+        after = {partition: _offset(batch[-1]) + 1 for partition, batch in batches.items()}
+        try:
+            with self._positions.transaction() as cursor:
+                for partition, next_offset in after.items():
+                    place, held = self._places[partition], self._held[partition]
+                    if not self._positions.advance(cursor, place, held, next_offset):
+                        raise _Fenced(partition)
+                for batch in batches.values():
+                    for message in batch:
+                        handle(cursor, message)
+        except _Fenced as lost:
+            # A zombie took it, or a commit was made whose answer was lost: what is true is in the database.
+            self._behind.update(batches)
+            self._take(lost.partition)
+            self._seek()
+            return 0
+        except BaseException:
+            self._behind.update(batches)
+            self._seek()
+            raise
+        for partition, next_offset in after.items():
+            self._held[partition] = self._held[partition]._replace(next_offset=next_offset)
+        self._consumer.commit(offsets=_partitions(after), asynchronous=True)
+        return sum(map(len, batches.values()))
+
+    # Records
+
+    def _batches(self, messages: list[Message]) -> dict[_Partition, list[Message]]:
+        """The records that are to be handled, by partition: those of partitions that are held, none a second time."""
+        batches: dict[_Partition, list[Message]] = {}
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                _raise_if_serious(error, message)
+                continue
+            partition = message.topic() or "", message.partition() or 0
+            held = self._held.get(partition)
+            batch = batches.get(partition, [])
+            if (
+                held is None
+                or partition in self._behind
+                or _offset(message) < (_offset(batch[-1]) + 1 if batch else held.next_offset)
+            ):
+                continue
+            batches.setdefault(partition, []).append(message)
+        return {partition: batches[partition] for partition in sorted(batches)}
+
+    def _confirmed(self, batches: dict[_Partition, list[Message]]) -> dict[_Partition, list[Message]]:
+        """Those of partitions of which the broker has said, after they were taken, that this consumer is a member."""
+        asked = self._unconfirmed & batches.keys()
+        if not asked:
+            return batches
+        positions = {partition: self._held[partition].next_offset for partition in sorted(asked)}
+        try:
+            answers = self._consumer.commit(offsets=_partitions(positions), asynchronous=False)
+        except KafkaException as refusal:
+            if refusal.args[0].code() not in NOT_CONFIRMED:
+                raise
+            refused = asked
+        else:
+            refused = {(each.topic, each.partition) for each in answers or () if each.error is not None} & asked
+        self._unconfirmed -= asked - refused
+        self._behind |= refused
+        return {partition: batch for partition, batch in batches.items() if partition in self._held.keys() - refused}
+
+    def _seek(self) -> None:
+        """Sends the library back to where the database is."""
+        for partition in sorted(self._behind):
+            try:
+                self._consumer.seek(TopicPartition(*partition, self._held[partition].next_offset))
+            except KafkaException:
+                # It is not reading this one now: it begins to, or is about to hear that it is gone. Once more, later.
+                continue
+            self._behind.discard(partition)
+
+    # Partitions
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        taken: list[TopicPartition] = []
+        try:
+            names = sorted({each.topic for each in partitions})
+            described = self._admin.describe_topics(TopicCollection(names)) if names else {}
+            for each in partitions:
+                partition = each.topic, each.partition
+                topic_id = str(described[each.topic].result(TIMEOUT_S).topic_id)
+                self._places[partition] = Place(self._group, each.topic, topic_id, each.partition)
+                taken.append(TopicPartition(*partition, self._take(partition).next_offset))
+        except Exception as failure:
+            # An exception in librdkafka's callback would be lost there: the next poll raises it.
+            self._failure = failure
+        (consumer.incremental_assign if self._incremental else consumer.assign)(taken)
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for each in partitions:
+            partition = each.topic, each.partition
+            self._held.pop(partition, None)
+            self._unconfirmed.discard(partition)
+            self._behind.discard(partition)
+
+    def _take(self, partition: _Partition) -> Held:
+        held = self._positions.take(self._places[partition], lambda: self._start_offset(partition))
+        self._held[partition] = held
+        self._unconfirmed.add(partition)
+        return held
+
+    def _start_offset(self, partition: _Partition) -> int:
+        """Of a group that was never here: where it has committed at the broker so far, else where it is to begin."""
+        (committed,) = self._consumer.committed([TopicPartition(*partition)], timeout=TIMEOUT_S)
+        if committed.offset >= 0:
+            return int(committed.offset)
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=TIMEOUT_S)
+        return int(high if self._begins_at in ("latest", "largest", "end") else low)
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def _partitions(offsets: Mapping[_Partition, int]) -> list[TopicPartition]:
+    return [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+
+
+def _raise_if_serious(error: KafkaError, message: Message) -> None:
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise PositionLost(f"{message.topic()}-{message.partition()}: {error.str()}")
+    if error.fatal() or not (error.retriable() or error.code() in PASSING):
+        raise KafkaException(error)
