@@ -24,5 +24,8 @@ from cordwood.pipelines.formats import json as json
 from cordwood.pipelines.formats import parsed_by as parsed_by
 from cordwood.pipelines.formats import raw as raw
 from cordwood.pipelines.formats import text as text
+from cordwood.pipelines.guarding import guarded as guarded
+from cordwood.pipelines.project import read_table as read_table
 from cordwood.pipelines.project import table_path as table_path
 from cordwood.pipelines.project import topic_name as topic_name
+from cordwood.pipelines.running import start as start

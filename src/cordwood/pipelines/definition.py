@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.errors import InvalidDefinition, Site, calling_site
 from cordwood.pipelines.formats import Format, Json, ParsedBy, Raw, Text
+from cordwood.pipelines.starting import EXAMPLES, starting_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -218,6 +219,10 @@ def pipeline(
             )
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise InvalidDefinition(f"{wanted}: version={version!r}", site, "a whole number from 1 on")
+        try:
+            starting_options(starting)
+        except ValueError as error:
+            raise InvalidDefinition(f"{wanted}: starting: {error}", site, EXAMPLES) from error
         settings = Settings(
             starting=starting,
             trigger=trigger,

@@ -231,6 +231,12 @@ class PipelineState:
 
     def take_over(self, edition: Edition, made: Pipeline) -> Edition:
         """Another version goes on in an edition, from where the last one stopped: nothing is built again."""
+        for name, facts in _table_facts(made).items():
+            if edition.tables.get(name, facts) != facts:
+                raise WrongState(
+                    f"{made.name}: the table {name} has another key or format than in edition {edition.name}",
+                    f"give it a new version, and `cordwood pipeline replay {made.name}`",
+                )
         added = _topic_names(made, edition.name if edition.replayed else None)
         changed = replace(
             edition,
@@ -242,6 +248,11 @@ class PipelineState:
         )
         self._write(changed)
         return changed
+
+    def is_changed(self, edition: Edition, made: Pipeline) -> bool:
+        """Whether the file says something else than when it was kept."""
+        kept = self.definition(edition)
+        return not kept.exists() or kept.read_bytes() != Path(made.site.file).read_bytes()
 
     def note_query(self, edition: Edition, query_id: str) -> Edition:
         changed = replace(edition, query_id=query_id)

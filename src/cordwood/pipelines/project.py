@@ -10,11 +10,15 @@ which stays whole: a swap takes nothing away from it.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.errors import NotFound, WrongState
 from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.tables.reading import rows_of, snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ENVIRONMENT: Final = "CORDWOOD_PIPELINES"
 DEFAULT_DIRECTORY: Final = "cordwood-pipelines"
@@ -96,6 +100,15 @@ def topic_name(name: str, directory: str | os.PathLike[str] | None = None) -> st
         if edition is not None and name in edition.topics:
             return edition.topics[name]
     raise NotFound(f"no live pipeline in {project.directory} writes a topic {name}")
+
+
+def read_table(spark: "SparkSession", name: str, directory: str | os.PathLike[str] | None = None) -> "DataFrame":
+    """A live table as it is now. Ask again for what was written since, or for another edition after a swap."""
+    found = Project(directory).live_table(name)
+    taken = snapshot(found.path, found.edition.tables[name].format)
+    if taken is None:
+        raise WrongState(f"nothing has been written to the table {name} yet")
+    return rows_of(spark, taken)
 
 
 def _live_edition(state: PipelineState) -> Edition | None:

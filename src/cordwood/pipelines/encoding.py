@@ -1,0 +1,46 @@
+"""From the rows of an output to records: the columns of Spark's Kafka sink."""
+
+from typing import TYPE_CHECKING
+
+from cordwood.pipelines.definition import RECORD, Topic
+from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.formats import Json
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def records(rows: "DataFrame", topic: Topic) -> "DataFrame":
+    """`key` and `value` of each row. A row made from a tombstone becomes one: a record without a value."""
+    from pyspark.sql import functions as F
+
+    columns = [name for name in rows.columns if name != RECORD]
+    if isinstance(topic.value, Json):
+        value = F.to_json(F.struct(*(F.col(_quoted(name)) for name in columns)))
+    else:
+        if "value" not in columns:
+            hint = "or declare value=json()"
+            raise InvalidRows(f"topic {topic.name}: its rows have no column value, only {', '.join(columns)}", hint)
+        value = _bytes_or_text(rows, "value")
+    if RECORD in rows.columns:
+        value = F.when(~F.col(f"{RECORD}.tombstone"), value)
+    key = F.lit(None).cast("binary")
+    if topic.key is not None:
+        assert isinstance(topic.key, str)
+        if topic.key not in columns:
+            raise InvalidRows(f"topic {topic.name}: its rows have no column {topic.key}, only {', '.join(columns)}")
+        key = _bytes_or_text(rows, topic.key)
+        if RECORD in rows.columns:
+            key = F.coalesce(key.cast("binary"), F.when(F.col(f"{RECORD}.tombstone"), F.col(f"{RECORD}.key")))
+    return rows.select(key.cast("binary").alias("key"), value.cast("binary").alias("value"))
+
+
+def _bytes_or_text(rows: "DataFrame", name: str) -> "Column":
+    from pyspark.sql import functions as F
+
+    column = F.col(_quoted(name))
+    return column if rows.schema[name].dataType.simpleString() in ("binary", "string") else column.cast("string")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

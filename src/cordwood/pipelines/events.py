@@ -1,0 +1,49 @@
+"""What a running pipeline tells: small JSON objects, one for each thing that happened, and their text for people."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+Event = Mapping[str, Any]
+"""`event` says which kind it is: started, batch, remark, caught-up, ended, failed."""
+Tell = Callable[[Event], None]
+
+
+def line_of(event: Event) -> str:
+    """As one line of JSON."""
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
+def in_words(event: Event) -> str:
+    """As one line for people."""
+    match event["event"]:
+        case "started":
+            doing = "replays into" if event["replaying"] else "runs"
+            return f"{event['pipeline']} {doing} edition {event['edition']} (version {event['version']})"
+        case "batch":
+            return _batch(event)
+        case "remark":
+            return str(event["text"])
+        case "caught-up":
+            return f"{event['pipeline']} {event['edition']}: caught up, {event['lag']:,} records behind the end"
+        case "ended":
+            return f"{event['pipeline']} {event['edition']}: {event['reason']}"
+        case "failed":
+            again = "" if event.get("again_in_s") is None else f"; again in {event['again_in_s']:g} s"
+            return f"{event['pipeline']} {event['edition']} failed: {event['message']}{again}"
+        case kind:
+            raise AssertionError(f"an event of no known kind: {kind}")
+
+
+def _batch(event: Event) -> str:
+    moment = datetime.fromtimestamp(event["at_ms"] / 1000, UTC).strftime("%H:%M:%S")
+    parts = [f"{moment} batch {event['batch']}", f"{event['rows_in']:,} in"]
+    parts += [f"{rows:,} to {output}" for output, rows in event["rows_out"].items()]
+    parts += [f"{output} has it already" for output in event["repeated"]]
+    if event["quarantined"]:
+        parts.append(f"{event['quarantined']:,} quarantined")
+    if event["lag"] is not None:
+        parts.append(f"lag {event['lag']:,}")
+    parts.append(f"{event['duration_ms'] / 1000:.1f} s")
+    return ", ".join(parts)

@@ -1,0 +1,116 @@
+"""Poison records: counted against the budget, then written to the quarantine topic as they came, with what went wrong.
+
+A quarantined record has the key, the value and the headers of the original, and more headers: `cordwood.error`, where
+it came from (`cordwood.topic`, `.partition`, `.offset`, `.timestamp`), and who gave up on it (`cordwood.pipeline`,
+`.version`, `.edition`, `.batch`). Its bytes are whole, so it can be sent through again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from cordwood.pipelines.decoding import ERROR, POISON
+from cordwood.pipelines.definition import RECORD, Pipeline
+from cordwood.pipelines.errors import OverBudget
+from cordwood.pipelines.isolation import Origin
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+PREFIX: Final = "cordwood."
+SHOWN: Final = 3
+"""How many poison records are told of when the budget is spent."""
+_ORIGIN: Final = "topic string, partition int, offset long, error string"
+
+
+def check_budget(
+    pipeline: Pipeline,
+    batch_id: int,
+    rows_in: int,
+    count: int,
+    samples: Sequence[tuple[Origin, str]],
+    *,
+    is_all: bool = True,
+) -> None:
+    """Raises OverBudget: nothing of the batch has been written yet. `is_all`: the search did not end early."""
+    allowed = pipeline.budget.allowed(rows_in)
+    if count <= allowed:
+        return
+    shown = "; ".join(f"{origin}: {error}" for origin, error in samples[:SHOWN])
+    poison = f"{'' if is_all else 'at least '}{count} poison {'record' if count == 1 else 'records'}"
+    raise OverBudget(
+        f"{pipeline.name}: {poison} among the {rows_in} of batch {batch_id}, the budget is {pipeline.budget}; nothing "
+        f"of the batch was written. {shown}",
+        "mend the data or the function, or allow more with quarantine=budget(…), and run it again",
+    )
+
+
+def undecoded(inputs: "Mapping[str, DataFrame]", who: "Mapping[str, str]") -> "list[DataFrame]":
+    """The records that could not be decoded, as records of the quarantine topic."""
+    from pyspark.sql import functions as F
+
+    found = []
+    for rows in inputs.values():
+        bad = rows.where(F.col(ERROR).isNotNull())
+        origin = {name: F.col(f"{RECORD}.{name}") for name in ("topic", "partition", "offset", "timestamp", "key")}
+        found.append(_quarantined(bad, origin, F.col(f"{POISON}.value"), F.col(f"{POISON}.headers"), F.col(ERROR), who))
+    return found
+
+
+def failed(source: "DataFrame", poison: Mapping[Origin, str], who: "Mapping[str, str]") -> "DataFrame":
+    """The records that the function failed on, with their bytes from the source."""
+    from pyspark.sql import functions as F
+
+    rows = source.join(F.broadcast(origins(source.sparkSession, poison)), ["topic", "partition", "offset"])
+    origin = {name: F.col(name) for name in ("topic", "partition", "offset", "timestamp", "key")}
+    return _quarantined(rows, origin, F.col("value"), F.col("headers"), F.col("error"), who)
+
+
+def without(rows: "DataFrame", poison: Mapping[Origin, str]) -> "DataFrame":
+    """The rows of all other records."""
+    from pyspark.sql import functions as F
+
+    if not poison:
+        return rows
+    listed = origins(rows.sparkSession, poison).select(
+        F.col("topic").alias("_t"), F.col("partition").alias("_p"), F.col("offset").alias("_o")
+    )
+    same = (
+        (F.col(f"{RECORD}.topic") == F.col("_t"))
+        & (F.col(f"{RECORD}.partition") == F.col("_p"))
+        & (F.col(f"{RECORD}.offset") == F.col("_o"))
+    )
+    return rows.join(F.broadcast(listed), same, "left_anti")
+
+
+def origins(spark: "SparkSession", poison: Mapping[Origin, str]) -> "DataFrame":
+    return spark.createDataFrame([(*origin, error) for origin, error in poison.items()], _ORIGIN)
+
+
+def _quarantined(
+    rows: "DataFrame",
+    origin: "Mapping[str, Column]",
+    value: "Column",
+    headers: "Column",
+    error: "Column",
+    who: Mapping[str, str],
+) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    told = {name: F.lit(text) for name, text in who.items()}
+    told["error"] = error
+    for name in ("topic", "partition", "offset"):
+        told[name] = origin[name].cast("string")
+    told["timestamp"] = F.unix_millis(origin["timestamp"]).cast("string")
+    added = F.array(
+        *(
+            F.struct(F.lit(PREFIX + name).alias("key"), text.cast("binary").alias("value"))
+            for name, text in told.items()
+        )
+    )
+    # A record that was quarantined before carries such headers already: the last word counts.
+    kept = F.filter(headers, lambda header: ~header["key"].startswith(PREFIX))
+    return rows.select(
+        origin["key"].cast("binary").alias("key"),
+        value.cast("binary").alias("value"),
+        F.concat(kept, added).alias("headers"),
+    )

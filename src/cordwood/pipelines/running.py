@@ -1,0 +1,338 @@
+"""A pipeline's query in this process: start it, see its batches, end it between two of them.
+
+    from cordwood.pipelines import start
+    running = start(orders, spark, bootstrap_servers="localhost:9092")     # a StreamingQuery is running.query
+    running.wait()
+
+This is all that `cordwood pipeline run` does in its worker, so a program of one's own, or spark-submit, gives up
+nothing but the supervision.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines import checkpoint
+from cordwood.pipelines.batches import Batches, BatchReport, Place
+from cordwood.pipelines.definition import Pipeline
+from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.events import Tell
+from cordwood.pipelines.positions import Positions, ahead, distance, from_json
+from cordwood.pipelines.project import Project
+from cordwood.pipelines.run_lock import RunLock
+from cordwood.pipelines.starting import starting_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_S: Final = 0.2
+_COMMIT_S: Final = 15.0
+"""How long to wait for Spark to note that a batch is done, before the query is stopped all the same."""
+
+
+class Ending(StrEnum):
+    """Why a query ended."""
+
+    DONE = "all that there was is read"
+    STOPPED = "stopped"
+    SWAPPED = "ended by a swap"
+
+
+class Ended(Exception):
+    """Raised in the query to end it before a batch: nothing has failed."""
+
+
+class Running:
+    """A running query. `wait` must be called: it tells of batches and ends the query when asked to."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        state: PipelineState,
+        edition: Edition,
+        spark: "SparkSession",
+        *,
+        bootstrap_servers: str,
+        once: bool,
+        tell: Tell,
+        lock: RunLock | None = None,
+    ) -> None:
+        live = state.live()
+        assert live is not None
+        self._pipeline = pipeline
+        self._state = state
+        self._edition = edition
+        self._tell = tell
+        self._lock = lock
+        self._replaying = live.edition != edition.name
+        self._place = place_of(state, edition, bootstrap_servers)
+        self._checkpoint = state.checkpoint(edition.name)
+        self._batches: Batches | None = None
+        self._in_batch = threading.Lock()
+        self._stop = threading.Event()
+        self._ending: Ending | None = None
+        self._failure: BaseException | None = None
+        self._reports: dict[int, BatchReport] = {}
+        self._lag: int | None = None
+        self._check_checkpoint()
+        self.query = self._start(spark, bootstrap_servers, once)
+        if edition.query_id is None:
+            self._edition = state.note_query(edition, self.query.id)
+        tell({**self._who(), "event": "started", "replaying": self._replaying})
+
+    def stop(self) -> None:
+        """Ends the query after the batch that is under way. Returns at once; `wait` returns when it is done."""
+        self._stop.set()
+
+    def wait(self) -> Ending:
+        """Until the query ends: why it did. Raises what it failed with."""
+        try:
+            while self.query.isActive:
+                self._tell_batches(self._progress())
+                if self._stop.wait(_LOOK_S):
+                    self._end(Ending.STOPPED)
+            self._tell_batches(self._progress(), all_of_them=True)
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+        if self._failure is not None and not isinstance(self._failure, Ended):
+            raise self._failure
+        failure = self.query.exception()
+        if failure is not None and self._failure is None:
+            raise failure
+        ending = self._ending or Ending.DONE
+        self._tell({**self._who(), "event": "ended", "reason": ending.value})
+        return ending
+
+    @property
+    def lag(self) -> int | None:
+        """Records that were in the log and not read when the last batch was done."""
+        return self._lag
+
+    # In the query
+
+    def _start(self, spark: "SparkSession", bootstrap_servers: str, once: bool) -> "StreamingQuery":
+        settings = self._pipeline.settings
+        options = {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            "kafka.isolation.level": "read_committed",
+            "subscribe": ",".join(topic.name for topic in self._pipeline.inputs.values()),
+            "includeHeaders": "true",
+            "maxOffsetsPerTrigger": str(settings.max_rows_per_batch),
+            **starting_options(self._edition.starting),
+            **settings.source_options,
+        }
+        rows = spark.readStream.format("cordwood").options(**options).load()
+        writer = (
+            rows.writeStream.foreachBatch(self._batch)
+            .queryName(f"{self._pipeline.name}.{self._edition.name}")
+            .option("checkpointLocation", str(self._checkpoint))
+        )
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=settings.trigger)
+        return writer.start()
+
+    def _batch(self, rows: "DataFrame", batch_id: int) -> None:
+        try:
+            with self._in_batch:
+                self._check_wanted()
+                if self._batches is None:
+                    application = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+                    assert application is not None
+                    self._batches = Batches(self._pipeline, self._place, application, replaying=self._replaying)
+                report = self._batches.process(rows, batch_id, self._effects_from())
+                self._reports[batch_id] = report
+        except BaseException as failure:
+            self._failure = failure
+            # Spark copies the message into ever longer ones and searches them; the whole story is told by `wait`.
+            raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
+
+    def _check_wanted(self) -> None:
+        if self._ending is not None:
+            raise Ended(self._ending)
+        live = self._state.live()
+        assert live is not None
+        if (live.edition != self._edition.name) is not self._replaying:
+            self._ending = Ending.SWAPPED
+            raise Ended(self._ending)
+
+    def _effects_from(self) -> Positions:
+        """Records before these have had their effects; nothing, once this edition is past them."""
+        live = self._state.live()
+        if live is None or self._replaying or not live.effects_from:
+            return {}
+        behind = ahead(live.effects_from, checkpoint.committed_position(self._checkpoint))
+        return {
+            topic: {partition: end for partition, (_, end) in partitions.items()}
+            for topic, partitions in behind.items()
+        }
+
+    # Beside it
+
+    def _end(self, ending: Ending) -> None:
+        with self._in_batch:
+            self._ending = self._ending or ending
+        # Spark notes the batch a moment after it was done. Without the note it would be repeated, to no effect.
+        deadline = time.monotonic() + _COMMIT_S
+        done = max(self._reports, default=-1)
+        while self.query.isActive and time.monotonic() < deadline:
+            noted = checkpoint.last_committed_batch(self._checkpoint)
+            if done < 0 or (noted is not None and noted >= done):
+                break
+            time.sleep(_LOOK_S / 4)
+        self.query.stop()
+
+    def _progress(self) -> dict[int, Mapping[str, Any]]:
+        return {each["batchId"]: each for each in self.query.recentProgress}
+
+    def _tell_batches(self, progress: Mapping[int, Mapping[str, Any]], *, all_of_them: bool = False) -> None:
+        for batch_id in sorted(self._reports):
+            if batch_id not in progress and not all_of_them:
+                return
+            report = self._reports.pop(batch_id)
+            self._lag = _lag(progress.get(batch_id))
+            event = {
+                **self._who(),
+                "event": "batch",
+                "batch": batch_id,
+                "at_ms": int(time.time() * 1000),
+                "rows_in": report.rows_in,
+                "rows_out": dict(report.rows_out),
+                "quarantined": report.quarantined,
+                "repeated": list(report.repeated),
+                "skipped": list(report.skipped),
+                "lag": self._lag,
+                "duration_ms": report.duration_ms,
+            }
+            note_progress(self._state, self._edition, event)
+            self._tell(event)
+            for text in report.remarks:
+                self._tell({**self._who(), "event": "remark", "text": text})
+
+    def _check_checkpoint(self) -> None:
+        """Numbers of batches mean something only with the checkpoint that gave them."""
+        known, found = self._edition.query_id, checkpoint.query_id(self._checkpoint)
+        if known is not None and found != known:
+            raise WrongState(
+                f"the checkpoint of edition {self._edition.name} of {self._pipeline.name} is gone or another one, and "
+                "its outputs are not: going on would write batches twice or not at all",
+                f"`cordwood pipeline replay {self._pipeline.name}` builds the outputs anew beside them",
+            )
+
+    def _who(self) -> dict[str, Any]:
+        return {
+            "pipeline": self._pipeline.name,
+            "edition": self._edition.name,
+            "version": self._pipeline.version,
+        }
+
+
+def start(
+    pipeline: Pipeline,
+    spark: "SparkSession",
+    *,
+    bootstrap_servers: str,
+    directory: str | os.PathLike[str] | None = None,
+    once: bool = False,
+    in_place: bool = False,
+    tell: Tell = print,
+) -> Running:
+    """Starts a pipeline's live edition in this process; the first start makes it. `wait` on what is returned.
+
+    With `once` it reads what there is and ends. Another version than the live one is refused: it is replayed beside it
+    and swapped, or with `in_place` goes on in the live tables from where the last one stopped.
+    """
+    project = Project(directory)
+    state = project.state(pipeline.name)
+    now_ms = int(time.time() * 1000)
+    edition = live_edition_for(project, state, pipeline, in_place=in_place, now_ms=now_ms)
+    lock = RunLock(state.edition_directory(edition.name) / "running")
+    lock.take(f"edition {edition.name} of {pipeline.name}", now_ms)
+    try:
+        prepare_topics(pipeline, edition, bootstrap_servers)
+        return Running(
+            pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=tell, lock=lock
+        )
+    except BaseException:
+        lock.release()
+        raise
+
+
+def live_edition_for(
+    project: Project, state: PipelineState, pipeline: Pipeline, *, in_place: bool, now_ms: int
+) -> Edition:
+    """The edition that a run of this definition goes on in."""
+    live = state.live()
+    if live is None:
+        project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+        return state.begin(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
+    edition = state.edition(live.edition)
+    if edition.version != pipeline.version and not in_place:
+        raise WrongState(
+            f"{pipeline.site.file} has version {pipeline.version} of {pipeline.name}, and version {edition.version} is "
+            "live",
+            f"`cordwood pipeline replay {pipeline.name}` builds version {pipeline.version} beside it for a swap; "
+            f"--in-place lets it go on in the live tables; `cordwood pipeline run {pipeline.name}` runs what is live",
+        )
+    if edition.version != pipeline.version or state.is_changed(edition, pipeline):
+        project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+        return state.take_over(edition, pipeline)
+    return edition
+
+
+def prepare_topics(pipeline: Pipeline, edition: Edition, bootstrap_servers: str) -> list[str]:
+    from cordwood.pipelines.topics import ensure_topics
+
+    written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}
+    return ensure_topics(bootstrap_servers, written, [pipeline.quarantine_topic])
+
+
+def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:
+    directory = state.edition_directory(edition.name)
+    return Place(
+        tables={name: state.table_directory(edition, name) for name in edition.tables},
+        topics=edition.topics,
+        staging=directory / "staging",
+        bootstrap_servers=bootstrap_servers,
+        edition=edition.name,
+    )
+
+
+def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, Any]) -> None:
+    """For `status`. What is lost in a crash is told again by the next batch."""
+    path = progress_path(state, edition.name)
+    before = state.files.read(path) or {}
+    totals = {
+        name: before.get(name, 0) + count
+        for name, count in (("rows_in", event["rows_in"]), ("quarantined", event["quarantined"]))
+    }
+    state.files.replace(path, {**totals, "last_batch": dict(event)})
+
+
+def progress_path(state: PipelineState, edition: str) -> Path:
+    return state.edition_directory(edition) / "progress.json"
+
+
+def _lag(progress: Mapping[str, Any] | None) -> int | None:
+    """How many offsets the end of the log was ahead of the batch's end, as the source saw it."""
+    if progress is None:
+        return None
+    behind = 0
+    for source in progress["sources"]:
+        end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+        if end is None or latest is None:
+            return None
+        behind += distance(ahead(latest, end))
+    return behind
+
+
+def _offset(text: str | None) -> Positions | None:
+    """Spark writes an offset as the source's JSON, as text."""
+    offset = None if text is None else json.loads(text)
+    return None if offset is None else from_json(offset)

@@ -1,0 +1,33 @@
+"""Where an edition begins to read: the text that people write, and the source's options for it.
+
+`earliest`, `latest`, a moment as `@2026-01-31T12:00:00Z` or `@1700000000000`, or offsets as `{"orders": {"0": 23}}`.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+EXAMPLES = 'earliest, latest, @2026-01-31T12:00:00Z, @1700000000000 or {"orders": {"0": 23}}'
+
+
+def starting_options(starting: str) -> Mapping[str, str]:
+    """The options of `format("cordwood")`. Raises ValueError for a text that says no place."""
+    if starting in ("earliest", "latest"):
+        return {"startingOffsets": starting}
+    if starting.startswith("@"):
+        timestamp_ms = str(_parse_time_ms(starting[1:]))
+        # A partition whose records are all older has nothing to replay: it is read from its end.
+        return {"startingTimestamp": timestamp_ms, "startingOffsetsByTimestampStrategy": "latest"}
+    if starting.startswith("{"):
+        offsets = json.loads(starting)
+        if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+            raise ValueError(f"{starting!r} has no offsets")
+        return {"startingOffsets": starting}
+    raise ValueError(f"{starting!r} is no place in a log")
+
+
+def _parse_time_ms(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)

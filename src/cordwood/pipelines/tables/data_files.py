@@ -1,0 +1,181 @@
+"""Rows as Parquet files, written by the executors beside the table's other files: nothing refers to them yet.
+
+A task that is repeated writes another file of another name; only the names that Spark reports count. A file that no log
+names is invisible to readers, and is removed when the table is cleaned. Rows pass the driver nowhere.
+"""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+MAX_FILE_BYTES: Final = 256 << 20
+ROW_GROUP_ROWS: Final = 256 << 10
+ROW_GROUP_BYTES: Final = 32 << 20
+"""What a task holds in memory: Spark hands over ten thousand rows at a time, too few for a row group."""
+_MAX_STATISTIC_LENGTH: Final = 64
+_REPORT: Final = "name string, size_bytes long, rows long, statistics string, modified_ms long"
+
+
+class DataFile(NamedTuple):
+    name: str
+    size_bytes: int
+    rows: int
+    statistics: str
+    """Delta's: the number of rows, and by column the least, the greatest and the nulls."""
+    modified_ms: int
+
+
+def arrow_schema(schema: "StructType") -> "pa.Schema":
+    """How Spark's rows are written: timestamps in UTC, as table formats want them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def write_data_files(rows: "DataFrame", directory: Path) -> list[DataFile]:
+    """Writes the rows into new files of a directory that exists, durably, and says which they are."""
+    where, schema = str(directory), arrow_schema(rows.schema)
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from _write_partition(batches, where, schema)
+
+    reported = rows.mapInArrow(write, _REPORT).collect()
+    return [DataFile(*row) for row in reported]
+
+
+def _write_partition(batches: "Iterator[pa.RecordBatch]", directory: str, schema: "pa.Schema") -> Iterator[Any]:
+    import pyarrow as pa
+
+    written: list[DataFile] = []
+    writer: _FileWriter | None = None
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        if writer is None:
+            writer = _FileWriter(directory, schema)
+        writer.write(batch)
+        if writer.size_bytes > MAX_FILE_BYTES:
+            written.append(writer.close())
+            writer = None
+    if writer is not None:
+        written.append(writer.close())
+    columns = [[getattr(file, name) for file in written] for name in DataFile._fields]
+    types = [pa.string(), pa.int64(), pa.int64(), pa.string(), pa.int64()]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, names=list(DataFile._fields))
+
+
+class _FileWriter:
+    def __init__(self, directory: str, schema: "pa.Schema") -> None:
+        import pyarrow.parquet as pq
+
+        self._schema = schema
+        self._name = f"part-{uuid.uuid4()}.parquet"
+        self._path = os.path.join(directory, self._name)
+        self._file = open(self._path, "xb")  # noqa: SIM115
+        self._writer = pq.ParquetWriter(self._file, schema, compression="zstd", use_deprecated_int96_timestamps=False)
+        self._rows = 0
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_rows = 0
+        self._gathered_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.tell()
+
+    def write(self, batch: "pa.RecordBatch") -> None:
+        self._gathered.append(batch)
+        self._gathered_rows += batch.num_rows
+        self._gathered_bytes += batch.nbytes
+        if self._gathered_rows >= ROW_GROUP_ROWS or self._gathered_bytes >= ROW_GROUP_BYTES:
+            self._write_row_group()
+
+    def _write_row_group(self) -> None:
+        import pyarrow as pa
+
+        if self._gathered:
+            table = pa.Table.from_batches(self._gathered).cast(self._schema)
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._rows += self._gathered_rows
+        self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
+
+    def close(self) -> DataFile:
+        import pyarrow.parquet as pq
+
+        self._write_row_group()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size_bytes = self._file.tell()
+        self._file.close()
+        statistics = _statistics(pq.read_metadata(self._path), self._rows)
+        return DataFile(self._name, size_bytes, self._rows, statistics, int(time.time() * 1000))
+
+
+def _statistics(metadata: Any, rows: int) -> str:
+    """What lets readers and merges pass over a file. Columns whose bounds are not plain to write down are left out."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    incomplete: set[str] = set()
+    without_nulls: set[str] = set()
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            name = column.path_in_schema
+            statistics = column.statistics
+            if "." in name or statistics is None or not statistics.has_null_count:
+                incomplete.add(name)
+                without_nulls.add(name)
+                continue
+            nulls[name] = nulls.get(name, 0) + statistics.null_count
+            if not statistics.has_min_max:
+                if statistics.null_count < column.num_values:
+                    incomplete.add(name)
+                continue
+            if not (_is_plain(statistics.min) and _is_plain(statistics.max)):
+                incomplete.add(name)
+                continue
+            least[name] = min(least.get(name, statistics.min), statistics.min)
+            greatest[name] = max(greatest.get(name, statistics.max), statistics.max)
+    told = [name for name in least if name not in incomplete]
+    return json.dumps(
+        {
+            "numRecords": rows,
+            "minValues": {name: _written(least[name]) for name in told},
+            "maxValues": {name: _written(greatest[name]) for name in told},
+            "nullCount": {name: count for name, count in nulls.items() if name not in without_nulls},
+        }
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _MAX_STATISTIC_LENGTH
+    return isinstance(value, int | date) and not isinstance(value, bool | datetime)
+
+
+def _written(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def rewrite_data_files(names: list[str], directory: Path, schema: "pa.Schema") -> DataFile:
+    """One new file with the rows of others, in their order, holding no more than a row group in memory."""
+    import pyarrow.parquet as pq
+
+    writer = _FileWriter(str(directory), schema)
+    for name in names:
+        with pq.ParquetFile(name) as file:
+            for batch in file.iter_batches(batch_size=16_384):
+                writer.write(batch)
+    return writer.close()

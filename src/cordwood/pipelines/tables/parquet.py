@@ -1,0 +1,137 @@
+"""Plain Parquet files with a manifest, for rows that are only added and readers that know nothing but Parquet.
+
+    _manifest.json      which files the table has, and the last batch of every application: replaced as a whole
+    part-….parquet      data files; those that the manifest does not name are no part of the table
+
+The manifest is the table's log: a batch is visible once it is replaced, with all its files and its number. A reader
+that lists the directory instead sees files before they are committed, and those that compaction has replaced.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines.definition import Table
+from cordwood.pipelines.errors import DamagedState, InvalidRows
+from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
+from cordwood.pipelines.tables.staged import SMALL_FILE_BYTES, TARGET_FILE_BYTES, Snapshot, Staged, is_time_to_compact
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_MANIFEST: Final = "_manifest.json"
+_FORMAT: Final = 1
+_KEPT_MS: Final = 24 * 3_600_000
+"""How long a file stays after compaction replaced it: a reader may have just asked where the files are."""
+
+
+class ParquetBatches:
+    def __init__(self, directory: Path, table: Table, files: StateFiles | None = None) -> None:
+        assert not table.key, "plain Parquet has no rows to replace"
+        self._directory = directory
+        self._table = table
+        self._files = files or StateFiles()
+
+    def last_batch(self, application: str) -> int | None:
+        manifest = _read(self._files, self._directory)
+        batch: int | None = None if manifest is None else manifest["batches"].get(application)
+        return batch
+
+    def stage(self, rows: "DataFrame") -> Staged:
+        written = rows.drop("_record")
+        manifest = _read(self._files, self._directory)
+        if manifest is None:
+            self._files.make_directory(self._directory)
+            self._write({"schema": json.loads(written.schema.json()), "files": [], "replaced": [], "batches": {}})
+        else:
+            self._check(written.schema, manifest)
+        files = write_data_files(written, self._directory)
+        self._files.sync_directory(self._directory)
+        return Staged(tuple(files), sum(file.rows for file in files))
+
+    def commit(self, staged: Staged, application: str, batch_id: int) -> None:
+        if staged.rows == 0:
+            return
+        manifest = _read(self._files, self._directory)
+        assert manifest is not None, "staging makes the manifest"
+        last = manifest["batches"].get(application)
+        assert last is None or batch_id > last, f"batch {batch_id} of {application} after {last}"
+        manifest["files"] += [_entry(file) for file in staged.files]
+        manifest["batches"][application] = batch_id
+        self._write(manifest)
+
+    def discard(self, staged: Staged) -> None:
+        for file in staged.files:
+            (self._directory / file.name).unlink(missing_ok=True)
+
+    def tidy(self, now_ms: int) -> str | None:
+        manifest = _read(self._files, self._directory)
+        if manifest is None:
+            return None
+        gone = [entry for entry in manifest["replaced"] if now_ms - entry["replaced_at_ms"] > _KEPT_MS]
+        if gone:
+            manifest["replaced"] = [entry for entry in manifest["replaced"] if entry not in gone]
+            self._write(manifest)
+            for entry in gone:
+                (self._directory / entry["name"]).unlink(missing_ok=True)
+        if not is_time_to_compact([entry["size_bytes"] for entry in manifest["files"]]):
+            return None
+        return self._compact(manifest, now_ms)
+
+    def _compact(self, manifest: dict[str, Any], now_ms: int) -> str:
+        import pyarrow.parquet as pq
+
+        from cordwood.pipelines.tables.data_files import rewrite_data_files
+
+        small: list[dict[str, Any]] = []
+        for entry in manifest["files"]:
+            # In the order in which they were committed, up to one large file: what is left is for the next time.
+            if entry["size_bytes"] < SMALL_FILE_BYTES and sum(each["size_bytes"] for each in small) < TARGET_FILE_BYTES:
+                small.append(entry)
+        names = [str(self._directory / entry["name"]) for entry in small]
+        schema = pq.read_schema(names[-1])
+        made = rewrite_data_files(names, self._directory, schema)
+        self._files.sync_directory(self._directory)
+        replaced = {entry["name"] for entry in small}
+        manifest["files"] = [_entry(made)] + [each for each in manifest["files"] if each["name"] not in replaced]
+        manifest["replaced"] += [{**entry, "replaced_at_ms": now_ms} for entry in small]
+        self._write(manifest)
+        return f"{len(small)} files of table {self._table.name} made 1"
+
+    def _check(self, schema: "StructType", manifest: dict[str, Any]) -> None:
+        from pyspark.sql.types import StructType
+
+        there = StructType.fromJson(manifest["schema"])
+        if arrow_schema(there) != arrow_schema(schema):
+            raise InvalidRows(
+                f"table {self._table.name}: its rows were {there.simpleString()} and are now {schema.simpleString()}",
+                "other columns are a new version: replay it beside the live table, and swap",
+            )
+
+    def _write(self, manifest: dict[str, Any]) -> None:
+        self._files.replace(self._directory / _MANIFEST, {**manifest, "format": _FORMAT})
+
+
+def parquet_snapshot(directory: Path) -> Snapshot | None:
+    """The table as it is now; None if nothing was ever written to it."""
+    from pyspark.sql.types import StructType
+
+    manifest = _read(StateFiles(), directory)
+    if manifest is None:
+        return None
+    files = tuple(directory / entry["name"] for entry in manifest["files"])
+    rows = sum(entry["rows"] for entry in manifest["files"])
+    return Snapshot(StructType.fromJson(manifest["schema"]), files, rows, max(manifest["batches"].values(), default=-1))
+
+
+def _read(files: StateFiles, directory: Path) -> dict[str, Any] | None:
+    manifest = files.read(directory / _MANIFEST)
+    if manifest is not None and manifest.get("format") != _FORMAT:
+        raise DamagedState(f"{directory / _MANIFEST} is of format {manifest.get('format')!r}")
+    return manifest
+
+
+def _entry(file: DataFile) -> dict[str, Any]:
+    return {"name": file.name, "size_bytes": file.size_bytes, "rows": file.rows}

@@ -1,0 +1,61 @@
+"""What all tables promise to whoever writes batches to them.
+
+A batch goes in two steps. `stage` does the work and can fail as often as it likes: nobody sees it. `commit` makes the
+batch visible as a whole, with the batch's number in the same entry of the table's log; a batch whose number is there
+already is not committed again. The number belongs to an application: one query, that is one checkpoint.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from cordwood.pipelines.tables.data_files import DataFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+SMALL_FILE_BYTES: Final = 16 << 20
+MANY_SMALL_FILES: Final = 24
+TARGET_FILE_BYTES: Final = 128 << 20
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A batch that is written down and not yet visible."""
+
+    files: tuple[DataFile, ...]
+    rows: int
+    null_keys: int = 0
+    """Rows that cannot be found by their key; a batch that has any is not committed."""
+
+
+class BatchTable(Protocol):
+    """One table that batches are written to, by one process at a time."""
+
+    def last_batch(self, application: str) -> int | None:
+        """The number of the last batch that this application committed."""
+
+    def stage(self, rows: "DataFrame") -> Staged: ...
+
+    def commit(self, staged: Staged, application: str, batch_id: int) -> None: ...
+
+    def discard(self, staged: Staged) -> None:
+        """Removes what was staged and will not be committed."""
+
+    def tidy(self, now_ms: int) -> str | None:
+        """Makes few large files of many small ones, if it is time to. Says what it did."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of a table at one moment. They stay there for a day at least, whatever is written meanwhile."""
+
+    schema: "StructType"
+    files: tuple[Path, ...]
+    rows: int
+    version: int
+
+
+def is_time_to_compact(sizes_bytes: list[int]) -> bool:
+    return sum(size < SMALL_FILE_BYTES for size in sizes_bytes) >= MANY_SMALL_FILES

@@ -1,0 +1,200 @@
+"""Batches from a real log to tables, in this process: what is read, what is poison, what is done once."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.conftest import MakeTopic, RunningBroker
+from tests.spark.conftest import Produce, Record
+
+from cordwood.pipelines.errors import OverBudget, WrongState
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.project import Project
+from cordwood.pipelines.running import start
+from cordwood.pipelines.tables.reading import rows_of, snapshot
+
+Events = list[dict[str, Any]]
+
+
+class Workshop:
+    """A directory with one pipeline's file, run again and again in this process."""
+
+    def __init__(self, directory: Path, spark: SparkSession, bootstrap: str) -> None:
+        self.file = directory / "pipeline.py"
+        self.project = Project(directory / "project")
+        self.spark = spark
+        self.bootstrap = bootstrap
+
+    def write(self, content: str) -> None:
+        self.file.write_text(
+            "from cordwood.pipelines import *\nfrom pyspark.sql import functions as F\n" + dedent(content)
+        )
+
+    def run(self, **options: Any) -> Events:
+        """All that there is, and what was told about it."""
+        told: Events = []
+        running = start(
+            load_pipeline(self.file),
+            self.spark,
+            bootstrap_servers=self.bootstrap,
+            directory=self.project.directory,
+            once=True,
+            tell=lambda event: told.append(dict(event)),
+            **options,
+        )
+        running.wait()
+        return [event for event in told if event["event"] == "batch"]
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        found = self.project.live_table(table)
+        taken = snapshot(found.path, found.edition.tables[table].format)
+        return [] if taken is None else sorted(tuple(row) for row in rows_of(self.spark, taken).collect())
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
+    return Workshop(tmp_path, spark, broker.bootstrap)
+
+
+def orders(numbers: Sequence[int], partition: int = 0) -> list[Record]:
+    return [
+        Record(json.dumps({"id": f"o{number}", "amount": number}).encode(), f"o{number}".encode(), partition)
+        for number in numbers
+    ]
+
+
+APPENDED = """
+@pipeline("p", version=1, inputs=topic("{topic}", value=json("id string, amount int")), outputs=table("all_orders"),
+          max_rows_per_batch=7)
+def orders(orders):
+    return orders.where("amount > 0").select("id", (F.col("amount") * 2).alias("twice"))
+"""
+
+
+def test_what_is_in_the_log_comes_into_the_table_once(workshop: Workshop, make_topic: MakeTopic, put: Produce) -> None:
+    topic = make_topic(partitions=2)
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, [*orders(range(10)), *orders(range(10, 15), partition=1)])
+    first = workshop.run()
+    assert sum(event["rows_in"] for event in first) == 15
+    assert max(event["rows_in"] for event in first) <= 7
+    assert sum(event["rows_out"]["all_orders"] for event in first) == 14
+    assert workshop.rows("all_orders") == sorted((f"o{number}", 2 * number) for number in range(1, 15))
+    assert workshop.run() == [], "there is nothing new"
+    put(topic, orders([15]))
+    second = workshop.run()
+    assert [(event["rows_in"], event["lag"]) for event in second] == [(1, 0)]
+    assert len(workshop.rows("all_orders")) == 15
+
+
+def test_a_batch_that_spark_forgot_to_note_is_repeated_to_no_effect(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, orders(range(1, 6)))
+    (event,) = workshop.run()
+    state = workshop.project.state("p")
+    for path in state.checkpoint("v1").glob(f"commits/*{event['batch']}*"):
+        path.unlink()
+    (again,) = workshop.run()
+    assert again["repeated"] == ["all_orders"]
+    assert len(workshop.rows("all_orders")) == 5
+
+
+def test_without_its_checkpoint_an_edition_is_not_gone_on_with(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, orders([1]))
+    workshop.run()
+    state = workshop.project.state("p")
+    state.checkpoint("v1").rename(state.checkpoint("v1").with_name("lost"))
+    with pytest.raises(WrongState, match="checkpoint of edition v1 of p is gone"):
+        workshop.run()
+
+
+def test_poison_beyond_the_budget_stops_the_pipeline_and_nothing_of_the_batch_is_written(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, [*orders([1, 2]), Record(b"{nonsense", b"k"), *orders([3])])
+    with pytest.raises(OverBudget) as caught:
+        workshop.run()
+    assert "1 poison record among the 4 of batch 0, the budget is 0 records" in caught.value.message
+    assert f"{topic}/0@2: the value is no JSON object" in caught.value.message
+    assert workshop.rows("all_orders") == []
+
+
+def test_a_function_that_fails_on_a_record_is_told_with_its_address(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic(partitions=2)
+    workshop.write(
+        f"""
+        @pipeline("p", version=1, inputs=topic("{topic}", value=json("id string, amount int")), outputs=table("odd"))
+        def orders(orders):
+            return orders.select("id", (F.lit(100) / (F.col("amount") - 5)).alias("ratio"))
+        """
+    )
+    put(topic, [*orders(range(20), partition=1), *orders(range(30, 40))])
+    with pytest.raises(OverBudget) as caught:
+        workshop.run()
+    assert f"{topic}/1@5: [DIVIDE_BY_ZERO]" in caught.value.message
+
+
+def test_a_key_and_its_tombstones_make_a_table(workshop: Workshop, make_topic: MakeTopic, put: Produce) -> None:
+    topic = make_topic()
+    workshop.write(
+        f"""
+        @pipeline("p", version=1, inputs=topic("{topic}", value=json("id string, amount int")),
+                  outputs=table("latest", key="id"), max_rows_per_batch=3)
+        def orders(orders):
+            return orders
+        """
+    )
+    put(topic, [*orders([1, 2, 3, 4]), Record(None, b"o2"), Record(b'{"id": "o3", "amount": 33}', b"o3")])
+    put(topic, [Record(None, b"o1"), *orders([1]), Record(None, b"o9")])
+    workshop.run()
+    assert workshop.rows("latest") == [("o1", 1), ("o3", 33), ("o4", 4)]
+
+
+def test_two_topics_are_two_inputs(workshop: Workshop, make_topic: MakeTopic, put: Produce) -> None:
+    first, second = make_topic(), make_topic()
+    workshop.write(
+        f"""
+        @pipeline("p", version=1, outputs={{"a": table("first", key="id"), "b": table("second")}},
+                  inputs={{"left": topic("{first}", value=json("id string, amount int")),
+                          "right": topic("{second}", key=text(), value=text())}})
+        def both(left, right):
+            return {{"a": left, "b": right}}
+        """
+    )
+    put(first, orders([1, 2]))
+    put(second, [Record(b"x", b"k")])
+    events = workshop.run()
+    assert sum(event["rows_in"] for event in events) == 3
+    assert workshop.rows("first") == [("o1", 1), ("o2", 2)]
+    assert workshop.rows("second") == [("k", "x")]
+
+
+def test_another_version_is_refused_unless_it_is_to_go_on_in_place(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, orders([1]))
+    workshop.run()
+    workshop.write(APPENDED.format(topic=topic).replace("version=1", "version=2").replace("* 2", "* 3"))
+    put(topic, orders([2]))
+    with pytest.raises(WrongState, match="has version 2 of p, and version 1 is live"):
+        workshop.run()
+    workshop.run(in_place=True)
+    assert workshop.rows("all_orders") == [("o1", 2), ("o2", 6)]
+    assert workshop.project.state("p").edition("v1").version == 2

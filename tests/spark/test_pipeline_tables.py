@@ -1,0 +1,215 @@
+"""Tables that batches are written to: whole, once, in order per key, and in few files."""
+
+import random
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame, SparkSession
+
+from cordwood.pipelines.definition import Table, TableFormat, table
+from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.tables.delta import DeltaBatches
+from cordwood.pipelines.tables.parquet import ParquetBatches
+from cordwood.pipelines.tables.reading import rows_of, snapshot
+from cordwood.pipelines.tables.staged import MANY_SMALL_FILES, BatchTable
+
+ROWS = "id string, n int, day date"
+RECORDED = f"{ROWS}, _record struct<topic: string, partition: int, offset: long, key: binary, tombstone: boolean>"
+
+
+def opened(directory: Path, declared: Table) -> BatchTable:
+    if declared.format is TableFormat.PARQUET:
+        return ParquetBatches(directory, declared)
+    return DeltaBatches(directory, declared, directory.parent / "staging")
+
+
+def write(batches: BatchTable, rows: DataFrame, batch_id: int, application: str = "query") -> None:
+    last = batches.last_batch(application)
+    if last is None or last < batch_id:
+        batches.commit(batches.stage(rows), application, batch_id)
+
+
+def content(spark: SparkSession, directory: Path, format_: TableFormat = TableFormat.DELTA) -> list[tuple[Any, ...]]:
+    found = snapshot(directory, format_)
+    assert found is not None
+    rows = sorted(tuple(row) for row in rows_of(spark, found).collect())
+    assert len(rows) == found.rows
+    return rows
+
+
+def plain(spark: SparkSession, numbers: Iterable[int]) -> DataFrame:
+    return spark.createDataFrame([(f"k{number}", number, None) for number in numbers], ROWS)
+
+
+Event = tuple[str, int | None, int, int]
+"""Key, number (None deletes), partition, offset."""
+
+
+def recorded(spark: SparkSession, events: Iterable[Event]) -> DataFrame:
+    rows = [
+        (None if number is None else key, number, None, ("t", partition, offset, key.encode(), number is None))
+        for key, number, partition, offset in events
+    ]
+    return spark.createDataFrame(rows, RECORDED)
+
+
+@pytest.mark.parametrize("format_", list(TableFormat))
+def test_rows_are_added_once_per_batch_and_application(
+    spark: SparkSession, tmp_path: Path, format_: TableFormat
+) -> None:
+    directory = tmp_path / "t"
+    declared = table("t", format=format_.value)
+    assert snapshot(directory, format_) is None
+    write(opened(directory, declared), plain(spark, [1, 2]), 0)
+    write(opened(directory, declared), plain(spark, [3]), 1)
+    write(opened(directory, declared), plain(spark, [99]), 1)  # again, after a restart: it has been done
+    write(opened(directory, declared), plain(spark, []), 2)
+    write(opened(directory, declared), plain(spark, [4]), 0, application="another")
+    assert [row[1] for row in content(spark, directory, format_)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("format_", list(TableFormat))
+def test_nothing_is_visible_before_the_commit_and_what_is_discarded_is_gone(
+    spark: SparkSession, tmp_path: Path, format_: TableFormat
+) -> None:
+    directory = tmp_path / "t"
+    batches = opened(directory, table("t", format=format_.value))
+    write(batches, plain(spark, [1]), 0)
+    staged = batches.stage(plain(spark, range(2, 1000)))
+    assert staged.rows == 998
+    assert [row[1] for row in content(spark, directory, format_)] == [1]
+    batches.discard(staged)
+    assert len(list(directory.glob("*.parquet"))) == 1
+
+
+def test_the_last_row_of_a_key_stays_and_tombstones_delete(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    declared = table("t", key="id")
+    first: list[Event] = [("a", 1, 0, 5), ("b", 2, 0, 6), ("a", 3, 0, 7), ("c", 4, 1, 1), ("d", 5, 1, 2)]
+    write(opened(directory, declared), recorded(spark, first), 0)
+    assert [row[:2] for row in content(spark, directory)] == [("a", 3), ("b", 2), ("c", 4), ("d", 5)]
+    second: list[Event] = [("b", None, 0, 8), ("c", None, 1, 3), ("c", 40, 1, 4), ("d", 50, 1, 5), ("d", None, 1, 6)]
+    second += [("e", None, 1, 7), ("f", 6, 1, 8)]
+    write(opened(directory, declared), recorded(spark, second), 1)
+    write(opened(directory, declared), recorded(spark, [("a", 99, 0, 9)]), 1)
+    assert [row[:2] for row in content(spark, directory)] == [("a", 3), ("c", 40), ("f", 6)]
+    assert not list((tmp_path / "staging").glob("*"))
+
+
+def test_a_table_is_what_folding_all_events_by_key_gives(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    declared = table("t", key="id")
+    chance = random.Random(7)
+    state: dict[str, int] = {}
+    offset = 0
+    for batch_id in range(4):
+        events: list[Event] = []
+        for _ in range(200):
+            key, number = f"k{chance.randrange(60)}", chance.choice([None, chance.randrange(1000)])
+            events.append((key, number, 0, offset))
+            offset += 1
+            if number is None:
+                state.pop(key, None)
+            else:
+                state[key] = number
+        chance.shuffle(events)
+        write(opened(directory, declared), recorded(spark, events), batch_id)
+        assert {row[0]: row[1] for row in content(spark, directory)} == state
+
+
+def test_the_last_row_can_be_told_by_columns_and_deletes_by_a_condition(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    declared = table("t", key=["id", "Tenant"], latest_by="n", delete_when="n > 100")
+    rows = [("a", "x", 5), ("a", "x", 3), ("a", "y", 1), ("b", "x", 101)]
+    write(opened(directory, declared), spark.createDataFrame(rows, "id string, Tenant string, n int"), 0)
+    assert content(spark, directory) == [("a", "x", 5), ("a", "y", 1)]
+    more = [("a", "x", 500), ("a", "y", 2)]
+    write(opened(directory, declared), spark.createDataFrame(more, "id string, Tenant string, n int"), 1)
+    assert content(spark, directory) == [("a", "y", 2)]
+
+
+def test_rows_that_a_table_cannot_take_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    batches = opened(tmp_path / "t", table("t", key="id"))
+    with pytest.raises(InvalidRows, match="several rows of one id"):
+        batches.stage(plain(spark, [1, 1]))
+    with pytest.raises(InvalidRows, match="no column id, only n"):
+        batches.stage(spark.createDataFrame([(1,)], "n int"))
+    assert batches.stage(spark.createDataFrame([(None, 1, None), ("a", 1, None)], ROWS)).null_keys == 1
+    with pytest.raises(InvalidRows, match="the column n was int and is now string"):
+        batches.stage(spark.createDataFrame([("a", "x")], "id string, n string"))
+    append_only = opened(tmp_path / "p", table("p", format="parquet"))
+    write(append_only, plain(spark, [1]), 0)
+    with pytest.raises(InvalidRows, match="its rows were"):
+        append_only.stage(spark.createDataFrame([("a", 1)], "id string, n int"))
+
+
+def test_new_columns_are_added_to_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    for declared in (table("t"), table("t", key="id")):
+        shutil.rmtree(directory, ignore_errors=True)
+        write(opened(directory, declared), spark.createDataFrame([("a", 1)], "id string, n int"), 0)
+        write(opened(directory, declared), spark.createDataFrame([("b", 2, "x")], "id string, n int, m string"), 1)
+        assert content(spark, directory) == [("a", 1, None), ("b", 2, "x")]
+
+
+def test_two_writers_of_one_application_cannot_both_commit_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    declared = table("t")
+    write(opened(directory, declared), plain(spark, [1]), 0)
+    first, second = opened(directory, declared), opened(directory, declared)
+    staged = [first.stage(plain(spark, [2])), second.stage(plain(spark, [2]))]
+    stale = DeltaTable(directory)
+    first.commit(staged[0], "query", 1)
+    assert isinstance(second, DeltaBatches)
+    second._open = lambda: stale  # type: ignore[method-assign]
+    with pytest.raises(CommitFailedError):
+        second.commit(staged[1], "query", 1)
+    assert [row[1] for row in content(spark, directory)] == [1, 2]
+
+
+@pytest.mark.parametrize("format_", list(TableFormat))
+def test_small_files_are_made_few_while_readers_keep_theirs(
+    spark: SparkSession, tmp_path: Path, format_: TableFormat
+) -> None:
+    directory = tmp_path / "t"
+    declared = table("t", format=format_.value)
+    batches = opened(directory, declared)
+    rows = plain(spark, range(100)).repartition(MANY_SMALL_FILES // 2)
+    write(batches, rows, 0)
+    assert batches.tidy(now_ms=0) is None
+    write(batches, rows, 1)
+    before = snapshot(directory, format_)
+    assert before is not None
+    assert len(before.files) >= MANY_SMALL_FILES
+    assert f"files of table t made {1}" in str(batches.tidy(now_ms=0))
+    after = snapshot(directory, format_)
+    assert after is not None
+    assert len(after.files) == 1
+    numbers = [row[1] for row in content(spark, directory, format_)]
+    assert sorted(numbers) == sorted([*range(100), *range(100)])
+    assert rows_of(spark, before).count() == 200, "the files of an older snapshot are still there"
+    assert batches.last_batch("query") == 1, "compaction forgets no batch"
+    if format_ is TableFormat.PARQUET:
+        batches.tidy(now_ms=25 * 3_600_000)
+        assert len(list(directory.glob("*.parquet"))) == 1
+
+
+def test_types_survive_the_way_into_a_table_and_back(spark: SparkSession, tmp_path: Path) -> None:
+    columns = (
+        "select 'k' as id, cast(1.5 as decimal(10, 2)) as d, timestamp'2026-01-02 03:04:05.678901Z' as t, "
+        "date'2026-01-02' as day, binary('x') as b, array(1, 2) as a, map('x', 1) as m, struct(1 as x, 'y' as y) as s, "
+        "cast(null as double) as nothing, true as flag"
+    )
+    for name, declared in (("append", table("t")), ("keyed", table("t", key="id"))):
+        directory = tmp_path / name
+        write(opened(directory, declared), spark.sql(columns), 0)
+        write(opened(directory, declared), spark.sql(columns.replace("'k'", "'l'")), 1)
+        found = snapshot(directory, TableFormat.DELTA)
+        assert found is not None
+        expected = spark.sql(columns).union(spark.sql(columns.replace("'k'", "'l'"))).orderBy("id").collect()
+        assert rows_of(spark, found).orderBy("id").collect() == expected
