@@ -54,12 +54,17 @@ class Brokers:
     def any(self) -> Link:
         """A link that is connected: one that is so already, a broker that is known, or a bootstrap server."""
         self._check_open()
-        candidates = [*self._links.values(), *self._bootstrap]
-        for link in candidates:
+        for link in self._links.values():
+            if link.is_connected:
+                # Bootstrap servers have done their work: a broker needs no second connection under another name.
+                for bootstrap in self._bootstrap:
+                    bootstrap.close()
+                return link
+        for link in self._bootstrap:
             if link.is_connected:
                 return link
         failures: list[str] = []
-        for link in candidates:
+        for link in (*self._links.values(), *self._bootstrap):
             try:
                 link.connect()
             except ClientError as failure:
@@ -91,7 +96,10 @@ class Brokers:
             if known.address == address:
                 return
             known.close()
-        self._links[node_id] = Link(address, self.settings, node_id)
+        link = self._links[node_id] = Link(address, self.settings, node_id)
+        for bootstrap in self._bootstrap:
+            if bootstrap.address == address:
+                link.adopt(bootstrap)
 
     def _learn_brokers(self, brokers: Iterable[Any]) -> None:
         present = set()
@@ -127,9 +135,6 @@ class Brokers:
         asked = None if names is None else [{"name": name} for name in names]
         values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": create}
         link = self.any()
-        # Before version 4 a question about a topic that is not there would create it.
-        if link.versions.pick(ApiKey.METADATA) < 4:
-            raise ClientError(f"{link.name} is too old: its Metadata does not know how to leave topics uncreated")
         response = link.ask(ApiKey.METADATA, values)
         if response.error_code:
             raise refusal(error_code(response.error_code), link.was_asked(ApiKey.METADATA, "for topics"))

@@ -1,6 +1,7 @@
 """One broker as this client knows it: its address, a connection that is made when it is needed, and its versions."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from cordwood.client.connection import Bytes, Connection
@@ -54,6 +55,13 @@ class Link:
         self._settings = settings
         self._connection: Connection | None = None
         self._versions: BrokerVersions | None = None
+
+    def adopt(self, other: "Link") -> None:
+        """Takes over the connection of a link that turned out to lead to the same broker."""
+        if self._connection is None and other._connection is not None and other._versions is not None:
+            self._connection, other._connection = other._connection, None
+            self._connection.name = self.name
+            self._versions = replace(other._versions, name=self.name)
 
     @property
     def is_connected(self) -> bool:

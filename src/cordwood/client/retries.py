@@ -46,6 +46,8 @@ BUSY = frozenset(
 
 PASSING = LEADER_MOVED | COORDINATOR_MOVED | BUSY
 
+_MARKERS_PAUSE_S = 0.003
+
 
 class Attempts:
     """The time that one call has. `progress` gives it anew, for calls that go on as long as something comes."""
@@ -72,7 +74,11 @@ class Attempts:
         left_s = self._deadline_s - now_s
         if left_s <= 0:
             raise self._final(failure, now_s - self._started_s) from failure
-        pause_s = min(self._longest_pause_s, self._first_pause_s * 2 ** min(self._count - 1, 20))
+        first_s = self._first_pause_s
+        if isinstance(failure, RequestRefused) and failure.code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            # The markers of the transaction before are on their way: a matter of moments.
+            first_s = min(first_s, _MARKERS_PAUSE_S)
+        pause_s = min(self._longest_pause_s, first_s * 2 ** min(self._count - 1, 20))
         # Half of it is chance, so that the tasks of a job that lost its broker do not come back all at once.
         time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
 

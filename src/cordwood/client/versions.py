@@ -38,6 +38,9 @@ WRITTEN_FOR: Final = {
 """The last version of each API that this client means. Our codecs may know later ones, which mean something else: from
 OffsetCommit 10, OffsetFetch 10 and TxnOffsetCommit 6 on topics go by id, and AddPartitionsToTxn 4 is for brokers."""
 
+NEEDED: Final = {ApiKey.METADATA: 4, ApiKey.OFFSET_FETCH: 2}
+"""Where the oldest versions will not do: asking for a topic would create it; all positions cannot be asked for."""
+
 IMPLICIT_PARTITIONS: Final = 2
 """The transaction.version from which a Produce adds its partitions to the transaction by itself (KIP-890)."""
 
@@ -62,20 +65,23 @@ class BrokerVersions:
         api, listed = APIS[api_key], self.ranges.get(api_key)
         has = "does not have it" if listed is None else f"has versions {listed[0]} to {listed[1]}"
         limit = _highest(api_key, at_most)
-        raise VersionMismatch(
-            f"{self.name} {has}: {api.name}, of which this client speaks {api.min_version} to {limit}"
-        )
+        speaks = f"{_lowest(api_key)} to {limit}"
+        raise VersionMismatch(f"{self.name} {has}: {api.name}, of which this client speaks {speaks}")
 
     def _common(self, api_key: int, at_most: int | None) -> int | None:
         api, listed = APIS.get(api_key), self.ranges.get(api_key)
         if api is None or listed is None:
             return None
         highest = min(listed[1], _highest(api_key, at_most))
-        return highest if highest >= max(api.min_version, listed[0]) else None
+        return highest if highest >= max(_lowest(api_key), listed[0]) else None
 
     @property
     def transaction_version(self) -> int:
         return self.features.get("transaction.version", 0)
+
+
+def _lowest(api_key: int) -> int:
+    return NEEDED.get(ApiKey(api_key), APIS[api_key].min_version)
 
 
 def _highest(api_key: int, at_most: int | None) -> int:

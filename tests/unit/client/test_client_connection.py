@@ -1,0 +1,186 @@
+"""One connection: answers find their requests, and a peer that misbehaves is noticed and named."""
+
+import struct
+import threading
+import time
+
+import pytest
+from tests.unit.client.scripted_peer import Peer, ScriptedPeer
+
+from cordwood.client.connection import Connection
+from cordwood.client.errors import BrokerUnreachable
+from cordwood.wire.apis import ApiKey
+
+KEY, VERSION = ApiKey.METADATA, 12
+LARGE = 24 << 20
+"""More than the sockets of both ends can hold."""
+
+
+def echo(peer: Peer) -> None:
+    while True:
+        peer.answer(*peer.request())
+
+
+def content(answer: memoryview) -> bytes:
+    """What the peer answered, without correlation id and the request's own tag buffer."""
+    return bytes(answer[5:])
+
+
+def ask(connection: Connection, body: bytes) -> bytes:
+    return content(connection.request(KEY, VERSION, body))
+
+
+def test_an_answer_comes_back() -> None:
+    with ScriptedPeer(echo) as peer:
+        connection = peer.connect()
+        assert ask(connection, b"one") == b"one"
+        assert content(connection.request(KEY, VERSION, [b"t", bytearray(b"w"), memoryview(b"o")])) == b"two"
+
+
+def test_several_requests_are_on_their_way_and_answers_can_be_taken_in_any_order() -> None:
+    with ScriptedPeer(echo) as peer:
+        connection = peer.connect()
+        tokens = [connection.send(KEY, VERSION, str(number).encode()) for number in range(10)]
+        connection.forget(tokens[2])
+        connection.forget(tokens[9])
+        for number in (5, 0, 1, 8, 3, 7, 6, 4):
+            assert content(connection.receive(tokens[number])) == str(number).encode()
+        assert ask(connection, b"more") == b"more"
+
+
+def test_an_answer_that_is_there_can_be_told_from_one_that_is_not() -> None:
+    go_on = threading.Event()
+
+    def script(peer: Peer) -> None:
+        first, second = peer.request(), peer.request()
+        go_on.wait(30)
+        peer.answer(*first)
+        peer.answer(*second)
+        peer.request()
+
+    with ScriptedPeer(script) as peer:
+        connection = peer.connect()
+        tokens = [connection.send(KEY, VERSION, text) for text in (b"one", b"two")]
+        assert not connection.has_arrived(tokens[0])
+        go_on.set()
+        assert content(connection.receive(tokens[1])) == b"two"
+        assert connection.has_arrived(tokens[0])
+        assert content(connection.receive(tokens[0])) == b"one"
+        connection.close()
+
+
+def test_large_answers_and_requests() -> None:
+    with ScriptedPeer(echo) as peer:
+        connection = peer.connect()
+        body = bytes(range(256)) * (LARGE // 256)
+        assert ask(connection, body) == body
+
+
+def test_a_request_gets_through_to_a_peer_that_cannot_get_rid_of_its_answers() -> None:
+    """Both would wait for the other to read."""
+
+    def script(peer: Peer) -> None:
+        first, _ = peer.request()
+        peer.answer(first, bytes(LARGE))
+        while True:
+            peer.answer(*peer.request())
+
+    with ScriptedPeer(script) as peer:
+        connection = peer.connect()
+        first = connection.send(KEY, VERSION, b"much, please")
+        second = connection.send(KEY, VERSION, bytes(LARGE))
+        assert len(connection.receive(first)) == 4 + LARGE
+        assert len(connection.receive(second)) == 5 + LARGE
+
+
+def test_a_peer_that_says_nothing_is_not_waited_for_longer_than_allowed() -> None:
+    with ScriptedPeer(lambda peer: (peer.request(), peer.request(), None)[2]) as peer:
+        connection = peer.connect(request_timeout_ms=200)
+        started_s = time.monotonic()
+        with pytest.raises(
+            BrokerUnreachable, match=rf"127\.0\.0\.1:{peer.port}: Metadata was not answered within 250 ms"
+        ):
+            connection.request(KEY, VERSION, b"?", wait_ms=50)
+        assert time.monotonic() - started_s >= 0.25
+        # What was asked may be answered some day: this connection cannot tell any more.
+        with pytest.raises(BrokerUnreachable, match="was not answered"):
+            connection.send(KEY, VERSION, b"?")
+        assert not connection.is_open
+
+
+def test_a_peer_that_sends_a_byte_now_and_then_is_not_waited_for_longer_than_allowed() -> None:
+    def script(peer: Peer) -> None:
+        peer.socket.sendall(struct.pack(">i", 10_000))
+        while True:
+            peer.socket.sendall(b"x")
+            time.sleep(0.02)
+
+    with ScriptedPeer(script) as peer:
+        connection = peer.connect(request_timeout_ms=300)
+        with pytest.raises(BrokerUnreachable, match="not answered within 300 ms"):
+            connection.request(KEY, VERSION, b"?")
+
+
+def test_a_peer_that_does_not_read_is_not_waited_for_longer_than_allowed() -> None:
+    done = threading.Event()
+    with ScriptedPeer(lambda peer: (done.wait(30), None)[1]) as peer:
+        connection = peer.connect(request_timeout_ms=200)
+        with pytest.raises(
+            BrokerUnreachable, match="Metadata could not be sent: the broker did not take it within 200 ms"
+        ):
+            connection.send(KEY, VERSION, bytes(LARGE))
+        done.set()
+
+
+@pytest.mark.parametrize("half", [b"", b"\x00\x00", struct.pack(">i", 100), struct.pack(">ii", 100, 1) + b"half"])
+def test_a_connection_that_ends_anywhere_in_an_answer_is_broken(half: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.socket.sendall(half)
+
+    with ScriptedPeer(script) as peer:
+        connection = peer.connect()
+        with pytest.raises(BrokerUnreachable, match=r"closed the connection|reset"):
+            connection.request(KEY, VERSION, b"?")
+        assert not connection.is_open
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3, 1001, 0x48545450])
+def test_a_size_that_no_answer_may_have_is_refused_before_memory_is_taken_for_it(size: int) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.socket.sendall(struct.pack(">i", size))
+        peer.request()
+
+    with ScriptedPeer(script) as peer:
+        connection = peer.connect(max_response_bytes=1000)
+        with pytest.raises(BrokerUnreachable, match=rf"{size} bytes was announced.*max_response_bytes"):
+            connection.request(KEY, VERSION, b"?")
+
+
+def test_an_answer_to_something_else_breaks_the_connection() -> None:
+    def script(peer: Peer) -> None:
+        correlation_id, body = peer.request()
+        peer.answer(correlation_id + 1, body)
+        peer.request()
+
+    with ScriptedPeer(script) as peer:
+        connection = peer.connect()
+        with pytest.raises(BrokerUnreachable, match="not the next to be answered"):
+            connection.request(KEY, VERSION, b"?")
+
+
+def test_a_peer_that_hung_up_while_nothing_was_asked_is_noticed() -> None:
+    with ScriptedPeer(lambda peer: peer.answer(*peer.request())) as peer:
+        connection = peer.connect()
+        assert ask(connection, b"one") == b"one"
+        assert connection.is_open
+        time.sleep(0.7)
+        assert not connection.is_open
+
+
+def test_nobody_there_is_told_with_the_address() -> None:
+    with ScriptedPeer(echo) as peer:
+        port = peer.port
+    with pytest.raises(BrokerUnreachable, match=rf"127\.0\.0\.1:{port} cannot be reached"):
+        peer.connect()
