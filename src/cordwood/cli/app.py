@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cordwood import __version__
+from cordwood.cli.audit import audit
 from cordwood.cli.command import CordwoodGroup
 from cordwood.cli.config.alter import alter as alter_config
 from cordwood.cli.config.describe import describe as describe_config
@@ -101,6 +102,7 @@ app.add_typer(_group, name="group")
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.command("inspect")(inspect)
+app.command("audit")(audit)
 
 _history = typer.Typer(help="Judge what clients did and saw.", no_args_is_help=True)
 

@@ -14,7 +14,20 @@ from typer.core import TyperGroup
 
 from cordwood.cli.failure import ExitCode, Failure
 
-COMMAND_ORDER = ["serve", "demo", "topic", "produce", "consume", "group", "config", "transaction", "inspect", "history"]
+COMMAND_ORDER = [
+    "serve",
+    "demo",
+    "topic",
+    "produce",
+    "consume",
+    "group",
+    "config",
+    "transaction",
+    "pipeline",
+    "audit",
+    "inspect",
+    "history",
+]
 
 
 class CordwoodGroup(TyperGroup):

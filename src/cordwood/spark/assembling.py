@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cordwood.columnar.columns import Columns
+from cordwood.columnar.columns import Columns, Origin
 from cordwood.model.identifiers import TopicPartition
 
 ROWS_WORTH_A_BATCH: Final = 20_000
@@ -28,6 +28,11 @@ _COLUMN: dict[str, Callable[[Columns, TopicPartition], pa.Array]] = {
     "timestamp": lambda columns, _: columns.timestamp,
     "timestampType": lambda columns, _: columns.timestamp_type,
     "headers": lambda columns, _: columns.headers,
+    "producerId": lambda columns, _: _origin(columns).producer_id,
+    "producerEpoch": lambda columns, _: _origin(columns).producer_epoch,
+    "sequence": lambda columns, _: _origin(columns).sequence,
+    "transactional": lambda columns, _: _origin(columns).transactional,
+    "control": lambda columns, _: _origin(columns).control,
 }
 
 
@@ -75,6 +80,11 @@ class Assembler:
             below = pc.less_equal(columns.timestamp, _time(self._max_timestamp_us))
             mask = below if mask is None else pc.and_(mask, below)
         return mask
+
+
+def _origin(columns: Columns) -> Origin:
+    assert columns.origin is not None
+    return columns.origin
 
 
 def _time(microseconds: int) -> pa.Scalar:

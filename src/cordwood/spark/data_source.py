@@ -25,7 +25,7 @@ class CordwoodDataSource(DataSource):
         return "cordwood"
 
     def schema(self) -> StructType:
-        return source_schema(include_headers=check_options(self.options))
+        return source_schema(check_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from cordwood.spark.batch_reader import BatchReader, FilteringBatchReader
@@ -51,7 +51,7 @@ class CordwoodDataSource(DataSource):
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         options = read_options(self.options, streaming=streaming)
-        check_schema(schema, include_headers=options.include_headers)
+        check_schema(schema, options.extra_columns)
         return options
 
 

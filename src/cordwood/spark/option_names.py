@@ -19,6 +19,7 @@ ENDING_OFFSETS_BY_TIMESTAMP = "endingOffsetsByTimestamp"
 GROUP = "group"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 INCLUDE_HEADERS = "includeHeaders"
+INCLUDE_ORIGIN = "includeOrigin"
 MIN_PARTITIONS = "minPartitions"
 MAX_RECORDS_PER_PARTITION = "maxRecordsPerPartition"
 MAX_OFFSETS_PER_TRIGGER = "maxOffsetsPerTrigger"
@@ -43,6 +44,7 @@ OPTIONS = (
     GROUP,
     FAIL_ON_DATA_LOSS,
     INCLUDE_HEADERS,
+    INCLUDE_ORIGIN,
     MIN_PARTITIONS,
     MAX_RECORDS_PER_PARTITION,
     MAX_OFFSETS_PER_TRIGGER,
@@ -54,6 +56,12 @@ OPTIONS = (
     POLL_TIMEOUT_MS,
 )
 """Every option that is implemented, besides the `kafka.*` keys."""
+
+EXTRA_COLUMNS = {
+    INCLUDE_HEADERS: ("headers",),
+    INCLUDE_ORIGIN: ("producerId", "producerEpoch", "sequence", "transactional", "control"),
+}
+"""Options that add columns."""
 
 STREAMING_ONLY = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY, MAX_BYTES_PER_TRIGGER)
 BATCH_ONLY = (ENDING_OFFSETS, ENDING_TIMESTAMP, ENDING_OFFSETS_BY_TIMESTAMP)

@@ -83,7 +83,8 @@ class SourceOptions:
     no_later_record: NoLaterRecord
     isolation: Isolation
     fail_on_data_loss: bool
-    include_headers: bool
+    extra_columns: frozenset[str]
+    """Those that are there only when asked for."""
     task_sizes: TaskSizes
     limits: TriggerLimits
     progress_group: str | None
@@ -98,15 +99,15 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     return _Reading(given, streaming=streaming).finish()
 
 
-def check_options(given: Mapping[str, str]) -> bool:
+def check_options(given: Mapping[str, str]) -> frozenset[str]:
     """At load(), when nobody knows yet whether it will be a batch or a stream: it must be right for one of them.
 
-    Gives whether headers are wanted, which decides the schema."""
+    Gives the columns that are wanted beyond the usual ones."""
     try:
-        return read_options(given, streaming=True).include_headers
+        return read_options(given, streaming=True).extra_columns
     except OptionsError as as_stream:
         try:
-            return read_options(given, streaming=False).include_headers
+            return read_options(given, streaming=False).extra_columns
         except OptionsError as as_batch:
             # What is wrong for both is the problem; the rest depends on what the query turns out to be.
             both = [problem for problem in as_batch.problems if problem in as_stream.problems]
@@ -139,7 +140,7 @@ class _Reading:
             no_later_record=self._no_later_record(),
             isolation=self._isolation(),
             fail_on_data_loss=self._take(names.FAIL_ON_DATA_LOSS, yes_or_no, True),
-            include_headers=self._take(names.INCLUDE_HEADERS, yes_or_no, False),
+            extra_columns=self._extra_columns(),
             task_sizes=TaskSizes(
                 min_tasks=self._take(names.MIN_PARTITIONS, _positive, None),
                 max_records=self._take(names.MAX_RECORDS_PER_PARTITION, _positive, None),
@@ -153,6 +154,14 @@ class _Reading:
         if self._problems:
             raise OptionsError(self._problems)
         return options
+
+    def _extra_columns(self) -> frozenset[str]:
+        return frozenset(
+            column
+            for option, columns in names.EXTRA_COLUMNS.items()
+            if self._take(option, yes_or_no, False)
+            for column in columns
+        )
 
     # Taking options
 

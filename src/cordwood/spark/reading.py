@@ -91,7 +91,12 @@ class TaskReader:
         self, cluster: Cluster, wanted: OffsetRange, assembler: Assembler, box: str | None
     ) -> Iterator[pa.RecordBatch]:
         names = self.schema.names
-        decoder = Decoder(headers="headers" in names, key="key" in names, value="value" in names)
+        decoder = Decoder(
+            headers="headers" in names,
+            key="key" in names,
+            value="value" in names,
+            origin="control" in self.options.extra_columns,
+        )
         committed = self.options.isolation is Isolation.READ_COMMITTED
         position = wanted.start
         while position < wanted.end:

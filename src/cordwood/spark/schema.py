@@ -4,11 +4,14 @@ Spark does not tell a Python source which columns a query needs. `.schema("value
 that are not named are neither decoded nor sent to the JVM.
 """
 
+from collections.abc import Collection
+
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -18,9 +21,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cordwood.spark.option_names import INCLUDE_HEADERS, did_you_mean
+from cordwood.spark.option_names import EXTRA_COLUMNS, did_you_mean
 
-HEADERS = "headers"
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 
 COLUMNS: dict[str, DataType] = {
@@ -31,20 +33,27 @@ COLUMNS: dict[str, DataType] = {
     "offset": LongType(),
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
-    HEADERS: ArrayType(_HEADER),
+    "headers": ArrayType(_HEADER),
+    "producerId": LongType(),
+    "producerEpoch": IntegerType(),
+    "sequence": IntegerType(),
+    "transactional": BooleanType(),
+    "control": BooleanType(),
 }
+_OPTION_OF = {column: option for option, columns in EXTRA_COLUMNS.items() for column in columns}
 
 
 class SchemaError(ValueError):
     """A schema that this source cannot have. The message has one line for each problem."""
 
 
-def source_schema(*, include_headers: bool) -> StructType:
-    wanted = COLUMNS if include_headers else {name: kind for name, kind in COLUMNS.items() if name != HEADERS}
-    return StructType([StructField(name, kind) for name, kind in wanted.items()])
+def source_schema(extra_columns: Collection[str] = ()) -> StructType:
+    return StructType(
+        [StructField(name, kind) for name, kind in COLUMNS.items() if name not in _OPTION_OF or name in extra_columns]
+    )
 
 
-def check_schema(schema: StructType, *, include_headers: bool) -> None:
+def check_schema(schema: StructType, extra_columns: Collection[str]) -> None:
     """A user's schema has some of the columns, under their names and with their types, in any order."""
     problems = []
     for field in schema.fields:
@@ -56,8 +65,8 @@ def check_schema(schema: StructType, *, include_headers: bool) -> None:
                 f"{field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}: read it as it is and"
                 " use a cast."
             )
-        elif field.name == HEADERS and not include_headers:
-            problems.append(f"{HEADERS} are read only with the option {INCLUDE_HEADERS}=true.")
+        elif field.name in _OPTION_OF and field.name not in extra_columns:
+            problems.append(f"{field.name} is read only with the option {_OPTION_OF[field.name]}=true.")
     if not schema.fields:
         problems.append("it has no columns.")
     if problems:

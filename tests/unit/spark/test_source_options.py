@@ -45,7 +45,7 @@ def test_servers_and_a_topic_are_enough() -> None:
     assert (options.starting, options.ending) == (Edge.EARLIEST, Edge.LATEST)
     assert options.isolation is Isolation.READ_UNCOMMITTED
     assert options.fail_on_data_loss
-    assert not options.include_headers
+    assert not options.extra_columns
     assert options.reports_progress
     assert (options.progress_group, options.group_prefix) == (None, "spark")
 
@@ -55,7 +55,7 @@ def test_a_stream_begins_at_the_end() -> None:
 
 
 def test_names_are_taken_in_any_case() -> None:
-    assert batch(STARTINGOFFSETS="EARLIEST", IncludeHeaders="True").include_headers
+    assert batch(STARTINGOFFSETS="EARLIEST", IncludeHeaders="True").extra_columns == {"headers"}
 
 
 def test_options_travel() -> None:

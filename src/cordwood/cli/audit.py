@@ -1,0 +1,156 @@
+"""`cordwood audit`: what a topic's whole history says about order, duplicates, gaps and skew."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers, TopicName
+
+if TYPE_CHECKING:
+    from cordwood.pipelines.audit.questions import Questions
+    from cordwood.pipelines.audit.report import Finding, Report
+
+CHECKS = ("split-keys", "inversions", "duplicates", "gaps", "skew")
+
+
+def audit(
+    topic: TopicName,
+    event_id: Annotated[
+        str | None,
+        typer.Option(
+            "--event-id",
+            metavar="header:NAME|json:PATH",
+            help="Where records say which event they tell of: duplicates are then looked for by it, in all partitions, "
+            "instead of by producer and sequence number.",
+        ),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="CHECK",
+            help=f"Exit with {ExitCode.PROBLEM_FOUND:d} if this finds something; several times for several. One of "
+            f"{', '.join(CHECKS)}. Without it: split-keys, duplicates and gaps.",
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, max=100, help="So many examples of each finding.")] = 5,
+    skew_ratio: Annotated[
+        float, typer.Option(min=1.0, help="A partition with so many times its fair share is reported.")
+    ] = 2.0,
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    as_json: AsJson = False,
+) -> None:
+    """Read all of a topic on Spark and report what is not as it should be.
+
+    Keys in several partitions, times that go back, duplicates, missing offsets, skew and hot keys. Needs
+    `pip install 'cordwood[spark]'`.
+    """
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise Failure("SPARK_MISSING", "the audit runs on Spark", "pip install 'cordwood[spark]'") from None
+    from cordwood.cli.output import print_json, remark
+
+    questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap_servers)
+    if not as_json:
+        remark(f"Spark reads all of {topic} ({master}) ...")
+    report = _run(questions, master)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _show(report)
+    if not report.ok:
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
+
+
+def _questions(
+    topic: str,
+    event_id: str | None,
+    fail_on: list[str] | None,
+    samples: int,
+    skew_ratio: float,
+    bootstrap_servers: str,
+) -> "Questions":
+    from cordwood.pipelines.audit.questions import BadQuestion, EventId, Questions
+    from cordwood.pipelines.audit.report import FAILING, Check
+
+    try:
+        return Questions(
+            bootstrap_servers,
+            topic,
+            EventId.parse(event_id) if event_id is not None else None,
+            samples,
+            skew_ratio,
+            FAILING if fail_on is None else tuple(Check(each) for each in fail_on),
+        )
+    except BadQuestion as problem:
+        raise Failure("USAGE", str(problem), "see `cordwood audit --help`", ExitCode.USAGE) from None
+    except ValueError:
+        known = ", ".join(CHECKS)
+        raise Failure("USAGE", f"--fail-on takes {known}; not {fail_on}", "", ExitCode.USAGE) from None
+
+
+def _run(questions: "Questions", master: str) -> "Report":
+    from pyspark.sql import SparkSession
+
+    from cordwood.client.errors import BrokerUnreachable, ClientError
+    from cordwood.pipelines.audit.questions import BadQuestion
+    from cordwood.pipelines.audit.running import audit as audit_on
+    from cordwood.spark import session
+
+    ours = SparkSession.getActiveSession() is None
+    spark = session("cordwood audit", master, **{"spark.log.level": "ERROR"})
+    try:
+        return audit_on(spark, questions)
+    except BadQuestion as problem:
+        raise Failure("UNKNOWN_TOPIC", str(problem), "`cordwood topic list` names them", ExitCode.NOT_FOUND) from None
+    except BrokerUnreachable as problem:
+        raise Failure("NOT_REACHABLE", str(problem), "is the broker running?", ExitCode.NOT_REACHABLE) from None
+    except ClientError as problem:
+        raise Failure("REFUSED", str(problem)) from None
+    finally:
+        if ours:
+            spark.stop()
+
+
+def _show(report: "Report") -> None:
+    from cordwood.cli.output import print_table, say
+
+    say(f"{report.topic}: {report.records:,} records, {report.keys:,} keys, {len(report.partitions)} partitions")
+    print_table(
+        ["partition", "from offset", "to", "records", "share"],
+        [
+            (each.partition, each.start_offset, each.end_offset, each.records, f"{each.share:.1%}")
+            for each in report.partitions
+        ],
+    )
+    print_table(
+        ["check", "scope of order", "verdict", "found"],
+        [(each.check, each.scope, _verdict(report, each), f"{each.found:,} {each.what}") for each in report.findings],
+    )
+    for each in report.findings:
+        examples = [", ".join(f"{name}={value}" for name, value in row.items()) for row in each.samples]
+        if each.remarks or examples:
+            say(f"{each.check}:")
+            for line in (*each.remarks, *examples):
+                say(f"  {line}")
+    if report.hot_keys:
+        total = max(report.records, 1)
+        print_table(
+            ["hottest keys", "records", "share"],
+            [(each["key"], each["records"], f"{each['records'] / total:.1%}") for each in report.hot_keys],
+        )
+    if report.ok:
+        say("verdict: nothing that fails the audit")
+    else:
+        say(f"verdict: failed by {', '.join(report.failed)}")
+
+
+def _verdict(report: "Report", finding: "Finding") -> str:
+    if finding.found == 0:
+        return "clean"
+    if finding.explained:
+        return "as it should be"
+    return "FAILED" if finding.check in report.fail_on else "look at it"

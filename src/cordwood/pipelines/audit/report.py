@@ -1,0 +1,89 @@
+"""What an audit found, as values: for people, for JSON, and for an exit code.
+
+Order has a scope: each finding names the scope in which it was looked for, key or partition.
+"""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Check(StrEnum):
+    """What is looked for. A check that fails an audit is one that was asked to."""
+
+    SPLIT_KEYS = "split-keys"
+    INVERSIONS = "inversions"
+    DUPLICATES = "duplicates"
+    GAPS = "gaps"
+    SKEW = "skew"
+
+
+FAILING = (Check.SPLIT_KEYS, Check.DUPLICATES, Check.GAPS)
+"""Unless asked otherwise. Inversions are common where several clocks write, and skew is a matter of degree."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check."""
+
+    check: Check
+    scope: str
+    found: int
+    """How many: keys, records, offsets, as `what` says. 0: nothing to report."""
+    what: str
+    """What was counted, in words."""
+    remarks: tuple[str, ...] = ()
+    samples: tuple[dict[str, Any], ...] = ()
+    explained: bool = False
+    """Found, and as it should be: gaps in a compacted topic."""
+
+    @property
+    def clean(self) -> bool:
+        return self.found == 0 or self.explained
+
+
+@dataclass(frozen=True)
+class PartitionShare:
+    partition: int
+    start_offset: int
+    end_offset: int
+    records: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """One topic's audit."""
+
+    topic: str
+    records: int
+    keys: int
+    partitions: tuple[PartitionShare, ...]
+    findings: tuple[Finding, ...]
+    hot_keys: tuple[dict[str, Any], ...] = ()
+    fail_on: tuple[Check, ...] = field(default=FAILING)
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that found something and were asked to fail the audit."""
+        return tuple(each.check for each in self.findings if not each.clean and each.check in self.fail_on)
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed
+
+    def finding(self, check: Check) -> Finding:
+        return next(each for each in self.findings if each.check is check)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "ok": self.ok,
+            "failed": list(self.failed),
+            "fail_on": list(self.fail_on),
+            "records": self.records,
+            "keys": self.keys,
+            "partitions": [asdict(each) for each in self.partitions],
+            "hot_keys": list(self.hot_keys),
+            "findings": [{**asdict(each), "clean": each.clean} for each in self.findings],
+        }
