@@ -6,10 +6,12 @@ back as a number of `FAULTS`, never as an exception, so that nothing is left hal
 
 from typing import TYPE_CHECKING
 
-from cordwood.columnar.compiled import BYTES_IN, copy_bytes, crc32c_of, int16, int64, kernel, part, types
+from cordwood.columnar.compiled import BYTES_IN, int64, kernel, part, types
+from cordwood.columnar.memory import at, copy_bytes, crc32c_of, int16_at, int32_at, int64_at, memory
 
 if TYPE_CHECKING:
     from cordwood.columnar.compiled import Bytes, Ints, Longs
+    from cordwood.columnar.memory import Memory
 
 # A batch in the table that `find_batches` fills, one row each.
 POSITION, SIZE, BASE_OFFSET, LAST_DELTA, ATTRIBUTES, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT = range(8)
@@ -23,7 +25,7 @@ ROWS, KEY_BYTES, VALUE_BYTES, NULL_KEYS, NULL_VALUES, HEADERS, NAME_BYTES, HEADE
 )
 TOLD = 10
 
-NO_FAULT = 0
+NO_FAULT, FULL = 0, 17
 CUT, BAD_SIZE, BAD_MAGIC, BAD_CHECKSUM, BACKWARDS, BAD_COUNT, BAD_CONTROL, LEFT_OVER = range(1, 9)
 BAD_RECORD, BAD_NUMBER, BAD_DELTA, BAD_KEY, BAD_VALUE, BAD_HEADERS, BAD_HEADER, BAD_END = range(9, 17)
 FAULTS = {
@@ -48,50 +50,24 @@ FAULTS = {
 _HEADER_SIZE, _LOG_OVERHEAD, _MAGIC, _CRC_START = 61, 12, 2, 21
 _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT, _CODEC_MASK = 8, 16, 32, 7
 _ABORT = 0
-_SMALLEST_RECORD = 7
+SMALLEST_RECORD = 7
 _LARGEST = 0x7FFFFFFFFFFFFFFF
 _LARGEST_MS = _LARGEST // 1000
 
 
 @part
-def _int16_at(data: "Bytes", position: int) -> int:
-    return int64(int16(int64(data[position]) << 8 | int64(data[position + 1])))
-
-
-@part
-def _uint32_at(data: "Bytes", position: int) -> int:
-    return (
-        int64(data[position]) << 24
-        | int64(data[position + 1]) << 16
-        | int64(data[position + 2]) << 8
-        | int64(data[position + 3])
-    )
-
-
-@part
-def _int32_at(data: "Bytes", position: int) -> int:
-    number = _uint32_at(data, position)
-    return number - ((number & 0x80000000) << 1)
-
-
-@part
-def _int64_at(data: "Bytes", position: int) -> int:
-    return _int32_at(data, position) << 32 | _uint32_at(data, position + 4)
-
-
-@part
-def _number(data: "Bytes", position: int, end: int) -> tuple[int, int]:
+def _number(data: "Memory", position: int, end: int) -> tuple[int, int]:
     """The signed number (zigzag varint) at this position, and the position after it: -1 if it is not whole."""
     if position >= end:
         return int64(0), int64(-1)
-    byte = int64(data[position])
+    byte = at(data, position)
     position += 1
     bits = byte & 0x7F
     shift = int64(7)
     while byte > 0x7F:
         if position >= end or shift > 63:
             return int64(0), int64(-1)
-        byte = int64(data[position])
+        byte = at(data, position)
         position += 1
         if shift == 63 and byte > 1:
             return int64(0), int64(-1)
@@ -101,7 +77,7 @@ def _number(data: "Bytes", position: int, end: int) -> tuple[int, int]:
 
 
 @part
-def _control_type(data: "Bytes", position: int, end: int) -> int:
+def _control_type(data: "Memory", position: int, end: int) -> int:
     """The type of the one record of a control batch; -1 if there is none. Unknown types are not ours to judge."""
     size, position = _number(data, position, end)
     if position < 0 or size < 0 or size > end - position:
@@ -113,22 +89,22 @@ def _control_type(data: "Bytes", position: int, end: int) -> int:
     if position < 0:
         return -1
     size, position = _number(data, position, end)
-    if position < 0 or size < 4 or size > end - position or _int16_at(data, position) < 0:
+    if position < 0 or size < 4 or size > end - position or int16_at(data, position) < 0:
         return -1
-    return _int16_at(data, position + 2) & 0xFFFF
+    return int16_at(data, position + 2) & 0xFFFF
 
 
 @part
-def _fault_in_header(data: "Bytes", position: int, end: int) -> int:
+def _fault_in_header(data: "Memory", position: int, end: int) -> int:
     """What is wrong with the frame of the batch here."""
     if position + _HEADER_SIZE > end:
         return CUT
-    size = _int32_at(data, position + 8) + _LOG_OVERHEAD
+    size = int32_at(data, position + 8) + _LOG_OVERHEAD
     if size < _HEADER_SIZE:
         return BAD_SIZE
     if size > end - position:
         return CUT
-    if data[position + 16] != _MAGIC:
+    if at(data, position + 16) != _MAGIC:
         return BAD_MAGIC
     return NO_FAULT
 
@@ -148,7 +124,7 @@ def _fault_in_header(data: "Bytes", position: int, end: int) -> int:
     )
 )
 def find_batches(
-    data: "Bytes",
+    wire: "Bytes",
     table: "Longs",
     unchecked: "Longs",
     checksum_limit: int,
@@ -160,35 +136,38 @@ def find_batches(
     inside: "Longs",
 ) -> tuple[int, int, int, int]:
     """Fills the table with the batches that may hold wanted records; returns how many, how many are unchecked, and a
-    fault and where it is.
+    fault and where it is. FULL is no fault: the tables want more rows.
 
-    Batches beyond the limit, wanted or not, do not have their checksum checked: position and size go to `unchecked`.
+    Batches beyond the limit, wanted or not, have their checksum left unchecked: position and size go to `unchecked`.
     Left out are control batches unless they are asked for, batches without records, those before start_offset, all
     from end_offset on, and what aborted transactions wrote: from the offset where one began (they come sorted by it)
     to its producer's next abort marker. `inside` is room for the producers that are inside of one at a time.
     """
-    position, end, found = int64(0), int64(len(data)), int64(0)
+    data = memory(wire)
+    position, end, found = int64(0), int64(len(wire)), int64(0)
     known, active, large = int64(0), int64(0), int64(0)
     next_offset = int64(0)
     while position < end:
-        if position + 8 <= end and _int64_at(data, position) >= end_offset:
+        if position + 8 <= end and int64_at(data, position) >= end_offset:
             break
         fault = _fault_in_header(data, position, end)
         if fault != NO_FAULT:
             return found, large, fault, position
-        base_offset, size = _int64_at(data, position), _int32_at(data, position + 8) + _LOG_OVERHEAD
+        base_offset, size = int64_at(data, position), int32_at(data, position + 8) + _LOG_OVERHEAD
         if size > checksum_limit:
+            if large == len(unchecked):
+                return found, large, FULL, position
             unchecked[large, 0], unchecked[large, 1] = position, size
             large += 1
-        elif crc32c_of(data, position + _CRC_START, position + size) != _uint32_at(data, position + 17):
+        elif crc32c_of(data, position + _CRC_START, position + size) != int32_at(data, position + 17) & 0xFFFFFFFF:
             return found, large, BAD_CHECKSUM, position
-        attributes, last_delta = _int16_at(data, position + 21), _int32_at(data, position + 23)
-        producer_id, count = _int64_at(data, position + 43), _int32_at(data, position + 57)
+        attributes, last_delta = int16_at(data, position + 21), int32_at(data, position + 23)
+        producer_id, count = int64_at(data, position + 43), int32_at(data, position + 57)
         if base_offset < next_offset or last_delta < 0 or base_offset > _LARGEST - 1 - last_delta:
             return found, large, BACKWARDS, position
         next_offset = base_offset + last_delta + 1
         codec = attributes & _CODEC_MASK
-        if count < 0 or (codec == 0 and count * _SMALLEST_RECORD > size - _HEADER_SIZE):
+        if count < 0 or (codec == 0 and count * SMALLEST_RECORD > size - _HEADER_SIZE):
             return found, large, BAD_COUNT, position
         if codec == 0 and count == 0 and size != _HEADER_SIZE:
             return found, large, LEFT_OVER, position
@@ -217,11 +196,13 @@ def find_batches(
                 for place in range(active):
                     wanted = wanted and inside[place] != producer_id
         if wanted:
+            if found == len(table):
+                return found, large, FULL, position
             table[found, POSITION], table[found, SIZE] = position, size
             table[found, BASE_OFFSET], table[found, LAST_DELTA] = base_offset, last_delta
             table[found, ATTRIBUTES], table[found, COUNT] = attributes, count
-            table[found, BASE_TIMESTAMP] = _int64_at(data, position + 27)
-            table[found, MAX_TIMESTAMP] = _int64_at(data, position + 35)
+            table[found, BASE_TIMESTAMP] = int64_at(data, position + 27)
+            table[found, MAX_TIMESTAMP] = int64_at(data, position + 35)
             table[found, START], table[found, END] = position + _HEADER_SIZE, position + size
             table[found, UNPACKED] = 0
             found += 1
@@ -243,7 +224,7 @@ def _microseconds(base_ms: int, delta_ms: int) -> int:
 
 
 @part
-def _length(data: "Bytes", position: int, end: int) -> tuple[int, int]:
+def _length(data: "Memory", position: int, end: int) -> tuple[int, int]:
     """A length that fits before the end (-1: null), and the position after it: -1 if there is no such thing."""
     size, position = _number(data, position, end)
     if size < -1 or size > end - position:
@@ -306,11 +287,12 @@ def fill_columns(
         value_ends[0] = 0
     if with_headers:
         header_ends[0] = 0
+    key_memory, value_memory = memory(keys), memory(values)
     for batch in range(len(table)):
         told[FAULTY] = batch
-        data, places = wire, int64(0)
+        data, places = memory(wire), int64(0)
         if table[batch, UNPACKED] != 0:
-            data, places = unpacked, int64(len(wire))
+            data, places = memory(unpacked), int64(len(wire))
         position, end = table[batch, START], table[batch, END]
         base_offset, last_delta = table[batch, BASE_OFFSET], table[batch, LAST_DELTA]
         timestamp_type = int64(table[batch, ATTRIBUTES] & _TIMESTAMP_TYPE_BIT != 0)
@@ -349,7 +331,7 @@ def fill_columns(
             timestamp_types[row] = timestamp_type
             if with_key:
                 if key_size > 0:
-                    copy_bytes(keys, key_end, data, key_at, key_size)
+                    copy_bytes(key_memory, key_end, data, key_at, key_size)
                     key_end += key_size
                 elif key_size < 0:
                     key_valid[row >> 3] &= ~(1 << (row & 7))
@@ -357,7 +339,7 @@ def fill_columns(
                 key_ends[row + 1] = key_end
             if with_value:
                 if value_size > 0:
-                    copy_bytes(values, value_end, data, value_at, value_size)
+                    copy_bytes(value_memory, value_end, data, value_at, value_size)
                     value_end += value_size
                 elif value_size < 0:
                     value_valid[row >> 3] &= ~(1 << (row & 7))
@@ -405,22 +387,23 @@ def fill_headers(
     """The headers that `fill_columns` counted and found the places of; returns a fault, FAULTY being the row then."""
     header, name_end, value_end, nulls = int64(0), int64(0), int64(0), int64(0)
     name_ends[0], value_ends[0] = 0, 0
+    name_memory, value_memory = memory(names), memory(values)
     for row in range(len(header_ends) - 1):
         told[FAULTY] = row
-        data, position, end = wire, header_places[row, 0], header_places[row, 1]
+        data, position, end = memory(wire), header_places[row, 0], header_places[row, 1]
         if position >= len(wire):
-            data, position, end = unpacked, position - len(wire), end - len(wire)
+            data, position, end = memory(unpacked), position - len(wire), end - len(wire)
         for _ in range(header_ends[row + 1] - header_ends[row]):
             size, position = _length(data, position, end)
             if position < 0 or size < 0:
                 return BAD_HEADER
-            copy_bytes(names, name_end, data, position, size)
+            copy_bytes(name_memory, name_end, data, position, size)
             name_end += size
             size, position = _length(data, position + size, end)
             if position < 0:
                 return BAD_HEADER
             if size > 0:
-                copy_bytes(values, value_end, data, position, size)
+                copy_bytes(value_memory, value_end, data, position, size)
                 value_end += size
                 position += size
             elif size < 0:

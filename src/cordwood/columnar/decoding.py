@@ -12,40 +12,28 @@ import numpy as np
 import pyarrow as pa
 
 from cordwood.columnar import decode_kernels as kernels
-from cordwood.columnar.columns import HEADERS, TIMESTAMP, Columns, Origin
-from cordwood.columnar.compiled import HAS_CRC32C, readable
-from cordwood.records.batch import CODEC_MASK, CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, Buffer, crc_is_right
-from cordwood.records.compression import decompress
+from cordwood.columnar.batch_table import BatchTable, corrupt, corrupt_batch
+from cordwood.columnar.columns import HEADERS, TIMESTAMP, Columns
+from cordwood.columnar.compiled import readable
+from cordwood.columnar.origin import origin_of
+from cordwood.columnar.unpacking import Unpacker
+from cordwood.records.batch import CODEC_MASK, Buffer
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import MAX_UNCOMPRESSED_BYTES
 
 if TYPE_CHECKING:
     from cordwood.columnar.compiled import Bytes, Ints, Longs
 
-_CHECKSUM_LIMIT = 4096 if HAS_CRC32C else 0
-"""Up to this size a batch's checksum is computed in the kernel; beyond it, the package's threefold speed outweighs a
-call from Python."""
-
 _MAX_COLUMN_BYTES = 0x7FFF_0000
 """Arrow's binary arrays count their bytes in 32 bits."""
 
-_NOTHING = readable(b"")
-
-_ORIGIN_FIELDS = np.dtype(
-    {
-        "names": ["producer_id", "producer_epoch", "base_sequence"],
-        "formats": [">i8", ">i2", ">i4"],
-        "offsets": [43, 51, 53],
-        "itemsize": HEADER_SIZE,
-    }
-)
-
 
 class Decoder:
-    """Decodes answers to fetches of one partition. It keeps nothing from one to the next: each stands for itself.
+    """Decodes answers to fetches. It keeps nothing but room from one to the next: each stands for itself.
 
     Columns that are not asked for are skipped, not built. Records are handed out in pieces of about max_bytes once
-    uncompressed, or max_rows, whichever comes first; a piece is at least one batch.
+    uncompressed, or max_rows, whichever comes first; a piece is at least one batch. Not for two threads at a time, nor
+    for another answer while one is being handed out.
     """
 
     def __init__(
@@ -54,7 +42,7 @@ class Decoder:
         *,
         key: bool = True,
         value: bool = True,
-        max_bytes: int = 32 << 20,
+        max_bytes: int = 16 << 20,
         max_rows: int = 1 << 20,
         origin: bool = False,
     ) -> None:
@@ -65,6 +53,8 @@ class Decoder:
         self._max_bytes = max_bytes
         self._max_rows = max_rows
         self._origin = origin
+        self._unpacker = Unpacker(2 * max_bytes)
+        self._table = BatchTable()
 
     def decode(
         self,
@@ -87,42 +77,37 @@ class Decoder:
         batch's header or checksum is said before the first piece, what is wrong inside of it when its piece is due.
         """
         wire = readable(records)
-        aborted = sorted(aborted, key=_first_offset) if read_committed else ()
-        batches = _find_batches(records, wire, start_offset, end_offset, aborted, with_control=self._origin)
-        for piece, unpacked in self._pieces(records, batches):
+        committed_only = aborted if read_committed else ()
+        batches = self._table.find(records, wire, start_offset, end_offset, committed_only, with_control=self._origin)
+        for piece, unpacked in self._pieces(memoryview(records), batches):
             columns = self._columns(wire, unpacked, piece, start_offset, end_offset)
             if columns.count:
                 yield columns
 
-    def _pieces(self, records: Buffer, batches: "Longs") -> "Iterator[tuple[Longs, Bytes]]":
+    def _pieces(self, view: memoryview, batches: "Longs") -> "Iterator[tuple[Longs, Bytes]]":
         """The batches in pieces, with the records of those that were compressed; changes their places to there."""
-        view = memoryview(records)
+        unpacker = self._unpacker
+        unpacker.used = first = 0
         compressed = np.flatnonzero(batches[:, kernels.ATTRIBUTES] & CODEC_MASK)
-        first = 0
-        sections: list[bytes] = []
-        unpacked_size = 0
-        for index in compressed.tolist():
-            position, size, base_offset, _, attributes, _, _, count = batches[index, : kernels.START].tolist()
-            section = view[position + HEADER_SIZE : position + size]
+        for index, fields in zip(compressed.tolist(), batches[compressed].tolist(), strict=True):
+            position, size, base_offset, _, attributes, _, _, count, start, end, _ = fields
             try:
-                data = decompress(attributes & CODEC_MASK, section, max(MAX_UNCOMPRESSED_BYTES, 4 * size))
+                start, end = unpacker.unpack(
+                    attributes & CODEC_MASK, view[start:end], max(MAX_UNCOMPRESSED_BYTES, 4 * size)
+                )
             except CorruptRecords as error:
-                raise _corrupt(base_offset, str(error)) from error
-            if count * 7 > len(data):
-                raise _corrupt(base_offset, kernels.FAULTS[kernels.BAD_COUNT])
-            batches[index, kernels.START :] = unpacked_size, unpacked_size + len(data), 1
-            sections.append(data)
-            unpacked_size += len(data)
-            if unpacked_size >= self._max_bytes:
-                yield from self._cut(batches[first : index + 1], sections)
-                first, sections, unpacked_size = index + 1, [], 0
-        yield from self._cut(batches[first:], sections)
+                raise corrupt(base_offset, str(error)) from error
+            if count * kernels.SMALLEST_RECORD > end - start:
+                raise corrupt_batch(view, position, kernels.BAD_COUNT)
+            batches[index, kernels.START :] = start, end, 1
+            if end >= self._max_bytes:
+                yield from self._cut(batches[first : index + 1])
+                unpacker.used, first = 0, index + 1
+        yield from self._cut(batches[first:])
 
-    def _cut(self, batches: "Longs", sections: list[bytes]) -> "Iterator[tuple[Longs, Bytes]]":
-        """Where these batches are still too much for one piece, they become several."""
-        unpacked = readable(sections[0] if len(sections) == 1 else b"".join(sections)) if sections else _NOTHING
-        if len(batches) == 0:
-            return
+    def _cut(self, batches: "Longs") -> "Iterator[tuple[Longs, Bytes]]":
+        """These batches, or, where they are still too much for one piece, some at a time."""
+        unpacked = readable(self._unpacker.data)
         ends = np.cumsum(batches[:, kernels.END] - batches[:, kernels.START])
         rows = np.cumsum(batches[:, kernels.COUNT])
         first, bytes_before, rows_before = 0, 0, 0
@@ -139,7 +124,7 @@ class Decoder:
         rows = int(batches[:, kernels.COUNT].sum())
         room = int((batches[:, kernels.END] - batches[:, kernels.START]).sum())
         if room > _MAX_COLUMN_BYTES:
-            raise _corrupt(int(batches[0, kernels.BASE_OFFSET]), f"{room} bytes are too much for one column")
+            raise corrupt(int(batches[0, kernels.BASE_OFFSET]), f"{room} bytes are too much for one column")
         offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
         timestamp_types = np.empty(rows, np.int32)
         keys = _Binary.room(rows, room) if self._key else _NO_COLUMN
@@ -163,7 +148,7 @@ class Decoder:
             told,
         )
         if fault:
-            raise _corrupt(int(batches[told[kernels.FAULTY], kernels.BASE_OFFSET]), kernels.FAULTS[fault])
+            raise corrupt(int(batches[told[kernels.FAULTY], kernels.BASE_OFFSET]), kernels.FAULTS[fault])
         rows = int(told[kernels.ROWS])
         headers = None
         if self._headers:
@@ -177,7 +162,7 @@ class Decoder:
             timestamp=_plain(TIMESTAMP, rows, timestamps),
             timestamp_type=_plain(pa.int32(), rows, timestamp_types),
             headers=headers,
-            origin=_origin_of(wire, batches, offsets[:rows]) if self._origin else None,
+            origin=origin_of(wire, batches, offsets[:rows]) if self._origin else None,
         )
 
 
@@ -202,60 +187,6 @@ class _Binary(NamedTuple):
 _NO_COLUMN = _Binary(np.empty(0, np.int32), np.empty(0, np.uint8), np.empty(0, np.uint8))
 
 
-def _first_offset(aborted: tuple[int, int]) -> int:
-    return aborted[1]
-
-
-def _find_batches(
-    records: Buffer,
-    wire: "Bytes",
-    start_offset: int,
-    end_offset: int,
-    aborted: Sequence[tuple[int, int]],
-    *,
-    with_control: bool,
-) -> "Longs":
-    table = np.empty((len(wire) // HEADER_SIZE, kernels.FIELDS), np.int64)
-    unchecked = np.empty((len(wire) // max(_CHECKSUM_LIMIT, HEADER_SIZE), 2), np.int64)
-    producers = np.array([producer_id for producer_id, _ in aborted], np.int64)
-    firsts = np.array([first_offset for _, first_offset in aborted], np.int64)
-    count, large, fault, faulty = kernels.find_batches(
-        wire,
-        table,
-        unchecked,
-        _CHECKSUM_LIMIT,
-        start_offset,
-        end_offset,
-        with_control,
-        producers,
-        firsts,
-        np.empty_like(producers),
-    )
-    for position, size in unchecked[:large].tolist():
-        if not crc_is_right(records, position, size):
-            raise _corrupt_batch(records, position, kernels.BAD_CHECKSUM)
-    if fault:
-        raise _corrupt_batch(records, faulty, fault)
-    return table[:count]
-
-
-def _origin_of(wire: "Bytes", batches: "Longs", offsets: "Longs") -> Origin:
-    """From the headers of the batches that the records are in."""
-    headers = np.lib.stride_tricks.sliding_window_view(wire, HEADER_SIZE)[batches[:, kernels.POSITION]]
-    fields = np.ascontiguousarray(headers).view(_ORIGIN_FIELDS)[:, 0]
-    of_batch = np.searchsorted(batches[:, kernels.BASE_OFFSET], offsets, side="right") - 1
-    base_sequence = fields["base_sequence"][of_batch].astype(np.int64)
-    counted = (base_sequence + offsets - batches[of_batch, kernels.BASE_OFFSET]) & 0x7FFF_FFFF
-    attributes = batches[of_batch, kernels.ATTRIBUTES]
-    return Origin(
-        producer_id=pa.array(fields["producer_id"][of_batch].astype(np.int64)),
-        producer_epoch=pa.array(fields["producer_epoch"][of_batch].astype(np.int32)),
-        sequence=pa.array(np.where(base_sequence < 0, -1, counted).astype(np.int32)),
-        transactional=pa.array(attributes & TRANSACTIONAL_BIT != 0),
-        control=pa.array(attributes & CONTROL_BIT != 0),
-    )
-
-
 def _headers(
     wire: "Bytes", unpacked: "Bytes", offsets: "Longs", ends: "Ints", places: "Longs", told: "Longs"
 ) -> pa.ListArray:
@@ -264,7 +195,7 @@ def _headers(
     values = _Binary.room(count, room)
     fault = kernels.fill_headers(wire, unpacked, ends, places, name_ends, names, *values, told)
     if fault:
-        raise _corrupt(int(offsets[told[kernels.FAULTY]]), kernels.FAULTS[fault])
+        raise corrupt(int(offsets[told[kernels.FAULTY]]), kernels.FAULTS[fault])
     name_array = pa.Array.from_buffers(
         pa.binary(), count, [None, pa.py_buffer(name_ends), pa.py_buffer(names[: told[kernels.NAME_BYTES]])], 0
     )
@@ -282,12 +213,3 @@ def _text(names: pa.BinaryArray) -> pa.StringArray:
 
 def _plain(kind: pa.DataType, count: int, numbers: "Longs | Ints") -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(numbers)], 0)
-
-
-def _corrupt_batch(records: Buffer, position: int, fault: int) -> CorruptRecords:
-    base_offset = int.from_bytes(memoryview(records)[position : position + 8], "big", signed=True)
-    return _corrupt(base_offset, f"{kernels.FAULTS[fault]} (at byte {position} of {len(records)})")
-
-
-def _corrupt(offset: int, reason: str) -> CorruptRecords:
-    return CorruptRecords(f"offset {offset}: {reason}")

@@ -6,10 +6,14 @@ the places that arrays claim for their strings.
 
 from typing import TYPE_CHECKING
 
-from cordwood.columnar.compiled import BYTES_IN, LONGS_IN, copy_bytes, int64, kernel, part, types, uint8
+from cordwood.columnar.compiled import BYTES_IN, LONGS_IN, int64, kernel, part, types
+from cordwood.columnar.memory import at, copy_bytes, memory, prefetch, put_byte, put_int16, put_int32, put_int64
 
 if TYPE_CHECKING:
     from cordwood.columnar.compiled import Bytes, Longs
+    from cordwood.columnar.memory import Memory
+
+    Strings = tuple[Memory, int, Memory, int, int, Memory, int]
 
 # A batch in the plan, one row each: which of the rows it ends before, its size, and its records' largest time.
 END, SIZE, MAX_TIMESTAMP = range(3)
@@ -28,6 +32,7 @@ FAULTS = {
 
 _HEADER_SIZE, _LOG_OVERHEAD, _MAGIC = 61, 12, 2
 _LARGEST_RECORD = 1 << 30
+_AHEAD = 12
 _LARGEST_SEQUENCE = 0x7FFFFFFF
 
 _STRINGS = (LONGS_IN, BYTES_IN, types.int64, BYTES_IN)
@@ -55,54 +60,72 @@ def _number_size(number: int) -> int:
 
 
 @part
-def _put_number(out: "Bytes", position: int, number: int) -> int:
+def _put_number(out: "Memory", position: int, number: int) -> int:
     bits = (number << 1) ^ (number >> 63)
     while bits & ~0x7F != 0:
-        out[position] = uint8((bits & 0x7F) | 0x80)
+        put_byte(out, position, bits | 0x80)
         bits = (bits >> 7) & 0x01FFFFFFFFFFFFFF
         position += 1
-    out[position] = uint8(bits)
+    put_byte(out, position, bits)
     return position + 1
 
 
 @part
-def _put_big_endian(out: "Bytes", position: int, size: int, number: int) -> int:
-    for place in range(size):
-        out[position + place] = uint8((number >> (8 * (size - 1 - place))) & 0xFF)
-    return position + size
+def _strings(ends: "Longs", valid: "Bytes", valid_at: int, data: "Bytes") -> "Strings":
+    """A column as the functions below take it."""
+    return memory(ends), int64(len(ends)), memory(valid), int64(len(valid)), valid_at, memory(data), int64(len(data))
 
 
 @part
-def _is_null(ends: "Longs", valid: "Bytes", valid_at: int, row: int) -> bool:
-    if len(ends) == 0:
-        return True
-    if len(valid) == 0:
-        return False
-    bit = valid_at + row
-    return bool((valid[bit >> 3] >> (bit & 7)) & 1 == 0)
+def _string(strings: "Strings", row: int) -> tuple[int, int]:
+    """Where the string begins and its size: -1 if it is null, -2 if it is not there."""
+    ends, end_count, valid, valid_count, valid_at, _, data_size = strings
+    if end_count == 0:
+        return int64(0), int64(-1)
+    if valid_count > 0:
+        bit = valid_at + row
+        if (at(valid, bit >> 3) >> (bit & 7)) & 1 == 0:
+            return int64(0), int64(-1)
+    if row + 1 >= end_count:
+        return int64(0), int64(-2)
+    start, end = at(ends, row), at(ends, row + 1)
+    if start < 0 or end < start or end > data_size:
+        return int64(0), int64(-2)
+    return start, end - start
 
 
 @part
-def _string_size(ends: "Longs", valid: "Bytes", valid_at: int, data: "Bytes", row: int) -> int:
-    """The size of a string, -1 if it is null, -2 if it is not there."""
-    if _is_null(ends, valid, valid_at, row):
-        return int64(-1)
-    if row + 1 >= len(ends) or ends[row] < 0 or ends[row + 1] < ends[row] or ends[row + 1] > len(data):
-        return int64(-2)
-    return int64(ends[row + 1] - ends[row])
+def _fetch_ahead(strings: "Strings", row: int) -> None:
+    """The rows of one partition are spread over the columns: without this, each would be waited for."""
+    if strings[1] > 0:
+        start = at(strings[0], row)
+        prefetch(strings[5], start)
+        prefetch(strings[5], start + 64)
 
 
 @part
-def _put_string(
-    out: "Bytes", position: int, ends: "Longs", valid: "Bytes", valid_at: int, data: "Bytes", row: int
-) -> int:
-    if _is_null(ends, valid, valid_at, row):
-        out[position] = uint8(1)  # -1
-        return position + 1
-    size = ends[row + 1] - ends[row]
+def _put_string(out: "Memory", position: int, strings: "Strings", row: int) -> int:
+    start, size = _string(strings, row)
     position = _put_number(out, position, size)
-    copy_bytes(out, position, data, ends[row], size)
-    return int64(position + size)
+    if size > 0:
+        copy_bytes(out, position, strings[5], start, size)
+        position += size
+    return position
+
+
+@part
+def _headers_size(names: "Strings", values: "Strings", first: int, end: int) -> int:
+    """How many bytes the headers take; what is wrong with them is negative."""
+    size = _number_size(end - first)
+    for header in range(first, end):
+        name_size = _string(names, header)[1]
+        value_size = _string(values, header)[1]
+        if name_size == -1:
+            return int64(-NO_NAME)
+        if name_size < 0 or value_size < -1:
+            return int64(-BAD_ARRAY)
+        size += _number_size(name_size) + name_size + _number_size(value_size) + max(value_size, 0)
+    return size
 
 
 @kernel(types.UniTuple(types.int64, 3)(*_ROWS, types.int64, types.int64, types.int64[::1], types.int64[:, ::1]))
@@ -135,48 +158,45 @@ def plan_batches(
 
     A batch has as many records as fit into max_batch_bytes, and at least one.
     """
+    key_strings = _strings(key_ends, key_valid, key_valid_at, keys)
+    value_strings = _strings(value_ends, value_valid, value_valid_at, values)
+    name_strings = _strings(name_ends, name_valid, name_valid_at, names)
+    header_strings = _strings(header_value_ends, header_value_valid, header_value_valid_at, header_values)
     batches, first, batch_size = int64(0), int64(0), int64(_HEADER_SIZE)
     base_timestamp, max_timestamp = int64(0), int64(0)
     for place in range(len(rows)):
         row = rows[place]
         if row < 0 or row >= row_count:
             return batches, NO_SUCH_ROW, row
-        key_size = _string_size(key_ends, key_valid, key_valid_at, keys, row)
-        value_size = _string_size(value_ends, value_valid, value_valid_at, values, row)
+        key_size = _string(key_strings, row)[1]
+        value_size = _string(value_strings, row)[1]
+        headers_size = int64(1)
+        if len(header_ends) > 0:
+            first_header, end_header = header_ends[row], header_ends[row + 1]
+            if first_header < 0 or end_header < first_header:
+                return batches, BAD_ARRAY, row
+            headers_size = _headers_size(name_strings, header_strings, first_header, end_header)
         if key_size < -1 or value_size < -1:
             return batches, BAD_ARRAY, row
-        body = _number_size(key_size) + max(key_size, 0) + _number_size(value_size) + max(value_size, 0) + 1
-        if len(header_ends) == 0:
-            body += 1
-        else:
-            if row + 1 >= len(header_ends) or header_ends[row] < 0 or header_ends[row + 1] < header_ends[row]:
-                return batches, BAD_ARRAY, row
-            body += _number_size(header_ends[row + 1] - header_ends[row])
-            for header in range(header_ends[row], header_ends[row + 1]):
-                name_size = _string_size(name_ends, name_valid, name_valid_at, names, header)
-                header_size = _string_size(
-                    header_value_ends, header_value_valid, header_value_valid_at, header_values, header
-                )
-                if name_size == -1:
-                    return batches, NO_NAME, row
-                if name_size < 0 or header_size < -1:
-                    return batches, BAD_ARRAY, row
-                body += _number_size(name_size) + name_size + _number_size(header_size) + max(header_size, 0)
+        if headers_size < 0:
+            return batches, -headers_size, row
+        body = _number_size(key_size) + max(key_size, 0) + _number_size(value_size) + max(value_size, 0)
+        body += 1 + headers_size
         if body > _LARGEST_RECORD:
             return batches, TOO_LARGE, row
         timestamp = timestamps[row if len(timestamps) > 1 else 0]
 
-        own = body + _number_size(timestamp - base_timestamp) + _number_size(place - first)
-        if place > first and batch_size + own + _number_size(own) > max_batch_bytes:
+        size = body + _number_size(timestamp - base_timestamp) + _number_size(place - first)
+        if place > first and batch_size + size + _number_size(size) > max_batch_bytes:
             plan[batches, END], plan[batches, SIZE], plan[batches, MAX_TIMESTAMP] = place, batch_size, max_timestamp
             batches += 1
             first, batch_size = place, int64(_HEADER_SIZE)
         if place == first:
             base_timestamp, max_timestamp = timestamp, timestamp
-            own = body + 2  # both differences are 0
+            size = body + 2  # both differences are 0
         max_timestamp = max(max_timestamp, timestamp)
-        sizes[place] = own
-        batch_size += own + _number_size(own)
+        sizes[place] = size
+        batch_size += size + _number_size(size)
     if len(rows) > 0:
         plan[batches, END], plan[batches, SIZE], plan[batches, MAX_TIMESTAMP] = len(rows), batch_size, max_timestamp
         batches += 1
@@ -207,12 +227,17 @@ def write_batches(
     sizes: "Longs",
     plan: "Longs",
     common: "Longs",
-    out: "Bytes",
+    written: "Bytes",
 ) -> int:
     """Writes the batches one behind the other, all but their checksums; returns where they end.
 
     Their records are not compressed, even where the attributes name a codec: that, and the size, is for the caller.
     """
+    key_strings = _strings(key_ends, key_valid, key_valid_at, keys)
+    value_strings = _strings(value_ends, value_valid, value_valid_at, values)
+    name_strings = _strings(name_ends, name_valid, name_valid_at, names)
+    header_strings = _strings(header_value_ends, header_value_valid, header_value_valid_at, header_values)
+    out = memory(written)
     position, first = int64(0), int64(0)
     for batch in range(len(plan)):
         end = plan[batch, END]
@@ -220,42 +245,38 @@ def write_batches(
         sequence = common[BASE_SEQUENCE]
         if sequence >= 0:
             sequence = (sequence + first) & _LARGEST_SEQUENCE
-        position = _put_big_endian(out, position, 8, 0)
-        position = _put_big_endian(out, position, 4, plan[batch, SIZE] - _LOG_OVERHEAD)
-        position = _put_big_endian(out, position, 4, -1)
-        position = _put_big_endian(out, position, 1, _MAGIC)
-        position = _put_big_endian(out, position, 4, 0)
-        position = _put_big_endian(out, position, 2, common[ATTRIBUTES])
-        position = _put_big_endian(out, position, 4, end - first - 1)
-        position = _put_big_endian(out, position, 8, base_timestamp)
-        position = _put_big_endian(out, position, 8, plan[batch, MAX_TIMESTAMP])
-        position = _put_big_endian(out, position, 8, common[PRODUCER_ID])
-        position = _put_big_endian(out, position, 2, common[PRODUCER_EPOCH])
-        position = _put_big_endian(out, position, 4, sequence)
-        position = _put_big_endian(out, position, 4, end - first)
+        put_int64(out, position, 0)  # base offset
+        put_int32(out, position + 8, plan[batch, SIZE] - _LOG_OVERHEAD)
+        put_int32(out, position + 12, -1)  # leader epoch
+        put_byte(out, position + 16, _MAGIC)
+        put_int32(out, position + 17, 0)  # checksum
+        put_int16(out, position + 21, common[ATTRIBUTES])
+        put_int32(out, position + 23, end - first - 1)
+        put_int64(out, position + 27, base_timestamp)
+        put_int64(out, position + 35, plan[batch, MAX_TIMESTAMP])
+        put_int64(out, position + 43, common[PRODUCER_ID])
+        put_int16(out, position + 51, common[PRODUCER_EPOCH])
+        put_int32(out, position + 53, sequence)
+        put_int32(out, position + 57, end - first)
+        position += _HEADER_SIZE
         for place in range(first, end):
+            if place + _AHEAD < len(rows):
+                _fetch_ahead(key_strings, rows[place + _AHEAD])
+                _fetch_ahead(value_strings, rows[place + _AHEAD])
             row = rows[place]
             position = _put_number(out, position, sizes[place])
-            out[position] = uint8(0)
+            put_byte(out, position, 0)
             position = _put_number(out, position + 1, timestamps[row if len(timestamps) > 1 else 0] - base_timestamp)
             position = _put_number(out, position, place - first)
-            position = _put_string(out, position, key_ends, key_valid, key_valid_at, keys, row)
-            position = _put_string(out, position, value_ends, value_valid, value_valid_at, values, row)
+            position = _put_string(out, position, key_strings, row)
+            position = _put_string(out, position, value_strings, row)
             if len(header_ends) == 0:
-                out[position] = uint8(0)
+                put_byte(out, position, 0)
                 position += 1
                 continue
             position = _put_number(out, position, header_ends[row + 1] - header_ends[row])
             for header in range(header_ends[row], header_ends[row + 1]):
-                position = _put_string(out, position, name_ends, name_valid, name_valid_at, names, header)
-                position = _put_string(
-                    out,
-                    position,
-                    header_value_ends,
-                    header_value_valid,
-                    header_value_valid_at,
-                    header_values,
-                    header,
-                )
+                position = _put_string(out, position, name_strings, header)
+                position = _put_string(out, position, header_strings, header)
         first = end
     return position

@@ -59,7 +59,10 @@ class OutgoingRows:
         times = numbers(timestamp_ms)
         if any(len(column) != self.count for column in columns) or len(times) not in (1, self.count):
             raise ValueError("the columns are not equally long")
-        self._columns: tuple[Any, ...] = (times, *byte_strings(key), *byte_strings(value), *_header_parts(headers))
+        header_parts = _header_parts(headers)
+        if len(header_parts[0]) not in (0, self.count + 1):
+            raise ValueError("the headers' offsets are not as many as their rows")
+        self._columns: tuple[Any, ...] = (times, *byte_strings(key), *byte_strings(value), *header_parts)
 
     def encode(
         self,

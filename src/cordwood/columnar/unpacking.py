@@ -1,0 +1,95 @@
+"""The records of compressed batches, one behind the other in memory that is used again and again.
+
+Half of what decompression costs is memory that was never touched before. So codecs that can write to a given place do
+that here, in room that stays; what they refuse, or what does not fit, goes through `records.compression`, whose verdict
+it is: data that is refused there is refused here.
+"""
+
+import cramjam
+import lz4.frame
+import numpy as np
+import zstandard
+
+from cordwood.records.batch import Codec
+from cordwood.records.compression import decompress
+
+_LZ4_LARGEST_RATIO = 255
+_LZ4_FLAGS, _LZ4_CONTENT_SIZE_BIT = 4, 0x08
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+
+
+class Unpacker:
+    """Room for the records of several batches. Not for two threads at a time."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._room = memoryview(b"")
+        self._zstd = zstandard.ZstdDecompressor()
+        self.used = 0
+
+    @property
+    def data(self) -> memoryview:
+        """All that was unpacked since `used` was last set to 0."""
+        return self._room[: self.used]
+
+    def unpack(self, codec: int, section: memoryview, max_size: int) -> tuple[int, int]:
+        """Where the section's records are in `data` now; CorruptRecords if they are not valid, or too large."""
+        if not self._room:
+            self._grow(self._size)
+        size = self._unpack(codec, section, self._room[self.used : self.used + max_size])
+        if size < 0:
+            whole = decompress(codec, section, max_size)
+            size = len(whole)
+            if self.used + size > len(self._room):
+                self._grow(max(self.used + size, 2 * len(self._room)))
+            self._room[self.used : self.used + size] = whole
+        start = self.used
+        self.used += size
+        return start, self.used
+
+    def _grow(self, size: int) -> None:
+        grown = memoryview(np.empty(size, np.uint8))  # type: ignore[arg-type]
+        grown[: self.used] = self.data
+        self._room = grown
+
+    def _unpack(self, codec: int, section: memoryview, room: memoryview) -> int:
+        """Unpacks into the room and returns the size; -1 if that is not possible, for whatever reason."""
+        if codec == Codec.ZSTD:
+            return self._unpack_zstd(section, room)
+        if codec == Codec.SNAPPY and section[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+            try:
+                return int(cramjam.snappy.decompress_raw_into(section, room))
+            except cramjam.DecompressionError:
+                return -1
+        if codec == Codec.LZ4:
+            return _unpack_lz4(section, room)
+        return -1
+
+    def _unpack_zstd(self, section: memoryview, room: memoryview) -> int:
+        size = 0
+        try:
+            announced = zstandard.frame_content_size(section)
+            reader = self._zstd.stream_reader(section, read_across_frames=True)
+            while part := reader.readinto(room[size:]):
+                size += part
+            # A frame that is cut short ends silently, and so does room that is too small.
+            return size if size >= announced and not (size == len(room) and reader.read(1)) else -1
+        except zstandard.ZstdError:
+            self._zstd = zstandard.ZstdDecompressor()
+            return -1
+
+
+def _unpack_lz4(section: memoryview, room: memoryview) -> int:
+    # All at once is faster than by steps, and has no bounds: not where a frame could need more than there is room for.
+    if len(section) * _LZ4_LARGEST_RATIO > len(room) or (
+        len(section) > _LZ4_FLAGS and section[_LZ4_FLAGS] & _LZ4_CONTENT_SIZE_BIT
+    ):
+        return -1
+    try:
+        whole, read = lz4.frame.decompress(section, return_bytes_read=True)
+    except RuntimeError:
+        return -1
+    if read < len(section):
+        return -1
+    room[: len(whole)] = whole
+    return len(whole)
