@@ -28,12 +28,22 @@ _MAX_COLUMN_BYTES = 0x7FFF_0000
 """Arrow's binary arrays count their bytes in 32 bits."""
 
 
+class _Workspace(NamedTuple):
+    """Memory that one answer after the other is decoded with."""
+
+    table: BatchTable
+    unpacker: Unpacker
+
+
+_FEW_SPARE, _LARGE_ROOM_BYTES = 2, 64 << 20
+_spare: list[_Workspace] = []
+
+
 class Decoder:
-    """Decodes answers to fetches. It keeps nothing but room from one to the next: each stands for itself.
+    """Decodes answers to fetches. It keeps nothing from one to the next: each stands for itself.
 
     Columns that are not asked for are skipped, not built. Records are handed out in pieces of about max_bytes once
-    uncompressed, or max_rows, whichever comes first; a piece is at least one batch. Not for two threads at a time, nor
-    for another answer while one is being handed out.
+    uncompressed, or max_rows, whichever comes first; a piece is at least one batch.
     """
 
     def __init__(
@@ -53,8 +63,6 @@ class Decoder:
         self._max_bytes = max_bytes
         self._max_rows = max_rows
         self._origin = origin
-        self._unpacker = Unpacker(2 * max_bytes)
-        self._table = BatchTable()
 
     def decode(
         self,
@@ -76,17 +84,30 @@ class Decoder:
         CorruptRecords names the offset of the first batch that is not what it claims to be. What is wrong with a
         batch's header or checksum is said before the first piece, what is wrong inside of it when its piece is due.
         """
-        wire = readable(records)
-        committed_only = aborted if read_committed else ()
-        batches = self._table.find(records, wire, start_offset, end_offset, committed_only, with_control=self._origin)
-        for piece, unpacked in self._pieces(memoryview(records), batches):
-            columns = self._columns(wire, unpacked, piece, start_offset, end_offset)
-            if columns.count:
-                yield columns
+        try:
+            workspace = _spare.pop()
+        except IndexError:
+            workspace = _Workspace(BatchTable(), Unpacker())
+        try:
+            wire = readable(records)
+            batches = workspace.table.find(
+                records,
+                wire,
+                start_offset,
+                end_offset,
+                aborted if read_committed else (),
+                with_control=self._origin,
+            )
+            for piece, unpacked in self._pieces(memoryview(records), batches, workspace.unpacker):
+                columns = self._columns(wire, unpacked, piece, start_offset, end_offset)
+                if columns.count:
+                    yield columns
+        finally:
+            if len(_spare) < _FEW_SPARE and workspace.unpacker.room_bytes <= _LARGE_ROOM_BYTES:
+                _spare.append(workspace)
 
-    def _pieces(self, view: memoryview, batches: "Longs") -> "Iterator[tuple[Longs, Bytes]]":
+    def _pieces(self, view: memoryview, batches: "Longs", unpacker: Unpacker) -> "Iterator[tuple[Longs, Bytes]]":
         """The batches in pieces, with the records of those that were compressed; changes their places to there."""
-        unpacker = self._unpacker
         unpacker.used = first = 0
         compressed = np.flatnonzero(batches[:, kernels.ATTRIBUTES] & CODEC_MASK)
         for index, fields in zip(compressed.tolist(), batches[compressed].tolist(), strict=True):
@@ -101,13 +122,14 @@ class Decoder:
                 raise corrupt_batch(view, position, kernels.BAD_COUNT)
             batches[index, kernels.START :] = start, end, 1
             if end >= self._max_bytes:
-                yield from self._cut(batches[first : index + 1])
+                for piece in self._cut(batches[first : index + 1]):
+                    yield piece, readable(unpacker.data)
                 unpacker.used, first = 0, index + 1
-        yield from self._cut(batches[first:])
+        for piece in self._cut(batches[first:]):
+            yield piece, readable(unpacker.data)
 
-    def _cut(self, batches: "Longs") -> "Iterator[tuple[Longs, Bytes]]":
-        """These batches, or, where they are still too much for one piece, some at a time."""
-        unpacked = readable(self._unpacker.data)
+    def _cut(self, batches: "Longs") -> "Iterator[Longs]":
+        """These batches, or, where they are too much for one piece, some at a time."""
         ends = np.cumsum(batches[:, kernels.END] - batches[:, kernels.START])
         rows = np.cumsum(batches[:, kernels.COUNT])
         first, bytes_before, rows_before = 0, 0, 0
@@ -117,7 +139,7 @@ class Decoder:
                 int(np.searchsorted(rows, rows_before + self._max_rows)),
                 len(batches) - 1,
             )
-            yield batches[first : last + 1], unpacked
+            yield batches[first : last + 1]
             first, bytes_before, rows_before = last + 1, int(ends[last]), int(rows[last])
 
     def _columns(self, wire: "Bytes", unpacked: "Bytes", batches: "Longs", start: int, end: int) -> Columns:

@@ -21,11 +21,15 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 class Unpacker:
     """Room for the records of several batches. Not for two threads at a time."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int = 1 << 20) -> None:
         self._size = size
         self._room = memoryview(b"")
         self._zstd = zstandard.ZstdDecompressor()
         self.used = 0
+
+    @property
+    def room_bytes(self) -> int:
+        return len(self._room)
 
     @property
     def data(self) -> memoryview:
@@ -36,12 +40,14 @@ class Unpacker:
         """Where the section's records are in `data` now; CorruptRecords if they are not valid, or too large."""
         if not self._room:
             self._grow(self._size)
-        size = self._unpack(codec, section, self._room[self.used : self.used + max_size])
+        size = self._unpack_in_place(codec, section, self._room[self.used : self.used + max_size])
         if size < 0:
-            whole = decompress(codec, section, max_size)
+            whole = _lz4_at_once(section, max_size) if codec == Codec.LZ4 else None
+            if whole is None:
+                whole = decompress(codec, section, max_size)
             size = len(whole)
             if self.used + size > len(self._room):
-                self._grow(max(self.used + size, 2 * len(self._room)))
+                self._grow(2 * (self.used + size))
             self._room[self.used : self.used + size] = whole
         start = self.used
         self.used += size
@@ -52,7 +58,7 @@ class Unpacker:
         grown[: self.used] = self.data
         self._room = grown
 
-    def _unpack(self, codec: int, section: memoryview, room: memoryview) -> int:
+    def _unpack_in_place(self, codec: int, section: memoryview, room: memoryview) -> int:
         """Unpacks into the room and returns the size; -1 if that is not possible, for whatever reason."""
         if codec == Codec.ZSTD:
             return self._unpack_zstd(section, room)
@@ -61,8 +67,6 @@ class Unpacker:
                 return int(cramjam.snappy.decompress_raw_into(section, room))
             except cramjam.DecompressionError:
                 return -1
-        if codec == Codec.LZ4:
-            return _unpack_lz4(section, room)
         return -1
 
     def _unpack_zstd(self, section: memoryview, room: memoryview) -> int:
@@ -79,17 +83,14 @@ class Unpacker:
             return -1
 
 
-def _unpack_lz4(section: memoryview, room: memoryview) -> int:
-    # All at once is faster than by steps, and has no bounds: not where a frame could need more than there is room for.
-    if len(section) * _LZ4_LARGEST_RATIO > len(room) or (
+def _lz4_at_once(section: memoryview, max_size: int) -> bytes | None:
+    """What is in the frame; None if it could be too large, or is not valid. By steps, and bounded, it is slower."""
+    if len(section) * _LZ4_LARGEST_RATIO > max_size or (
         len(section) > _LZ4_FLAGS and section[_LZ4_FLAGS] & _LZ4_CONTENT_SIZE_BIT
     ):
-        return -1
+        return None
     try:
         whole, read = lz4.frame.decompress(section, return_bytes_read=True)
     except RuntimeError:
-        return -1
-    if read < len(section):
-        return -1
-    room[: len(whole)] = whole
-    return len(whole)
+        return None
+    return whole if read == len(section) else None

@@ -144,3 +144,17 @@ def test_a_delete_horizon_is_the_base_of_the_times_as_the_format_has_it() -> Non
     batch = build_batch([record(0), record(1)], delete_horizon_ms=NOW_MS + 10_000)
     assert struct.unpack_from(">q", batch, 27) == (NOW_MS + 10_000,)
     assert [row.timestamp_us for row in decoded(batch)] == [NOW_MS * 1000, (NOW_MS + 1) * 1000]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_answers_may_be_decoded_at_the_same_time(codec: Codec) -> None:
+    decoder = Decoder(headers=True, max_rows=10)
+    answers = [
+        b"".join(batch_of(start + 10 * place, start + 10 * place + 10, codec) for place in range(9))
+        for start in (0, 500, 7000)
+    ]
+    running = [decoder.decode(answer, start_offset=0, end_offset=EVERYTHING) for answer in answers]
+    pieces = list(zip(*running, strict=True))
+    assert len(pieces) == 9
+    for answer, found in zip(answers, zip(*pieces, strict=True), strict=True):
+        assert rows(found) == expected(answer)
