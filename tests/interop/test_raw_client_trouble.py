@@ -12,7 +12,7 @@ from tests.deadline import eventually
 from tests.interop.raw_batches import batch_of, records_of
 
 from cordwood.client.cluster import LATEST, Cluster, Isolation, OffsetRange, Produced
-from cordwood.client.errors import BrokerUnreachable, UnknownTopic
+from cordwood.client.errors import BrokerUnreachable, OffsetOutOfRange, UnknownTopic
 from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.build import build_batch
@@ -249,7 +249,7 @@ def test_a_hole_at_the_end_of_the_log_ends_a_range(
                 assert found == ([(0, b"kept")] if start == 0 else [])
 
 
-def test_many_ranges_are_read_in_order(cluster: Cluster, admin: AdminClient) -> None:
+def test_many_ranges_are_read_in_a_few_requests(cluster: Cluster, admin: AdminClient) -> None:
     name = new_topic(admin, "many-ranges", partitions=40)
     partitions = [TopicPartition(name, index) for index in range(40)]
     values = {partition: numbered(1000 * partition.partition, 30) for partition in partitions}
@@ -257,13 +257,34 @@ def test_many_ranges_are_read_in_order(cluster: Cluster, admin: AdminClient) -> 
         {partition: [batch_of(of[:10]), batch_of(of[10:20]), batch_of(of[20:])] for partition, of in values.items()}
     )
     ranges = [OffsetRange(partition, partition.partition % 7, 30) for partition in partitions]
-    ranges[5] = ranges[5]._replace(end_offset=0)
-    found: dict[int, list[tuple[int, bytes]]] = {}
-    places = []
-    for place, fetched in cluster.stream_ranges(ranges, max_bytes=400_000):
-        places.append(place)
-        found.setdefault(place, []).extend(records_of([fetched]))
-    assert places == sorted(places)
-    for place, (partition, start, end) in enumerate(ranges):
-        expected = [(offset, values[partition][offset]) for offset in range(start, end)]
-        assert [each for each in found.get(place, []) if start <= each[0] < end] == expected
+    ranges += [OffsetRange(partitions[3], 0, 5), OffsetRange(partitions[3], 5, 5), OffsetRange(partitions[3], 5, 30)]
+    for max_bytes in (None, 1, 300_000):
+        for wanted, stream in zip(ranges, cluster.streams(ranges, max_bytes=max_bytes), strict=True):
+            partition, start, end = wanted
+            found = [each for each in records_of(stream) if start <= each[0] < end]
+            assert found == [(offset, values[partition][offset]) for offset in range(start, end)]
+
+
+def test_trouble_with_one_of_many_ranges_is_its_own(
+    process: BrokerProcess, cluster: Cluster, admin: AdminClient
+) -> None:
+    name = new_topic(admin, "many-ranges-in-trouble", partitions=30)
+    partitions = [TopicPartition(name, index) for index in range(30)]
+    cluster.produce({partition: [batch_of([b"one"]), batch_of([b"two"])] for partition in partitions})
+    ranges = [OffsetRange(partition, 0, 2) for partition in partitions]
+    ranges[4] = OffsetRange(partitions[4], 5, 9)
+    ranges[7] = OffsetRange(TopicPartition("no-such-topic", 0), 0, 9)
+    raised: list[type[Exception]] = []
+    found = 0
+    for place, stream in enumerate(cluster.streams(ranges)):
+        if place == 12:
+            process.kill()
+            process.start()
+        if place == 20:
+            stream.close()
+        try:
+            found += len(records_of(stream))
+        except (OffsetOutOfRange, UnknownTopic) as error:
+            raised.append(type(error))
+    assert raised == [OffsetOutOfRange, UnknownTopic]
+    assert found == 2 * 27

@@ -10,7 +10,7 @@ a batch beyond its header.
             ...
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -28,6 +28,7 @@ from cordwood.client.answers import (
     TopicMetadata,
 )
 from cordwood.client.brokers import Brokers
+from cordwood.client.convoy import convoy
 from cordwood.client.families import (
     FamilyDecided,
     FamilyDescription,
@@ -37,7 +38,7 @@ from cordwood.client.families import (
 )
 from cordwood.client.producing import ProducePipeline
 from cordwood.client.settings import ClientSettings
-from cordwood.client.streaming import OffsetRange, RangeStream, stream_ranges
+from cordwood.client.streaming import OffsetRange, RangeStream
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
 
@@ -154,16 +155,17 @@ class Cluster:
         wanted = OffsetRange(partition, start_offset, end_offset)
         return RangeStream(self._brokers, wanted, isolation, max_bytes, read_ahead)
 
-    def stream_ranges(
+    def streams(
         self,
         ranges: Sequence[OffsetRange],
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         max_bytes: int | None = None,
-    ) -> Iterator[tuple[int, Fetched]]:
-        """Several ranges one after the other, as `stream` gives them, each answer with its range's place in `ranges`.
-        For many small ones: the requests for those that follow are on their way before one is used up."""
-        return stream_ranges(self._brokers, ranges, isolation, max_bytes)
+    ) -> list[RangeStream]:
+        """As `stream`, for several ranges that are read one after the other, in this order. The requests for those that
+        follow are on their way while one is read, and small ones share a request, so that a hundred partitions do not
+        cost a hundred round trips. What a stream raises is its own: the others can be read all the same."""
+        return convoy(self._brokers, ranges, isolation, max_bytes)
 
     # Writing.
 

@@ -5,20 +5,21 @@ also at the end. What it does not hold yet is waited for, for `retry_timeout_ms`
 transactions are passed on as they are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from cordwood.client.answers import Fetched, Isolation
 from cordwood.client.batch_walk import bytes_before, offset_after, whole_batches
 from cordwood.client.brokers import Brokers
 from cordwood.client.errors import BrokerUnreachable, ClientError, EndNotReached, RequestRefused
+from cordwood.client.fetch_requests import FetchRequest, Wanted
 from cordwood.client.fetching import Asked, Reader, fetch
 from cordwood.client.retries import Attempts
 from cordwood.model.identifiers import TopicPartition
 
 _FIRST_GUESS_BYTES: Final = 1024
 _LEAST_ASKED_BYTES: Final = 64 * 1024
-_MAX_RANGES_AHEAD: Final = 32
 
 
 class OffsetRange(NamedTuple):
@@ -53,6 +54,7 @@ class RangeStream:
         self, brokers: Brokers, wanted: OffsetRange, isolation: Isolation, max_bytes: int | None, read_ahead: int
     ) -> None:
         self._asked: Asked | None = None
+        self._before_answer: Callable[[], None] | None = None
         self._brokers = brokers
         self._partition, self._position, self._end = wanted
         self._isolation = isolation
@@ -61,25 +63,37 @@ class RangeStream:
         self._attempts = Attempts(brokers.settings)
         self._appetite = _Appetite(self._end, max_bytes or brokers.settings.fetch_max_bytes)
 
-    @property
-    def appetite(self) -> int:
-        """How many bytes are on their way, or would be asked for next."""
-        if self._asked is not None:
-            return self._asked.max_bytes
-        return self._appetite.at(self._position) if self._position < self._end else 0
-
     def ask_ahead(self) -> None:
         """Sends the next request, unless one is on its way. Trouble is for the next round to deal with."""
         if self._asked is None and self._position < self._end:
-            try:
+            with suppress(ClientError):
                 self._asked = self._reader.ask(self._position, self._appetite.at(self._position))
-            except ClientError:
-                self._asked = None
+
+    # For those who ask for several streams at once.
+
+    @property
+    def on_its_way_bytes(self) -> int:
+        """How much the request asks for that is on its way."""
+        return 0 if self._asked is None else self._asked.max_bytes
+
+    def wanted(self) -> Wanted | None:
+        """What would be asked for next; None if that is nothing, or not to be known now."""
+        if self._asked is None and self._position < self._end:
+            with suppress(ClientError):
+                return self._reader.wanted(self._position, self._appetite.at(self._position))
+        return None
+
+    def was_asked(self, request: FetchRequest, wanted: Wanted, *, shared: bool) -> None:
+        """Somebody else has sent the next request."""
+        self._asked = Asked(request, wanted.offset, wanted.max_bytes, shared)
+
+    def call_before_answers(self, call: Callable[[], None]) -> None:
+        self._before_answer = call
 
     def close(self) -> None:
         """Nobody wants what is on its way."""
         if self._asked is not None:
-            self._asked.pending.forget()
+            self._asked.request.forget(self._partition)
             self._asked = None
         self._position = self._end
 
@@ -104,6 +118,8 @@ class RangeStream:
                     break
             elif self._read_ahead:
                 self.ask_ahead()
+            if self._before_answer is not None:
+                self._before_answer()
             return fetched
         raise StopIteration
 
@@ -117,8 +133,8 @@ class RangeStream:
         except (BrokerUnreachable, RequestRefused) as failure:
             self._reader.recover(failure, self._position, self._attempts)
             return None
-        if fetched.records:
-            return fetched
+        if fetched.records or asked.shared:
+            return fetched if fetched.records else None
         reached = fetched.last_stable_offset if self._isolation == Isolation.READ_COMMITTED else fetched.high_watermark
         if reached >= self._end and self._holds_nothing(reached):
             self._position = self._end
@@ -164,31 +180,3 @@ def _cut(fetched: Fetched, end_offset: int) -> Fetched:
         return fetched
     next_offset = offset_after(records, whole_batches(records)[1]) if records else fetched.base
     return fetched._replace(records=records, next_offset=next_offset)
-
-
-def stream_ranges(
-    brokers: Brokers, ranges: Sequence[OffsetRange], isolation: Isolation, max_bytes: int | None
-) -> Iterator[tuple[int, Fetched]]:
-    """The ranges one after the other, each answer with the place of its range. Requests for the next ranges are sent
-    while fewer bytes are on their way than one answer may have: many small ranges do not cost a round trip each."""
-    limit = max_bytes or brokers.settings.fetch_max_bytes
-    streams = [RangeStream(brokers, wanted, isolation, max_bytes, read_ahead=1) for wanted in ranges]
-    try:
-        for place, stream in enumerate(streams):
-            stream.ask_ahead()
-            _ask_further(streams, place, limit)
-            for fetched in stream:
-                _ask_further(streams, place, limit)
-                yield place, fetched
-    finally:
-        for stream in streams:
-            stream.close()
-
-
-def _ask_further(streams: Sequence[RangeStream], place: int, limit: int) -> None:
-    on_its_way = streams[place].appetite
-    for stream in streams[place + 1 : place + 1 + _MAX_RANGES_AHEAD]:
-        on_its_way += stream.appetite
-        if on_its_way > limit:
-            return
-        stream.ask_ahead()

@@ -17,7 +17,7 @@ from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import assign_offset, read_header
 from cordwood.wire.api_versions import encode_api_versions_response, encode_unsupported_version
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.fetch import FetchedPartition, decode_fetch, encode_fetch_response
+from cordwood.wire.fetch import FetchedPartition, FetchPartition, decode_fetch, encode_fetch_response
 from cordwood.wire.produce import ProducedPartition, decode_produce, encode_produce_response
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response, parse_header
 
@@ -129,7 +129,14 @@ class ScriptedCluster:
         return ErrorCode.NONE, expected
 
     def _fetch(self, node: int, header: RequestHeader, frame: memoryview) -> bytes:
-        ((topic, (asked,)),) = decode_fetch(header, frame).topics
+        topics = [
+            (topic, [self._found(node, asked) for asked in partitions])
+            for topic, partitions in decode_fetch(header, frame).topics
+        ]
+        parts = encode_fetch_response(header.api_version, header.correlation_id, topics)
+        return b"".join(part for part in parts if isinstance(part, bytes))
+
+    def _found(self, node: int, asked: FetchPartition) -> FetchedPartition:
         log = self.log[asked.partition]
         end = sum(read_header(batch).record_count for batch in log)
         code = self._refusal(node, ApiKey.FETCH, asked.partition)
@@ -139,9 +146,7 @@ class ScriptedCluster:
         if self.hidden and asked.fetch_offset != end - 1:
             self.hidden -= 1
             found = b""
-        row = FetchedPartition(asked.partition, code, end, end, 0, b"" if code else found)
-        parts = encode_fetch_response(header.api_version, header.correlation_id, [(topic, [row])])
-        return b"".join(part for part in parts if isinstance(part, bytes))
+        return FetchedPartition(asked.partition, code, end, end, 0, b"" if code else found)
 
     def _list_offsets(self, node: int, header: RequestHeader, frame: memoryview) -> bytes:
         rows = []

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
 
-from cordwood.client.cluster import LATEST, Cluster, Fetched, Produced
+from cordwood.client.cluster import LATEST, Cluster, Fetched, OffsetRange, Produced
 from cordwood.client.errors import EndNotReached, RequestRefused
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
@@ -192,6 +192,42 @@ def test_a_broker_has_one_connection_however_it_was_found() -> None:
         client.commit("a-group", {FIRST: 1})
         assert client.topics([TOPIC])
         assert sum(key == ApiKey.API_VERSIONS for _, key in brokers.asked) == 2
+
+
+def test_small_ranges_of_one_leader_share_a_request() -> None:
+    partitions = [TopicPartition(TOPIC, index) for index in range(20)]
+    with ScriptedCluster(partitions=20) as brokers, brokers.client() as client:
+        for index in range(10, 20):
+            brokers.leaders[index] = 2
+        client.produce({partition: batches(1) for partition in partitions})
+        ranges = [OffsetRange(partition, 0, 1) for partition in partitions]
+        assert [offsets_in(list(stream)) for stream in client.streams(ranges)] == [[0]] * 20
+        assert sum(key == ApiKey.FETCH for _, key in brokers.asked) == 2
+
+
+def test_a_range_whose_partition_moves_while_others_share_its_request() -> None:
+    partitions = [TopicPartition(TOPIC, index) for index in range(6)]
+    with ScriptedCluster(partitions=6) as brokers, brokers.client() as client:
+        client.produce({partition: batches(2) for partition in partitions})
+        streams = client.streams([OffsetRange(partition, 0, 2) for partition in partitions])
+        brokers.leaders[3] = 2
+        brokers.refuse(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+        assert [offsets_in(list(stream)) for stream in streams] == [[0, 1]] * 6
+        assert held(client) == 0
+
+
+def test_leaving_many_streams_leaves_nothing_behind() -> None:
+    partitions = [TopicPartition(TOPIC, index) for index in range(6)]
+    with ScriptedCluster(partitions=6) as brokers, brokers.client() as client:
+        client.produce({partition: batches(2) for partition in partitions})
+        for taken in range(3):
+            streams = client.streams([OffsetRange(partition, 0, 2) for partition in partitions])
+            for stream in streams[:taken]:
+                next(stream)
+            for stream in streams:
+                stream.close()
+        assert client.list_offsets({FIRST: LATEST})[FIRST].offset == 2
+        assert held(client) == 0
 
 
 def test_leaving_a_stream_leaves_nothing_behind() -> None:
