@@ -41,7 +41,7 @@ class _Convoy:
         # Weak, since the streams hold the convoy: when nobody holds them, what is on its way is forgotten at once.
         self._streams = [ref(stream) for stream in streams]
         self._asked_up_to = 0
-        self._look_at = 0
+        self._look_at = -1
         """Before this place so much is on its way that looking would be a waste."""
         for place, stream in enumerate(streams):
             stream.call_before_answers(lambda place=place: self._read_up_to(place))  # type: ignore[misc]
