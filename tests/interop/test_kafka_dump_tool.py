@@ -9,11 +9,14 @@ import pytest
 from benchmarks.kafka_peer import KafkaJars, PeerUnavailable, install_kafka
 
 from cordwood.groups.consumer.records import (
+    CURRENT_TYPE,
     EXPRESSION_TYPE,
     MEMBER_TYPE,
+    Current,
     Profile,
     Resolution,
     encode_consumer_key,
+    encode_current,
     encode_profile,
     encode_resolution,
 )
@@ -274,6 +277,8 @@ def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_
 def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: KafkaJars, tmp_path: Path) -> None:
     """Those of __consumer_offsets that only the newest of its versions have."""
     profile = Profile(None, None, "client", "/127.0.0.1", (), 1000, None, "ord.*")
+    first, second = (TopicId(int=77), 0), (TopicId(int=77), 1)
+    current = Current(4, 3, 0, frozenset({first, second}), frozenset(), {first: 2, second: 4})
     records = [
         (
             encode_position_key(PositionKey("group", TopicPartition("orders", 3))),
@@ -285,6 +290,7 @@ def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: Ka
         ),
         (encode_consumer_key(MEMBER_TYPE, "group", "member"), encode_profile(profile)),
         (encode_consumer_key(EXPRESSION_TYPE, "group", "old"), None),
+        (encode_consumer_key(CURRENT_TYPE, "group", "member"), encode_current(current)),
     ]
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(build_batch([(NOW_MS, key, value, ()) for key, value in records]))
@@ -300,3 +306,5 @@ def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: Ka
     )
     assert '"subscribedTopicNames":[],"subscribedTopicRegex":"ord.*"' in found[2]
     assert found[3] == 'key:{"type":"16","data":{"groupId":"group","regularExpression":"old"}}payload:<DELETE>'
+    assert '"memberEpoch":4,"previousMemberEpoch":3,"state":0' in found[4]
+    assert '"partitions":[0,1],"assignmentEpochs":[2,4]' in found[4]

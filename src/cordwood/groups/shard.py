@@ -18,7 +18,13 @@ from cordwood.groups.classic.sync import SyncRequest, not_written, sync
 from cordwood.groups.consumer import heartbeat as consumer_protocol
 from cordwood.groups.consumer.group import ConsumerGroup
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
-from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, decode_consumer_key
+from cordwood.groups.consumer.records import (
+    CONSUMER_GROUP_KEY_TYPES,
+    GROUP_TYPE,
+    NOTHING,
+    Share,
+    decode_consumer_key,
+)
 from cordwood.groups.consumer.topics import NoTopics, TopicView
 from cordwood.groups.offset_records import Position, PositionKey, encode_key, record_type
 from cordwood.groups.positions import Positions, Record, is_current
@@ -151,6 +157,7 @@ class GroupShard:
         generation: int,
         now_ms: int,
         *,
+        partitions: Share = NOTHING,
         transactional: bool = False,
         knows_epochs: bool = True,
     ) -> ErrorCode:
@@ -163,7 +170,9 @@ class GroupShard:
             return ErrorCode.NONE
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            return consumer_protocol.check_commit(consumer_group, member_id, generation, knows_epochs=knows_epochs)
+            return consumer_protocol.check_commit(
+                consumer_group, member_id, generation, partitions, knows_epochs=knows_epochs
+            )
         if generation >= 0 and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
         group = self.groups.get(group_id)

@@ -15,6 +15,7 @@ from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
+from cordwood.groups.consumer.records import Share
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
@@ -173,7 +174,9 @@ class GroupCoordinator:
 
         def loaded(shard: Shard[GroupShard]) -> None:
             machine = shard.machine
-            refusal = machine.check_commit(group_id, *author, now_ms, knows_epochs=knows_epochs)
+            refusal = machine.check_commit(
+                group_id, *author, now_ms, partitions=_committed_in(commits), knows_epochs=knows_epochs
+            )
             if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
                 refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
             if refusal is not ErrorCode.NONE:
@@ -211,7 +214,9 @@ class GroupCoordinator:
         def loaded(shard: Shard[GroupShard]) -> None:
             def admitted(error: ErrorCode) -> None:
                 machine, now_ms = shard.machine, self._node.now_ms
-                error = error or machine.check_commit(group_id, *author, now_ms, transactional=True)
+                error = error or machine.check_commit(
+                    group_id, *author, now_ms, partitions=_committed_in(commits), transactional=True
+                )
                 if error is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
                     error = ErrorCode.GROUP_MAX_SIZE_REACHED
                 if error is not ErrorCode.NONE:
@@ -443,6 +448,10 @@ class GroupCoordinator:
 
     def _is_full(self) -> bool:
         return sum(shard.machine.at_least() for shard in self._log.loaded_shards()) >= self._node.settings.groups_max
+
+
+def _committed_in(commits: list[Commit]) -> Share:
+    return frozenset((commit.topic_id, commit.partition.partition) for commit in commits)
 
 
 def _pending(shard: Shard[GroupShard], group_id: str) -> Iterator[TopicPartition]:

@@ -164,9 +164,8 @@ public final class TransactionCases {
     private static void positionsOfAMember(String protocol) throws Exception {
         String topic = newTopic(2);
         String group = name("group");
-        TopicPartition partition = new TopicPartition(topic, 0);
-        Map<TopicPartition, OffsetAndMetadata> five = Map.of(partition, new OffsetAndMetadata(5));
-        Map<TopicPartition, OffsetAndMetadata> nine = Map.of(partition, new OffsetAndMetadata(9));
+        TopicPartition zero = new TopicPartition(topic, 0);
+        TopicPartition one = new TopicPartition(topic, 1);
         try (KafkaProducer<String, String> producer = producer(name("writer"));
                 KafkaConsumer<String, String> first = member(group, protocol);
                 KafkaConsumer<String, String> second = member(group, protocol)) {
@@ -176,10 +175,11 @@ public final class TransactionCases {
                 return first.assignment().size() == 2;
             });
             ConsumerGroupMetadata before = first.groupMetadata();
+            OffsetAndMetadata five = new OffsetAndMetadata(5);
             producer.beginTransaction();
-            producer.sendOffsetsToTransaction(five, before);
+            producer.sendOffsetsToTransaction(Map.of(zero, five, one, five), before);
             producer.commitTransaction();
-            same(5L, first.committed(Set.of(partition)).get(partition).offset());
+            same(Map.of(zero, five, one, five), first.committed(Set.of(zero, one)));
 
             second.subscribe(List.of(topic));
             until(() -> {
@@ -187,14 +187,16 @@ public final class TransactionCases {
                 second.poll(Duration.ofMillis(50));
                 return first.assignment().size() == 1 && second.assignment().size() == 1;
             });
+            TopicPartition moved = second.assignment().iterator().next();
+            Map<TopicPartition, OffsetAndMetadata> nine = Map.of(moved, new OffsetAndMetadata(9));
             refused(producer, nine, before);
             refused(producer, nine, new ConsumerGroupMetadata(
                     group, before.generationId(), "nobody", Optional.empty()));
-            same(5L, first.committed(Set.of(partition)).get(partition).offset());
+            same(5L, first.committed(Set.of(moved)).get(moved).offset());
             producer.beginTransaction();
-            producer.sendOffsetsToTransaction(nine, first.groupMetadata());
+            producer.sendOffsetsToTransaction(nine, second.groupMetadata());
             producer.commitTransaction();
-            same(9L, first.committed(Set.of(partition)).get(partition).offset());
+            same(9L, first.committed(Set.of(moved)).get(moved).offset());
         }
     }
 

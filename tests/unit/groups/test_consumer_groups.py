@@ -215,13 +215,59 @@ def test_positions_are_committed_in_a_members_epoch() -> None:
     a.beat()
     check = stage.shard.check_commit
     assert check(GROUP, "a", None, 1, stage.now_ms) is ErrorCode.NONE
-    assert check(GROUP, "a", None, 0, stage.now_ms) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check(GROUP, "a", None, 0, stage.now_ms, partitions=a.owned) is ErrorCode.STALE_MEMBER_EPOCH
     assert check(GROUP, "b", None, 1, stage.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
     assert check(GROUP, "", None, -1, stage.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
     assert stage.shard.check_fetch(GROUP, "", -1) is ErrorCode.NONE
     assert stage.shard.check_fetch(GROUP, "a", 5) is ErrorCode.STALE_MEMBER_EPOCH
     a.send(-1)
     assert check(GROUP, "", None, -1, stage.now_ms) is ErrorCode.NONE
+
+
+def test_a_member_that_has_not_heard_of_its_epoch_commits_where_it_has_read_all_along() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    settle(a, b)
+    old, kept = a.epoch, a.owned
+    b.send(-1)
+    a.beat()
+    assert a.epoch > old
+    won = a.owned - kept
+    assert won
+
+    def commits(epoch: int, partitions: Share) -> ErrorCode:
+        return stage.shard.check_commit(GROUP, "a", None, epoch, stage.now_ms, partitions=partitions)
+
+    for _ in range(2):
+        assert commits(old, kept) is ErrorCode.NONE
+        assert commits(old, won) is ErrorCode.STALE_MEMBER_EPOCH
+        assert commits(old, a.owned) is ErrorCode.STALE_MEMBER_EPOCH
+        assert commits(a.epoch, a.owned) is ErrorCode.NONE
+        assert commits(a.epoch + 1, kept) is ErrorCode.STALE_MEMBER_EPOCH
+        assert commits(-1, kept) is ErrorCode.STALE_MEMBER_EPOCH
+        stage.compact()
+        stage.restart()
+    before = a.epoch
+    c = Member(stage, "c")
+    settle(a, c)
+    assert won & c.owned
+    assert commits(before, won & c.owned) is ErrorCode.STALE_MEMBER_EPOCH, "those are another's now"
+    assert commits(old, kept & a.owned) is ErrorCode.NONE
+
+
+def test_a_partition_that_comes_back_counts_from_then_on() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    a.beat()
+    first, everything = a.epoch, a.owned
+    settle(a, b)
+    away = everything - a.owned
+    b.send(-1)
+    a.beat()
+    assert a.owned == everything
+    check = stage.shard.check_commit
+    assert check(GROUP, "a", None, first, stage.now_ms, partitions=away) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check(GROUP, "a", None, first, stage.now_ms, partitions=everything - away) is ErrorCode.NONE
 
 
 def test_everything_is_back_after_a_restart_even_from_a_compacted_log() -> None:
@@ -284,7 +330,8 @@ def test_values_read_back(epoch: int, hashed: int, profile: Profile, share: Shar
     assert decode_target_epoch(encode_target_epoch(epoch)) == epoch
     assert decode_profile(encode_profile(profile)) == profile
     assert decode_target(encode_target(share)) == share
-    current = Current(epoch, epoch, 2, share, other)
+    since = {each: abs(hashed + place) % 2**31 for place, each in enumerate(sorted(share | other))}
+    current = Current(epoch, epoch, 2, share, other, since)
     assert decode_current(encode_current(current)) == current
 
 

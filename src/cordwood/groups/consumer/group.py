@@ -33,7 +33,7 @@ from cordwood.model.identifiers import TopicId
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will be back."""
 
-FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING)
+FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING, {})
 
 
 class ConsumerGroupState(Enum):

@@ -32,6 +32,8 @@ MAX_EXPRESSIONS = 100
 """Different regular expressions in one group: each is kept with every topic that it matches."""
 
 NOBODY = Profile(None, None, "", "", (), -1, None)
+NEVER = 1 << 31
+"""No epoch is as late as this."""
 
 
 class ConsumerLimits(NamedTuple):
@@ -201,7 +203,8 @@ def _leave(
     profile = group.members[request.member_id].profile
     if request.epoch == LEFT_FOR_A_WHILE and profile.instance_id is not None:
         current = group.current(request.member_id)
-        value = encode_current(Current(LEFT_FOR_A_WHILE, current.epoch, MemberState.STABLE, current.assigned, NOTHING))
+        away = Current(LEFT_FOR_A_WHILE, current.epoch, MemberState.STABLE, current.assigned, NOTHING, current.since)
+        value = encode_current(away)
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
     remove(group, {request.member_id}, topics, records)
@@ -248,13 +251,24 @@ def time_passed(group: ConsumerGroup, topics: TopicView, records: list[Record], 
 # Positions
 
 
-def check_commit(group: ConsumerGroup, member_id: str, epoch: int, *, knows_epochs: bool) -> ErrorCode:
-    """Whether positions may be committed in this member's name; in nobody's, only if there are no members."""
+def check_commit(
+    group: ConsumerGroup, member_id: str, epoch: int, partitions: Share, *, knows_epochs: bool
+) -> ErrorCode:
+    """Whether positions in these partitions may be committed in this member's name.
+
+    In nobody's, only if there are no members. A member that has not heard of its newest epoch yet may commit where it
+    has read since before the epoch that it names (KIP-1251).
+    """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
     if member_id in group.members and not knows_epochs:
         return ErrorCode.UNSUPPORTED_VERSION
-    return _check_epoch(group, member_id, epoch)
+    refusal = _check_epoch(group, member_id, epoch)
+    if refusal is ErrorCode.STALE_MEMBER_EPOCH:
+        current = group.current(member_id)
+        if 0 <= epoch < current.epoch and all(current.since.get(each, NEVER) <= epoch for each in partitions):
+            return ErrorCode.NONE
+    return refusal
 
 
 def check_fetch(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:

@@ -28,10 +28,12 @@ def next_step(
     if owned is not None:
         to_revoke &= owned
     if to_revoke:
-        return Current(
-            current.epoch, current.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, frozenset(to_revoke)
-        )
+        since = {each: current.since[each] for each in kept | to_revoke}
+        state = MemberState.UNREVOKED_PARTITIONS
+        return Current(current.epoch, current.previous_epoch, state, kept, frozenset(to_revoke), since)
     held_by_others = {each for each in target - kept if owners.get(each, member_id) != member_id}
     state = MemberState.UNRELEASED_PARTITIONS if held_by_others else MemberState.STABLE
     previous_epoch = current.previous_epoch if current.epoch == target_epoch else current.epoch
-    return Current(target_epoch, previous_epoch, state, frozenset(target - held_by_others), frozenset())
+    assigned = frozenset(target - held_by_others)
+    since = {each: current.since.get(each, target_epoch) if each in kept else target_epoch for each in assigned}
+    return Current(target_epoch, previous_epoch, state, assigned, frozenset(), since)

@@ -7,6 +7,7 @@ now, 16 the topics that a regular expression matches. Values are version 0, whic
 import struct
 import sys
 import uuid
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cordwood.groups.record_fields import (
@@ -69,6 +70,8 @@ class Current(NamedTuple):
     state: int
     assigned: Share
     revoking: Share
+    since: Mapping[tuple[TopicId, int], int]
+    """The epoch in which the member got each of these partitions: its positions there count from then on."""
 
 
 class Resolution(NamedTuple):
@@ -155,18 +158,20 @@ def encode_target(share: Share) -> bytes:
 
 
 def decode_target(value: bytes) -> Share:
-    return _read_share(_fields(value))
+    return frozenset(_read_epochs(_fields(value), 0))
 
 
 def encode_current(current: Current) -> bytes:
     head = struct.pack(">hiib", 0, current.epoch, current.previous_epoch, current.state)
-    return head + _share(current.assigned) + _share(current.revoking) + b"\0"
+    return head + _share(current.assigned, current.since) + _share(current.revoking, current.since) + b"\0"
 
 
 def decode_current(value: bytes) -> Current:
     fields = _fields(value)
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
-    return Current(epoch, previous_epoch, state, _read_share(fields), _read_share(fields))
+    assigned = _read_epochs(fields, epoch)
+    revoking = _read_epochs(fields, epoch)
+    return Current(epoch, previous_epoch, state, frozenset(assigned), frozenset(revoking), {**revoking, **assigned})
 
 
 def encode_resolution(resolution: Resolution) -> bytes:
@@ -206,23 +211,32 @@ def by_topic_id(share: Share) -> list[tuple[TopicId, list[int]]]:
     return list(topics.items())
 
 
-def _share(share: Share) -> bytes:
+def _share(share: Share, since: Mapping[tuple[TopicId, int], int] | None = None) -> bytes:
     topics = by_topic_id(share)
     parts = [uvarint(len(topics) + 1)]
     for topic_id, partitions in topics:
-        parts += (
-            topic_id.bytes,
-            uvarint(len(partitions) + 1),
-            struct.pack(f">{len(partitions)}i", *partitions),
-            b"\0",
-        )
+        count = len(partitions)
+        parts += (topic_id.bytes, uvarint(count + 1), struct.pack(f">{count}i", *partitions))
+        if since is None:
+            parts.append(b"\0")
+        else:
+            epochs = [since[topic_id, partition] for partition in partitions]
+            parts.append(one_tag(uvarint(count + 1) + struct.pack(f">{count}i", *epochs)))
     return b"".join(parts)
 
 
-def _read_share(fields: FieldReader) -> Share:
-    found = []
+def _read_epochs(fields: FieldReader, epoch: int) -> dict[tuple[TopicId, int], int]:
+    """Partitions, and the epochs in which they were assigned; this one where the record does not say."""
+    found: dict[tuple[TopicId, int], int] = {}
     for _ in range(fields.count()):
         topic_id = uuid.UUID(bytes=fields.raw(16))
-        found += [(topic_id, fields.int32()) for _ in range(fields.count())]
-        fields.end_of_struct()
-    return frozenset(found)
+        partitions = [fields.int32() for _ in range(fields.count())]
+        raw = fields.tagged().get(0)
+        epochs = [epoch] * len(partitions)
+        if raw is not None:
+            told = FieldReader(raw, flexible=True)
+            epochs = [told.int32() for _ in range(told.count())] or epochs
+        if len(epochs) != len(partitions):
+            raise UnreadableRecord(f"{len(epochs)} epochs for {len(partitions)} partitions")
+        found.update(((topic_id, partition), each) for partition, each in zip(partitions, epochs, strict=True))
+    return found
