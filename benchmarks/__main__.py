@@ -19,8 +19,9 @@ from rich.markup import escape
 from benchmarks import load, report
 from benchmarks.bench import FULL, QUICK, Bench, OutOfTime
 from benchmarks.figures import CORDWOOD, KAFKA
-from benchmarks.kafka_peer import PEERS, PeerUnavailable, install_kafka
+from benchmarks.kafka_peer import install_kafka
 from benchmarks.machine import facts
+from benchmarks.maven import PEERS, PeerUnavailable
 from benchmarks.scenarios import SCENARIOS, Scenario
 
 NEIGHBOURS_DISTURB_CORES = 0.1

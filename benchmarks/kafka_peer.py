@@ -13,7 +13,6 @@ into a skip; a broker is stopped by the process id that was started here and by 
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
 import shutil
 import signal
@@ -22,17 +21,16 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.maven import PEERS, FetchFailed, PeerUnavailable, fetch_jars
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
     from typing import Self
 
-PEERS = Path(__file__).resolve().parent / ".peers"
 VERSIONS = ("4.3.0", "4.2.0", "4.1.0")
 """Tried in this order; CORDWOOD_BENCH_KAFKA=4.x.y in the environment asks for exactly one."""
 
@@ -60,10 +58,6 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-
-
-class PeerUnavailable(Exception):
-    """The peer cannot run on this machine; the message says what to install."""
 
 
 class PeerFailed(Exception):
@@ -118,55 +112,15 @@ def install_kafka(version: str | None = None) -> KafkaJars:
     asked = version or os.environ.get("CORDWOOD_BENCH_KAFKA")
     wanted = (asked,) if asked else VERSIONS
     failure = ""
-    PEERS.mkdir(parents=True, exist_ok=True)
-    with _one_installer_at_a_time():
-        for candidate in wanted:
-            lib = PEERS / f"kafka-{candidate}" / "lib"
-            if lib.is_dir():
-                return KafkaJars(candidate, lib, java)
-            try:
-                _fetch(candidate, lib)
-            except PeerFailed as error:
-                failure = str(error)
-                continue
-            return KafkaJars(candidate, lib, java)
+    for candidate in wanted:
+        lib = PEERS / f"kafka-{candidate}" / "lib"
+        try:
+            fetch_jars(_POM.format(version=candidate), lib, "kafka_2.13-*.jar")
+        except FetchFailed as error:
+            failure = str(error)
+            continue
+        return KafkaJars(candidate, lib, java)
     raise PeerUnavailable(f"Apache Kafka {' or '.join(wanted)} could not be fetched with Maven:\n{failure}")
-
-
-@contextmanager
-def _one_installer_at_a_time() -> Iterator[None]:
-    """Parallel test workers would otherwise fetch the same jars into the same directory."""
-    with (PEERS / "install.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _fetch(version: str, lib: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise PeerUnavailable("no Maven found, it fetches Apache Kafka: install it (Debian: maven)")
-    build = PEERS / f"fetch-{version}"
-    shutil.rmtree(build, ignore_errors=True)
-    build.mkdir(parents=True)
-    (build / "pom.xml").write_text(_POM.format(version=version))
-    fetched = build / "lib"
-    command = [
-        maven,
-        "-B",
-        "-ntp",
-        "-q",
-        "dependency:copy-dependencies",
-        f"-DoutputDirectory={fetched}",
-        "-DincludeScope=runtime",
-    ]
-    done = subprocess.run(command, cwd=build, capture_output=True, text=True, timeout=600, check=False)
-    try:
-        if done.returncode != 0 or not list(fetched.glob("kafka_2.13-*.jar")):
-            raise PeerFailed((done.stdout + done.stderr)[-2000:])
-        lib.parent.mkdir(parents=True, exist_ok=True)
-        fetched.rename(lib)  # the last step: a directory that exists is complete
-    finally:
-        shutil.rmtree(build, ignore_errors=True)
 
 
 def free_port() -> int:

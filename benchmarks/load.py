@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.kafka_peer import PEERS
+from benchmarks.maven import PEERS
 
 SOURCE = Path(__file__).resolve().parent / "load.c"
 

@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from benchmarks.kafka_peer import KafkaJars, PeerUnavailable, install_kafka
+from benchmarks.kafka_peer import KafkaJars, install_kafka
+from benchmarks.maven import PeerUnavailable
 
 JVM_FLAGS = (
     "-Xmx256m",

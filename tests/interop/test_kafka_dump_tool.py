@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from benchmarks.kafka_peer import KafkaJars, PeerUnavailable, install_kafka
+from benchmarks.kafka_peer import KafkaJars, install_kafka
+from benchmarks.maven import PeerUnavailable
 
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.kafka_peer import KafkaBroker, PeerUnavailable, install_kafka
+from benchmarks.kafka_peer import KafkaBroker, install_kafka
+from benchmarks.maven import PeerUnavailable
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 

@@ -6,10 +6,13 @@ The format is found by its name: nothing here registers it.
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from benchmarks.maven import PeerUnavailable
+from benchmarks.spark_connector import install_connector
 from confluent_kafka import KafkaError, Producer
 from tests.conftest import RunningBroker
 
@@ -41,6 +44,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "spark.local.dir": directory / "local",
         "spark.driver.memory": "1g",
     }
+    with suppress(PeerUnavailable):
+        _, jars = install_connector()
+        settings["spark.jars"] = ",".join(map(str, jars))
     session = cordwood.spark.session("tests", master="local[2]", **settings)
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -1,0 +1,92 @@
+"""Spark's own Kafka connector against Cordwood: it reads what our source reads, and what it writes can be read."""
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from benchmarks.maven import PeerUnavailable
+from benchmarks.spark_connector import install_connector
+from tests.conftest import MakeTopic, RunningBroker
+from tests.spark.conftest import Load, Produce, Record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _connector() -> None:
+    try:
+        install_connector()
+    except PeerUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+def sorted_rows(frame: "DataFrame") -> list[Any]:
+    return frame.orderBy("partition", "offset").collect()
+
+
+def by_connector(spark: "SparkSession", broker: RunningBroker, topic: str, **options: str) -> "DataFrame":
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("subscribe", topic)
+    return reader.options(**options).load()
+
+
+def records(count: int) -> list[Record]:
+    return [
+        Record(
+            b"value %d" % number,
+            b"key %d" % (number % 7),
+            number % 3,
+            1_700_000_000_000 + number,
+            [("h", b"%d" % number)],
+        )
+        for number in range(count)
+    ]
+
+
+def test_both_sources_read_the_same_rows(
+    spark: "SparkSession", broker: RunningBroker, load: Load, put: Produce, make_topic: MakeTopic
+) -> None:
+    topic = make_topic(3)
+    put(topic, [*records(500), Record(None, b"tombstone", 1), Record(b"no key", None, 2)])
+    theirs = by_connector(spark, broker, topic, includeHeaders="true").where("headers is not null")
+    ours = load(topic, includeHeaders="true")
+    assert theirs.schema == ours.schema
+    # A record without headers: the connector says null, we say an empty list.
+    assert sorted_rows(theirs) == [row for row in sorted_rows(ours) if row["headers"]]
+    assert sorted_rows(by_connector(spark, broker, topic)) == sorted_rows(load(topic))
+
+
+def test_what_the_connector_writes_our_source_reads(
+    spark: "SparkSession", broker: RunningBroker, load: Load, put: Produce, make_topic: MakeTopic
+) -> None:
+    source, target = make_topic(3), make_topic(2)
+    put(source, records(300))
+    frame = load(source).select("key", "value")
+    frame.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", target).save()
+    written = load(target).select("key", "value").collect()
+    assert sorted(written) == sorted(frame.collect())
+
+
+def test_the_connector_streams_from_and_to_cordwood(
+    spark: "SparkSession", broker: RunningBroker, load: Load, put: Produce, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    source, target = make_topic(3), make_topic(1)
+    put(source, records(300))
+    stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    stream = stream.option("subscribe", source).option("startingOffsets", "earliest")
+    query = (
+        stream.load()
+        .select("key", "value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", broker.bootstrap)
+        .option("topic", target)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .queryName(f"connector-{uuid.uuid4().hex[:8]}")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    assert query.exception() is None
+    written = load(target).select("key", "value").collect()
+    assert sorted(written) == sorted(load(source).select("key", "value").collect())
