@@ -2,7 +2,9 @@
 
 A lane has batches that wait, batches that are on their way, and batches that have to go again. Those of an idempotent
 producer may be on their way together: the broker takes them only in the order of their sequence numbers, and knows
-those that it has already. Others go one at a time, because nothing but waiting would keep their order.
+those that it has already. That holds only once it has one of them: Kafka lets a producer that it knows nothing of begin
+with any sequence number, and a second batch would be taken in place of a first that was refused. So the first one goes
+alone. Batches without a producer go one at a time, because nothing but waiting would keep their order.
 """
 
 from collections import deque
@@ -41,6 +43,8 @@ class Lane:
         self.partition = partition
         self.waiting: deque[OutgoingBatch] = deque()
         self._on_their_way = 0
+        self._known = False
+        """The broker has stored a batch of this lane."""
         self._again: list[OutgoingBatch] = []
         self._base_offset: int | None = None
         self._next_offset = -1
@@ -49,7 +53,8 @@ class Lane:
     def may_send(self) -> bool:
         if not self.waiting or self._again:
             return False
-        return self._on_their_way < (MAX_BATCHES_ON_THEIR_WAY if self.waiting[0].producer_id >= 0 else 1)
+        together = self._known and self.waiting[0].producer_id >= 0
+        return self._on_their_way < (MAX_BATCHES_ON_THEIR_WAY if together else 1)
 
     @property
     def is_done(self) -> bool:
@@ -64,6 +69,7 @@ class Lane:
         """The broker's word on a batch, in the order in which they were sent. False: it is final, and not a success."""
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._on_their_way -= 1
+            self._known = True
             self._stored(base_offset, batch.offsets)
         elif code in PASSING or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._again):
             # Out of order only because the one before it has to go again.

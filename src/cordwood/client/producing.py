@@ -121,6 +121,9 @@ class ProducePipeline:
 
     def _send_some(self) -> bool:
         """Sends one request to every broker that may get one. False: an answer has to come first."""
+        if not all(request.pending.connection.is_open for request in self._requests):
+            # What was lost with a connection goes before what comes next.
+            return False
         by_leader: dict[Link, list[tuple[Lane, Leader]]] = {}
         failure: ClientError | None = None
         for lane in self._lanes.values():

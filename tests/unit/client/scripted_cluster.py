@@ -120,7 +120,8 @@ class ScriptedCluster:
     def _append(self, index: int, batch: bytes) -> tuple[ErrorCode, int]:
         log, header = self.log[index], read_header(batch)
         expected = sum(read_header(stored).record_count for stored in log)
-        if header.producer_id >= 0 and header.base_sequence != expected:
+        # As Kafka does: a producer that the partition knows nothing of may begin with any sequence number.
+        if header.producer_id >= 0 and header.base_sequence != expected and log:
             late = header.base_sequence < expected
             return ErrorCode.DUPLICATE_SEQUENCE_NUMBER if late else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         placed = bytearray(batch)

@@ -22,8 +22,20 @@ def lane_with(*batches: OutgoingBatch) -> Lane:
     return lane
 
 
+def test_the_first_batch_goes_alone_until_it_is_stored() -> None:
+    lane = lane_with(*map(batch, range(3)))
+    first = lane.sent()
+    assert not lane.may_send
+    assert lane.answered(first, ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+    assert lane.sent() is first
+    assert not lane.may_send
+    assert lane.answered(first, ErrorCode.NONE, 0)
+    assert lane.may_send
+
+
 def test_batches_of_an_idempotent_producer_go_together_up_to_what_a_broker_remembers() -> None:
     lane = lane_with(*map(batch, range(9)))
+    lane.answered(lane.sent(), ErrorCode.NONE, 0)
     for _ in range(MAX_BATCHES_ON_THEIR_WAY):
         assert lane.may_send
         lane.sent()

@@ -91,6 +91,35 @@ def test_batches_without_a_producer_are_not_overtaken_either() -> None:
         assert len(values) == 8
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_a_connection_that_breaks_before_anything_is_stored_does_not_let_a_later_batch_be_first(place: int) -> None:
+    """A broker that knows nothing of a producer would take it, and the ones before it would be lost."""
+    with ScriptedCluster() as brokers, brokers.client() as client:
+        brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, place + 1)
+        pipeline = client.pipeline()
+        for number, batch in enumerate(batches(10)):
+            pipeline.send({FIRST: [batch]})
+            if number == place:
+                brokers.hang_up(1)
+        pipeline.finish()
+        assert stored(brokers, FIRST) == list(range(10))
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_new_leader_gets_nothing_while_the_old_one_has_not_answered(place: int) -> None:
+    """The metadata may be renewed for another partition's sake while batches are on their way."""
+    with ScriptedCluster() as brokers, brokers.client() as client:
+        brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, place + 1)
+        pipeline = client.pipeline()
+        for number, batch in enumerate(batches(10)):
+            pipeline.send({FIRST: [batch]})
+            if number == place:
+                brokers.leaders[0] = 2
+                client.topics([TOPIC])
+        pipeline.finish()
+        assert stored(brokers, FIRST) == list(range(10))
+
+
 def test_what_was_stored_before_the_connection_broke_is_not_stored_again() -> None:
     with ScriptedCluster() as brokers, brokers.client() as client:
         pipeline = client.pipeline()
