@@ -10,7 +10,7 @@ from tests.interop.raw_batches import batch_of, records_of
 
 from cordwood.client import versions
 from cordwood.client.cluster import LATEST, Cluster, Isolation, ProducerIdentity
-from cordwood.client.errors import EndNotReached, RequestRefused
+from cordwood.client.errors import EndNotReached, RequestRefused, UnknownTopic
 from cordwood.client.settings import ClientSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
@@ -197,3 +197,10 @@ def test_a_winner_that_is_no_more_is_refused_and_nothing_is_decided(cluster: Clu
     assert refused.value.code == ErrorCode.PRODUCER_FENCED
     assert cluster.family_decide(family, 5, commit=False).last_batch_id == -1
     assert committed_values(cluster, partition) == []
+
+
+def test_a_position_in_a_topic_that_is_not_there_is_told_at_once(cluster: Cluster) -> None:
+    transactional_id = new_id()
+    producer = cluster.init_producer_id(transactional_id)
+    with pytest.raises(UnknownTopic, match="no-such-topic-0"):
+        cluster.commit_in_transaction(transactional_id, producer, "group", {TopicPartition("no-such-topic", 0): 1})

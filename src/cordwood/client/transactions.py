@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cordwood.client.answers import ProducerIdentity
 from cordwood.client.brokers import Brokers, KeyType
-from cordwood.client.errors import error_code, refusal
+from cordwood.client.errors import UnknownTopic, error_code, refusal
 from cordwood.client.groups import by_topic
 from cordwood.client.link import Link
 from cordwood.client.versions import IMPLICIT_PARTITIONS
@@ -139,9 +139,11 @@ def commit_offsets(
     def read(link: Link, response: Any) -> None:
         for topic in response.topics:
             for row in topic.partitions:
-                about = (
-                    f"of group {group} in {topic.name}-{row.partition_index} for transactional id {transactional_id}"
-                )
+                partition = f"{topic.name}-{row.partition_index}"
+                if error_code(row.error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    message = f"group {group} cannot have a position in {partition}: there is no such partition"
+                    raise UnknownTopic(topic.name, message)
+                about = f"of group {group} in {partition} for transactional id {transactional_id}"
                 _check(link, ApiKey.TXN_OFFSET_COMMIT, about, row.error_code)
 
     at_most = None if implicit else _OFFSETS_WITHOUT_IMPLICIT_ADD
