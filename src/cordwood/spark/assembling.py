@@ -14,7 +14,8 @@ from cordwood.columnar.columns import Columns, Origin
 from cordwood.model.identifiers import TopicPartition
 
 ROWS_WORTH_A_BATCH: Final = 20_000
-BYTES_WORTH_A_BATCH: Final = 8 << 20
+BYTES_WORTH_A_BATCH: Final = 4 << 20
+"""Less than a fetch brings, so that records that come in full answers are not copied together."""
 MAX_ROWS: Final = 100_000
 MAX_BYTES: Final = 32 << 20
 """Of one batch: the JVM holds a few of them at a time."""

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
@@ -41,13 +40,14 @@ class CordwoodDataSource(DataSource):
         return StreamReader(self._read_options(schema, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
-        made: DataSourceWriter = import_module("cordwood.spark.writer").batch_writer(self.options, schema, overwrite)
-        return made
+        from cordwood.spark.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":
-        writing = import_module("cordwood.spark.writer")
-        made: DataSourceStreamWriter = writing.stream_writer(self.options, schema, overwrite)
-        return made
+        from cordwood.spark.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         options = read_options(self.options, streaming=streaming)

@@ -40,23 +40,23 @@ def session(
     """A session that can read and write `format("cordwood")`.
 
     `master` is Spark's: `local[2]`, `spark://host:7077`; by default the one that spark-submit says, else `local[*]`.
-    `remote` is the address of a Spark Connect server, `sc://host`. Further settings are Spark's, by name:
-    `session("orders", **{"spark.sql.shuffle.partitions": 8})`.
+    `remote` is the address of a Spark Connect server, `sc://host`, or `local[2]` for one that is started here. Further
+    settings are Spark's, by name: `session("orders", **{"spark.sql.shuffle.partitions": 8})`.
     """
     wanted = {name: _text(value) for name, value in settings.items()}
     builder = SparkSession.builder.appName(app_name)
-    if remote is not None:
-        found = builder.remote(remote).getOrCreate()
-        for name, value in {**RUNTIME_SETTINGS, **wanted}.items():
-            found.conf.set(name, value)
-    else:
+    is_elsewhere = remote is not None and not remote.startswith("local")
+    if not is_elsewhere:
         ensure_java()
-        if master is not None:
-            builder = builder.master(master)
-        for name, value in {**START_SETTINGS, **RUNTIME_SETTINGS, **wanted}.items():
-            builder = builder.config(name, value)
-        found = builder.getOrCreate()
-    if not _finds_it_by_itself():
+    if remote is not None:
+        builder = builder.remote(remote)
+    elif master is not None:
+        builder = builder.master(master)
+    chosen = RUNTIME_SETTINGS if is_elsewhere else {**START_SETTINGS, **RUNTIME_SETTINGS}
+    for name, value in {**chosen, **wanted}.items():
+        builder = builder.config(name, value)
+    found = builder.getOrCreate()
+    if is_elsewhere or not _finds_it_by_itself():
         register(found)
     return found
 
