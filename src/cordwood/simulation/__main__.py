@@ -4,15 +4,34 @@ import argparse
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
 
+from cordwood.simulation import group_game, transaction_game
 from cordwood.simulation.run import SimulationFailed, run
+
+
+def _log(seed: int, steps: int) -> Counter[str]:
+    outcome = run(seed, steps)
+    return Counter(
+        requests=outcome.requests, promises=outcome.promises, records=outcome.records_read, lives=outcome.lives
+    )
+
+
+GAMES: dict[str, Callable[[int, int], Counter[str]]] = {
+    "log": _log,
+    "transactions": lambda seed, steps: Counter(asdict(transaction_game.play(seed, steps))),
+    "groups": lambda seed, steps: Counter(asdict(group_game.play(seed, steps))),
+}
+STEPS = {"log": 600, "transactions": 1500, "groups": 3000}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cordwood.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds to play")
-    parser.add_argument("--steps", type=int, default=600, help="steps of the safety phase of each")
+    parser.add_argument("--game", choices=GAMES, default="log", help="what the games are about")
+    parser.add_argument("--steps", type=int, help="steps of the safety phase of each")
     parser.add_argument("--keep-going", action="store_true", help="name every seed that fails instead of the first")
     arguments = parser.parse_args()
     logging.getLogger("cordwood").setLevel(logging.CRITICAL + 1)
@@ -20,17 +39,13 @@ def main() -> int:
     totals: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         try:
-            outcome = run(seed, arguments.steps)
+            totals += GAMES[arguments.game](seed, arguments.steps or STEPS[arguments.game])
         except SimulationFailed as failure:
             if not arguments.keep_going:
                 print(failure)
                 return 1
             failed.append(seed)
             print(f"seed {seed}: {str(failure).splitlines()[0]}")
-            continue
-        totals += Counter(
-            requests=outcome.requests, promises=outcome.promises, records=outcome.records_read, lives=outcome.lives
-        )
     print(f"{arguments.seeds - len(failed)} of {arguments.seeds} seeds passed; {dict(totals)}")
     return 1 if failed else 0
 

@@ -1,0 +1,239 @@
+"""Groups as the wire shows them: who was told to have what, and whose commits count.
+
+No partition has two owners in one generation of a classic group. In a group of the consumer protocol nobody is told to
+have a partition that another has and has not given back, unless that one was out: it left, began anew, or was not heard
+of, or did not give the partition back, for as long as the broker waits for that. Whoever lost a partition, its place or
+its generation commits nothing any more, and positions follow from the commits that were accepted.
+
+All of it is judged by requests when the node gets them and by answers when it gives them. Where an answer never went
+out, nobody was told anything.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cordwood.model.errors import ErrorCode
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.group_positions import Commit, GroupPositions, Key
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.workloads.classic_members import share_in
+from cordwood.simulation.workloads.consumer_members import JOINING, LEAVING, SESSION_MS
+from cordwood.wire.apis import ApiKey
+
+Named = tuple[str, str]
+"""Group and member."""
+
+
+class Heard(NamedTuple):
+    """What is known of a member of the consumer protocol from heartbeats that were accepted."""
+
+    epoch: int
+    reconciled_ms: int
+    """When the heartbeat came that took it to this epoch: what it has to give back was not known before."""
+    last_ms: int
+    """When the last one came."""
+
+
+class GroupsChecker:
+    def __init__(self) -> None:
+        self.positions = GroupPositions()
+        self.rounds: set[tuple[str, int]] = set()
+        """Groups and generations in which somebody was given a share."""
+        self.taken = 0
+        """How often a partition was taken from a member of the consumer protocol that was out without knowing it."""
+        # The classic protocol
+        self._owners: dict[tuple[str, int, int], str] = {}
+        self._generations: dict[str, int] = {}
+        """The highest that a member has synced in: it outlives the broker."""
+        self._announced: dict[str, int] = {}
+        """The highest that members have joined: a broker that dies may have to count it again."""
+        self._instances: dict[Named, str] = {}
+        self._out: set[Named] = set()
+        # The consumer protocol
+        self._holders: dict[Key, str] = {}
+        """Who was told to have a partition, and has not said that it gave it back."""
+        self._heard: dict[Named, Heard] = {}
+        self._rebalance_ms: dict[Named, int] = {}
+        self._dispossessed: dict[Named, int] = {}
+        """Who lost a partition without a word, and which request it went to: none after that may be accepted."""
+        self._requests = 0
+        self._numbers: dict[Exchange, int] = {}
+        self._left: set[Named] = set()
+        self._settled: dict[Exchange, dict[Key, int]] = {}
+        self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat_came,
+            ApiKey.OFFSET_COMMIT: self._commit_came,
+            ApiKey.OFFSET_FETCH: self._fetch_came,
+        }
+        self._on_sent: dict[ApiKey, Callable[[Exchange], None]] = {
+            ApiKey.JOIN_GROUP: self._joined,
+            ApiKey.SYNC_GROUP: self._synced,
+            ApiKey.LEAVE_GROUP: self._left_classic_group,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self._heartbeat_answered,
+            ApiKey.OFFSET_COMMIT: self._committed,
+            ApiKey.OFFSET_FETCH: self._fetched,
+        }
+
+    def requested(self, exchange: Exchange) -> None:
+        if (note := self._on_request.get(exchange.key)) is not None:
+            note(exchange)
+
+    def sent(self, exchange: Exchange) -> None:
+        if (check := self._on_sent.get(exchange.key)) is not None:
+            check(exchange)
+
+    def broker_died(self) -> None:
+        """What was not in its log is forgotten: who joined without syncing, and who left a group that goes on."""
+        self._announced = dict(self._generations)
+        self._out.clear()
+        self._settled.clear()
+        self._numbers.clear()
+
+    # The classic protocol
+
+    def _joined(self, exchange: Exchange) -> None:
+        values, answer = exchange.values, exchange.answer
+        if answer.error_code:
+            return
+        group = values["group_id"]
+        self._announced[group] = max(answer.generation_id, self._announced.get(group, 0))
+        if values["group_instance_id"] is not None:
+            replaced = self._instances.get((group, values["group_instance_id"]))
+            if replaced is not None and replaced != answer.member_id:
+                self._out.add((group, replaced))
+            self._instances[group, values["group_instance_id"]] = answer.member_id
+
+    def _synced(self, exchange: Exchange) -> None:
+        values, answer = exchange.values, exchange.answer
+        if answer.error_code:
+            return
+        group, generation = values["group_id"], values["generation_id"]
+        member = values["group_instance_id"] or values["member_id"]
+        self._generations[group] = max(generation, self._generations.get(group, 0))
+        self.rounds.add((group, generation))
+        for partition in share_in(answer.assignment):
+            owner = self._owners.setdefault((group, generation, partition), member)
+            if owner != member:
+                raise InvariantBroken(
+                    f"{group}: in generation {generation} partition {partition} is {owner}'s and {member}'s"
+                )
+
+    def _left_classic_group(self, exchange: Exchange) -> None:
+        answer, values = exchange.answer, exchange.values
+        errors = [each.error_code for each in answer.members] if exchange.version >= 3 else []
+        if not any([answer.error_code, *errors]):
+            self._out.add((values["group_id"], values["member_id"]))
+
+    # The consumer protocol
+
+    def _heartbeat_came(self, exchange: Exchange) -> None:
+        """What a member does not own any more it has given back, whatever the broker makes of its heartbeat."""
+        values = exchange.values
+        group, member_id, epoch = values["group_id"], values["member_id"], values["member_epoch"]
+        self._requests += 1
+        self._numbers[exchange] = self._requests
+        if epoch == JOINING:
+            self._rebalance_ms[group, member_id] = values["rebalance_timeout_ms"]
+        if values["topic_partitions"] is None:
+            return
+        owned = {partition for topic in values["topic_partitions"] for partition in topic["partitions"]}
+        for key, holder in list(self._holders.items()):
+            if key[0] == group and holder == member_id and key[1] not in owned:
+                del self._holders[key]
+
+    def _heartbeat_answered(self, exchange: Exchange) -> None:
+        values, answer = exchange.values, exchange.answer
+        number = self._numbers.pop(exchange)
+        if answer.error_code:
+            return
+        named = group, member_id = values["group_id"], values["member_id"]
+        if values["member_epoch"] == JOINING:
+            self._dispossessed.pop(named, None)
+        elif number > self._dispossessed.get(named, number):
+            raise InvariantBroken(f"{named}: what it had was given to others, and it is still a member")
+        if answer.member_epoch == LEAVING:
+            self._left.add(named)
+        if answer.member_epoch <= 0:
+            return
+        self._hear_of(named, answer.member_epoch, exchange.handled_ms)
+        if answer.assignment is None:
+            return
+        assigned = [(group, each) for topic in answer.assignment.topic_partitions for each in topic.partitions]
+        for key in assigned:
+            if self._holders.get(key, member_id) != member_id:
+                self._take(key, exchange, number)
+        self._holders.update(dict.fromkeys(assigned, member_id))
+
+    def _hear_of(self, named: Named, epoch: int, handled_ms: int) -> None:
+        before = self._heard.get(named)
+        if before is None or epoch != before.epoch:
+            self._heard[named] = Heard(epoch, handled_ms, handled_ms)
+        else:
+            self._heard[named] = before._replace(last_ms=max(handled_ms, before.last_ms))
+
+    def _take(self, key: Key, exchange: Exchange, number: int) -> None:
+        """A partition goes to another, and who had it said nothing: then it was out."""
+        self.taken += 1
+        named = key[0], self._holders[key]
+        heard = self._heard[named]
+        silent_ms, in_epoch_ms = exchange.handled_ms - heard.last_ms, exchange.handled_ms - heard.reconciled_ms
+        if named not in self._left and silent_ms < SESSION_MS and in_epoch_ms < self._rebalance_ms[named]:
+            raise InvariantBroken(
+                f"{key} was given to {exchange.values['member_id']}, and {named[1]} has it, which was heard of "
+                f"{silent_ms} ms ago and came to its epoch {in_epoch_ms} ms ago"
+            )
+        self._dispossessed[named] = number
+
+    # Positions
+
+    def _commit_came(self, exchange: Exchange) -> None:
+        values = exchange.values
+        author = (values["member_id"], values["generation_id_or_member_epoch"])
+        for key, entry in self._commits_in(exchange):
+            commit = Commit(
+                entry["committed_metadata"], entry["committed_offset"], author, self._is_fenced(key, author)
+            )
+            self.positions.committing(key, commit)
+
+    def _is_fenced(self, key: Key, author: tuple[str, int]) -> bool:
+        group, (member_id, epoch) = key[0], author
+        if group in self._announced:
+            return epoch < self._announced[group] or (group, member_id) in self._out
+        holder = self._holders.get(key)
+        return (group, member_id) in self._left or (holder is not None and holder != member_id)
+
+    def _committed(self, exchange: Exchange) -> None:
+        entries = exchange.answer.topics[0].partitions
+        for (key, asked), entry in zip(self._commits_in(exchange), entries, strict=True):
+            self.positions.answered(key, asked["committed_metadata"], ErrorCode(entry.error_code))
+
+    @staticmethod
+    def _commits_in(exchange: Exchange) -> list[tuple[Key, dict[str, Any]]]:
+        (topic,) = exchange.values["topics"]
+        return [((exchange.values["group_id"], each["partition_index"]), each) for each in topic["partitions"]]
+
+    def _fetch_came(self, exchange: Exchange) -> None:
+        group = self._group_of(exchange)
+        self._settled[exchange] = {key: self.positions.settled(key) for key in self._partitions_in(group, exchange)}
+
+    def _fetched(self, exchange: Exchange) -> None:
+        settled = self._settled.pop(exchange)
+        group = self._group_of(exchange)
+        answer = exchange.answer if exchange.version < 8 else exchange.answer.groups[0]
+        if answer.error_code:
+            return
+        for entry in answer.topics[0].partitions:
+            if not entry.error_code:
+                key = (group, entry.partition_index)
+                self.positions.fetched(key, entry.metadata, entry.committed_offset, settled[key])
+
+    @staticmethod
+    def _group_of(exchange: Exchange) -> str:
+        values = exchange.values if exchange.version < 8 else exchange.values["groups"][0]
+        group: str = values["group_id"]
+        return group
+
+    @staticmethod
+    def _partitions_in(group: str, exchange: Exchange) -> list[Key]:
+        values = exchange.values if exchange.version < 8 else exchange.values["groups"][0]
+        return [(group, partition) for partition in values["topics"][0]["partition_indexes"]]

@@ -1,0 +1,346 @@
+"""A game about groups: members of both protocols come, stall, repeat themselves and die, on a broker that dies too.
+
+Promises: no partition has two owners at a time, no position goes back unless that was asked for, nobody who was fenced
+commits anything, positions outlive the broker, and once the faults stop every member has its share and keeps it.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from cordwood.model.errors import StorageFailure
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.groups import GroupsChecker
+from cordwood.simulation.checkers.rest import check_at_rest
+from cordwood.simulation.disk import ProcessDied
+from cordwood.simulation.exchange import Connection
+from cordwood.simulation.ledger import Ledger
+from cordwood.simulation.run import QUIET_MS, SimulationFailed
+from cordwood.simulation.stage import Stage
+from cordwood.simulation.threads import Step
+from cordwood.simulation.workloads import classic_members, consumer_members
+from cordwood.simulation.workloads.classic_members import ClassicMember
+from cordwood.simulation.workloads.consumer_members import ConsumerMember
+from cordwood.simulation.workloads.group_members import TOPIC, GroupMember
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+CLASSIC, CONSUMER = "oaks", "elms"
+PARTITIONS, MOST_PARTITIONS = 5, 8
+MOST_MEMBERS = 4
+INSTANCES = ("one", "two")
+ROUNDS_TO_SETTLE = 400
+LONGEST_SESSION_MS = max(classic_members.SESSION_MS, consumer_members.SESSION_MS)
+TRANSCRIPT_LINES = 80
+OFFSET_FETCH_VERSION = 7
+
+M = TypeVar("M", bound=GroupMember)
+NewMember = Callable[[Stage, str, str, str | None], M]
+
+
+def settings(chance: random.Random) -> dict[str, str]:
+    return {
+        "group.min.session.timeout.ms": "100",
+        "group.consumer.session.timeout.ms": str(consumer_members.SESSION_MS),
+        "group.initial.rebalance.delay.ms": chance.choice(("0", "100")),
+        "offsets.topic.segment.bytes": chance.choice(("2000", "100000")),
+        "log.flush.offset.checkpoint.interval.ms": "3000",
+        "log.cleaner.backoff.ms": chance.choice(("1000", "15000")),
+    }
+
+
+@dataclass
+class GroupOutcome:
+    """What a game had in it."""
+
+    rounds: int = 0
+    taken: int = 0
+    commits: int = 0
+    fenced_commits: int = 0
+    lives: int = 0
+
+
+def play(seed: int, steps: int = 3000) -> GroupOutcome:
+    """One game. SimulationFailed with the seed and the last steps if something is wrong."""
+    game = GroupGame(seed)
+    try:
+        return game.play(steps)
+    except Exception as reason:
+        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}") from reason
+    finally:
+        game.world.kill()
+
+
+class GroupGame:
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.world = World(seed, settings(self.chance))
+        self.stage = Stage(self.world, self.chance, Ledger())
+        self.checker = GroupsChecker()
+        self.world.network.on_request = self.checker.requested
+        self.world.network.on_sent = self.checker.sent
+        self.classic: list[ClassicMember] = []
+        self.consumers: list[ConsumerMember] = []
+        self._people = 0
+        self._fault_rate = self.chance.choice((0.0, 0.004, 0.012))
+        self._held: dict[Connection, int] = {}
+        """Connections that were closed with something on its way, and until when it is stuck."""
+        self._slow_until_ms = 0
+        """Until when the disk syncs nothing."""
+        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.world.clock.monotonic_ms
+
+    def play(self, steps: int) -> GroupOutcome:
+        world = self.world
+        world.start()
+        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
+        created = world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
+        assert created.topics[0].error_code == 0
+        for _ in range(steps):
+            try:
+                self._step()
+            except ProcessDied as death:
+                self._note(f"the process dies at: {death}")
+                self._die()
+        self._settle_and_stay()
+        self._note("--- a clean stop, and the power goes ---")
+        world.stop()
+        self.checker.broker_died()
+        world.lose_power()
+        self._start()
+        checker = self.checker
+        return GroupOutcome(
+            len(checker.rounds),
+            checker.taken,
+            checker.positions.accepted,
+            checker.positions.fenced_commits,
+            world.lives,
+        )
+
+    # Steps
+
+    def _step(self) -> None:
+        chance, world = self.chance, self.world
+        if world.life is None:
+            self._start()
+            return
+        dice = chance.random()
+        if dice < self._fault_rate:
+            self._fault()
+        elif dice < 0.1:
+            world.clock.advance(chance.choice((1, 5, 20, 20, 100, 300)))
+        elif (steps := self._possible()) and chance.random() < 0.75:
+            world.do(chance.choice(steps)[1])
+        else:
+            self._somebody_acts()
+
+    def _possible(self) -> list[Step]:
+        """What could happen next, without what is held up."""
+        now_ms, steps = self._now_ms, self.world.steps()
+        if self._slow_until_ms > now_ms:
+            steps = [step for step in steps if not step[0].startswith(("sync", "flush"))]
+        for connection in self.world.network.connections:
+            # What a client sent before it hung up may arrive when it has long gone on with another connection.
+            if not connection.open and connection.travelling and connection not in self._held:
+                self._held[connection] = now_ms + self.chance.choice((0, 50, 300, 2000))
+
+        def is_held(step: Step) -> bool:
+            arguments: tuple[Any, ...] = getattr(step[1], "args", ())
+            return bool(arguments) and self._held.get(arguments[0], 0) > now_ms
+
+        return [step for step in steps if step[0] not in ("request", "close") or not is_held(step)]
+
+    def _somebody_acts(self) -> None:
+        chance = self.chance
+        if chance.random() < 0.5:
+            member: GroupMember = self._one_of(self.classic, ClassicMember, CLASSIC)
+        else:
+            member = self._one_of(self.consumers, ConsumerMember, CONSUMER)
+        dice = chance.random()
+        if dice < 0.01:
+            member.die()
+            self._note(f"{member.name} dies")
+        elif dice < 0.025:
+            member.silent_until_ms = self._now_ms + chance.choice((100, 700, 3000))
+            self._note(f"{member.name} falls silent until {member.silent_until_ms}")
+        elif member.unanswered and dice < 0.09:
+            member.hang_up()
+            self._note(f"{member.name} hangs up")
+        elif member.unanswered < 8 and (what := member.act()) is not None:
+            self._note(f"{member.name} {what}")
+
+    def _one_of(self, members: list[M], kind: NewMember[M], group_id: str) -> M:
+        """One of those alive; now and then a new one. A static one may come while its predecessor still lives."""
+        self._somebody_is_there(members, kind, group_id)
+        if len(members) < MOST_MEMBERS and self.chance.random() < 0.06:
+            members.append(self._new_member(kind, group_id))
+            return members[-1]
+        return self.chance.choice(members)
+
+    def _somebody_is_there(self, members: list[M], kind: NewMember[M], group_id: str) -> None:
+        members[:] = [member for member in members if not member.over]
+        if not members:
+            members.append(self._new_member(kind, group_id))
+
+    def _new_member(self, kind: NewMember[M], group_id: str) -> M:
+        self._people += 1
+        return kind(self.stage, f"{group_id}-{self._people}", group_id, self.chance.choice((None, None, *INSTANCES)))
+
+    # Faults
+
+    def _fault(self) -> None:
+        chance, world = self.chance, self.world
+        match chance.randrange(7):
+            case 0:
+                world.disk.die_within(chance.choice((3, 20, 60)))
+            case 1:
+                self._note("kill")
+                self._die()
+            case 2:
+                self._note("a clean stop")
+                self._stop()
+            case 3:
+                free = chance.choice((0, 200, 1000))
+                self._note(f"the disk has {free} bytes left")
+                world.disk.platter.free_for_appends = free
+            case 4:
+                world.disk.platter.free_for_appends = None
+            case 5:
+                self._slow_until_ms = self._now_ms + chance.choice((100, 1000, 6000))
+                self._note(f"the disk is slow until {self._slow_until_ms}")
+            case _:
+                if chance.random() < 0.5:
+                    world.clock.jump(chance.choice((-60_000, -2000, 2000, 60_000)))
+                    self._note("the wall clock is set")
+                else:
+                    self._grow()
+
+    def _grow(self) -> None:
+        count = len(self.world.node.image.topics[TOPIC].partitions) + 1
+        if count <= MOST_PARTITIONS:
+            entry = {"name": TOPIC, "count": count, "assignments": None}
+            values = {"topics": [entry], "timeout_ms": 1000}
+            self.world.connect().request(ApiKey.CREATE_PARTITIONS, 1, values)
+            self._note(f"{TOPIC} is to have {count} partitions")
+
+    def _start(self) -> None:
+        self._note("--- the broker starts ---")
+        try:
+            self.world.start()
+        except StorageFailure as failure:
+            self._note(f"it cannot: {failure}")
+            self.world.kill()
+            self.world.disk.platter.free_for_appends = None
+            self.world.start()
+        self._audit()
+
+    def _stop(self) -> None:
+        try:
+            self.world.stop()
+        except StorageFailure as failure:
+            self._note(f"the stop fails: {failure}")
+            self.world.kill()
+        self.checker.broker_died()
+
+    def _die(self) -> None:
+        if self.chance.random() < 0.5:
+            self.world.kill()
+        else:
+            self._note("the power goes")
+            self.world.lose_power()
+        self.checker.broker_died()
+
+    def _audit(self) -> None:
+        """Somebody asks for all positions; the checker looks at the answers."""
+        partitions = list(range(len(self.world.node.image.topics[TOPIC].partitions)))
+        for group_id in (CLASSIC, CONSUMER):
+            values = {"group_id": group_id, "topics": [{"name": TOPIC, "partition_indexes": partitions}]}
+            self.world.connect().request(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, values)
+
+    # The end
+
+    def _settle_and_stay(self) -> None:
+        """The faults stop: every member gets its share, all partitions are somebody's, and then nothing changes."""
+        self._note("--- faults stop ---")
+        world = self.world
+        world.disk.die_at = None
+        world.disk.platter.free_for_appends = None
+        self._slow_until_ms = 0
+        self._held.clear()
+        for member in (*self.classic, *self.consumers):
+            member.silent_until_ms = 0
+        if world.life is None:
+            self._start()
+        self._end_double_lives()
+        self._settle()
+        self._note("--- one of each group dies ---")
+        self.classic[0].die()
+        self.consumers[0].die()
+        self._settle()
+        shares = self._shares()
+        for _ in range(4 * LONGEST_SESSION_MS // 500):
+            world.advance(500)
+            self._everybody_goes_on()
+        world.settle()
+        if self._unsettled() or self._shares() != shares:
+            raise InvariantBroken(f"nothing happened, and shares went from {shares} to {self._shares()}")
+        self._audit()
+        world.advance(1000)
+        for member in (*self.classic, *self.consumers):
+            member.hang_up()
+        world.advance(QUIET_MS)
+        check_at_rest(world)
+
+    def _end_double_lives(self) -> None:
+        """Of two processes with one instance id the consumer protocol lets the second wait for as long as the first is
+        heard of."""
+        latest = {member.instance_id: member for member in self.consumers}
+        for member in self.consumers:
+            if member.instance_id is not None and member is not latest[member.instance_id]:
+                member.die()
+
+    def _settle(self) -> None:
+        for _ in range(ROUNDS_TO_SETTLE):
+            # A static member can be fenced by a request of its own that was stuck; its process is started again.
+            self._somebody_is_there(self.classic, ClassicMember, CLASSIC)
+            self._somebody_is_there(self.consumers, ConsumerMember, CONSUMER)
+            self._everybody_goes_on()
+            self.world.settle()
+            if not self._unsettled():
+                return
+            self.world.advance(self.chance.choice((0, 50, 300)))
+        raise InvariantBroken(f"after {ROUNDS_TO_SETTLE} rounds: {self._unsettled()}")
+
+    def _everybody_goes_on(self) -> None:
+        for member in (*self.classic, *self.consumers):
+            member.finish()
+
+    def _unsettled(self) -> str:
+        """What is not as it should be in the end."""
+        groups: tuple[list[ClassicMember] | list[ConsumerMember], ...] = (self.classic, self.consumers)
+        for members in groups:
+            alive = [member for member in members if not member.over]
+            waiting = [member.name for member in alive if not member.settled]
+            if waiting:
+                return f"{waiting} have not got their share"
+            if len({member.epoch for member in alive}) != 1:
+                return f"they are in different epochs: {[(member.name, member.epoch) for member in alive]}"
+            owned = sorted(partition for member in alive for partition in member.positions)
+            if owned != list(range(alive[0].partition_count)):
+                return f"these are owned: {[(member.name, sorted(member.positions)) for member in alive]}"
+        return ""
+
+    def _shares(self) -> dict[str, tuple[int, list[int]]]:
+        alive = [member for member in (*self.classic, *self.consumers) if not member.over]
+        return {member.name: (member.epoch, sorted(member.positions)) for member in alive}
+
+    def _note(self, line: str) -> None:
+        self._transcript.append(f"{self._now_ms:7} ms  {line}")
+
+    def last_steps(self) -> str:
+        return "\n".join(self._transcript)

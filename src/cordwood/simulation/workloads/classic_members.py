@@ -1,0 +1,174 @@
+"""Members of a classic group: they join, one of them shares out the partitions, they sync, send heartbeats and commit.
+
+They give up their partitions before they join again. Some of them are static members.
+"""
+
+import struct
+from enum import Enum
+from typing import Any
+
+from cordwood.model.errors import ErrorCode
+from cordwood.simulation.stage import Stage
+from cordwood.simulation.workloads.group_members import NO_EPOCH, TOPIC, GroupMember
+from cordwood.wire.apis import ApiKey
+
+SESSION_MS = 2000
+STATIC_FROM = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 3, ApiKey.HEARTBEAT: 3, ApiKey.LEAVE_GROUP: 3}
+"""The versions from which a request names the instance."""
+
+_SUBSCRIPTION = struct.pack(">hih", 0, 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">i", -1)
+_FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+_NOT_THIS_ROUND = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+
+
+class Place(Enum):
+    """Where in a round it is."""
+
+    OUT = "has to join"
+    JOINED = "has to sync"
+    IN = "has its share"
+
+
+def share_in(assignment: bytes) -> list[int]:
+    """An assignment is a byte for each partition: it is the members' own business."""
+    return list(assignment)
+
+
+class ClassicMember(GroupMember):
+    commit_versions = range(7, 10)
+    fetch_version = 7
+
+    def __init__(self, stage: Stage, name: str, group_id: str, instance_id: str | None) -> None:
+        super().__init__(stage, name, group_id, instance_id)
+        self.place = Place.OUT
+        self._versions = {
+            key: stage.version(key, 0 if instance_id is None else lowest) for key, lowest in STATIC_FROM.items()
+        }
+        self._leads = False
+        self._others: list[str] = []
+        """The members it has to assign to, itself among them."""
+        self._shared_count: int | None = None
+        """How many partitions there were when it assigned them. None: it led before, and its old assignment stands."""
+
+    @property
+    def settled(self) -> bool:
+        return self.place is Place.IN and not self._busy and not self._is_outdated
+
+    @property
+    def _is_outdated(self) -> bool:
+        return self._leads and self._shared_count != self.partition_count
+
+    def _next(self, *, leaves: bool) -> str | None:
+        if self._busy:
+            return None
+        if self.place is Place.OUT:
+            return self._join()
+        if self.place is Place.JOINED:
+            return self._sync()
+        if self._is_outdated and (self._shared_count is not None or not leaves):
+            return self._join()
+        dice = self.chance.random()
+        if not leaves:
+            self._read()
+            return self._heartbeat()
+        if dice < 0.03:
+            return self._leave()
+        return self._heartbeat() if dice < 0.5 else self._read()
+
+    # Rounds
+
+    def _join(self) -> str:
+        self._lose_everything()
+        self.place, self._leads = Place.OUT, False
+        version = self._versions[ApiKey.JOIN_GROUP]
+        values: dict[str, Any] = {
+            "group_id": self.group_id,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": self.rebalance_ms,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance_id,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": _SUBSCRIPTION}],
+        }
+        self._ask(ApiKey.JOIN_GROUP, version, values, self._joined, lambda: None)
+        return f"joins as {self.member_id or 'nobody'}"
+
+    def _joined(self, answer: Any) -> None:
+        error = ErrorCode(answer.error_code)
+        if error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self.member_id = answer.member_id
+        if error is ErrorCode.NONE:
+            self.epoch = answer.generation_id
+            self.place = Place.JOINED
+            self._leads = answer.leader == self.member_id
+            self._others = [] if answer.skip_assignment else [each.member_id for each in answer.members]
+        else:
+            self._refused(error)
+
+    def _sync(self) -> str:
+        shares: dict[str, list[int]] = {member_id: [] for member_id in self._others}
+        self._shared_count = self.partition_count if shares else None
+        for partition in range(self._shared_count or 0):
+            # Another one in each generation, so that partitions move even if the members stay.
+            shares[self._others[(partition + self.epoch) % len(shares)]].append(partition)
+        values = self._me() | {
+            "assignments": [{"member_id": member_id, "assignment": bytes(share)} for member_id, share in shares.items()]
+        }
+        self._ask(ApiKey.SYNC_GROUP, self._versions[ApiKey.SYNC_GROUP], values, self._synced, lambda: None)
+        return f"syncs in generation {self.epoch}" + (f" and brings {shares}" if shares else "")
+
+    def _synced(self, answer: Any) -> None:
+        error = ErrorCode(answer.error_code)
+        if error is not ErrorCode.NONE:
+            self._refused(error)
+            return
+        self.place = Place.IN
+        for partition in share_in(answer.assignment):
+            self._gain(partition)
+
+    # In the group
+
+    def _heartbeat(self) -> str:
+        def done(answer: Any) -> None:
+            if answer.error_code:
+                self._refused(ErrorCode(answer.error_code))
+
+        self._ask(ApiKey.HEARTBEAT, self._versions[ApiKey.HEARTBEAT], self._me(), done, lambda: None)
+        return f"sends a heartbeat in generation {self.epoch}"
+
+    def _committed(self, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            self._refused(error)
+
+    def _leave(self) -> str:
+        leaving = {"member_id": self.member_id, "group_instance_id": self.instance_id}
+        values = {"group_id": self.group_id, "member_id": self.member_id, "members": [leaving]}
+        gone = self.member_id
+        self._forget()
+        self._ask(ApiKey.LEAVE_GROUP, self._versions[ApiKey.LEAVE_GROUP], values, lambda _: None, lambda: None)
+        return f"leaves as {gone}"
+
+    def _refused(self, error: ErrorCode) -> None:
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self.die()
+        elif error in _FORGOTTEN:
+            self._forget()
+        elif error in _NOT_THIS_ROUND:
+            if self.place is Place.IN and self.chance.random() < 0.2:
+                # Its last commit is on its way when it goes on with another connection.
+                self._read()
+                self.hang_up()
+            self._lose_everything()
+            self.place = Place.OUT
+
+    def _forget(self) -> None:
+        self._lose_everything()
+        self.member_id, self.epoch, self.place, self._leads = "", NO_EPOCH, Place.OUT, False
+
+    def _me(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group_id,
+            "generation_id": self.epoch,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance_id,
+        }

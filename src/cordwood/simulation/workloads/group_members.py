@@ -1,0 +1,177 @@
+"""What members of both group protocols have in common: partitions of their own, and how far they got in each.
+
+A member reads on from where the group stood when it got the partition, and commits as it goes. Each commit says in its
+metadata whose it is, so that a position that is fetched tells which commit it comes from. A member may be silent for a
+while, as a process that is stopped, and then goes on with what it believed before.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from cordwood.model.errors import ErrorCode
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.stage import Client, Stage
+from cordwood.wire.apis import ApiKey
+
+TOPIC = "grove"
+NO_EPOCH = -1
+NO_POSITION = -1
+
+AGAIN = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Something was wrong with the coordinator: the request may have taken effect or not."""
+
+
+class GroupMember(Client):
+    commit_versions: range
+    fetch_version: int
+
+    def __init__(self, stage: Stage, name: str, group_id: str, instance_id: str | None) -> None:
+        super().__init__(stage, name)
+        self.group_id = group_id
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.epoch = NO_EPOCH
+        """Or generation."""
+        self.positions: dict[int, int | None] = {}
+        """By partition that it has; None: it does not know yet how far the group got there."""
+        self.over = False
+        """This process has ended."""
+        self.silent_until_ms = 0
+        self.rebalance_ms = self.chance.choice((1500, 4000))
+        self._busy = False
+        """A request about its membership is under way."""
+        self._fetching = False
+        self._commits = 0
+        self._commit_version = self.chance.choice(self.commit_versions)
+        self._tenures: dict[int, int] = {}
+        """Which time it is that it has the partition: an answer about an earlier time says nothing."""
+
+    @property
+    def identity(self) -> str:
+        return self.instance_id or self.member_id
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.stage.world.node.image.topics[TOPIC].partitions)
+
+    @property
+    def settled(self) -> bool:
+        """It has its share, and nothing to ask."""
+        raise NotImplementedError
+
+    def act(self) -> str | None:
+        if self.over or self.stage.world.clock.monotonic_ms < self.silent_until_ms:
+            return None
+        return self._next(leaves=True)
+
+    def finish(self) -> bool:
+        if self.over:
+            return False
+        self._next(leaves=False)
+        return not self.settled
+
+    def _next(self, *, leaves: bool) -> str | None:
+        """The next thing to do; with `leaves` that may be to go."""
+        raise NotImplementedError
+
+    def die(self) -> None:
+        """Without a word."""
+        self.over = True
+        self.hang_up()
+
+    # Requests
+
+    def _ask(
+        self, key: ApiKey, version: int, values: dict[str, Any], done: Callable[[Any], None], lost: Callable[[], None]
+    ) -> None:
+        """One request about membership; `lost` if it is not known what became of it."""
+        self._busy = True
+
+        def ended(exchange: Exchange) -> None:
+            self._busy = False
+            if self.over:
+                return
+            if not exchange.answered or ErrorCode(exchange.answer.error_code) in AGAIN:
+                lost()
+            else:
+                done(exchange.answer)
+
+        self.connection.request(key, version, values, ended)
+
+    # Partitions
+
+    def _gain(self, partition: int) -> None:
+        self._tenures[partition] = self._tenures.get(partition, 0) + 1
+        self.positions[partition] = None
+
+    def _lose_everything(self) -> None:
+        self.positions.clear()
+
+    def _read(self) -> str | None:
+        """Reads a little and commits, or asks where to begin."""
+        if unknown := [partition for partition, position in self.positions.items() if position is None]:
+            return None if self._fetching else self._fetch(unknown)
+        known = sorted(self.positions)
+        return self._commit(self.chance.sample(known, self.chance.randint(1, len(known)))) if known else None
+
+    def _commit(self, partitions: list[int]) -> str:
+        self._commits += 1
+        token = f"{self.name}:{self._commits}"
+        entries = []
+        for partition in sorted(partitions):
+            position = self.positions[partition]
+            assert position is not None
+            self.positions[partition] = position + self.chance.randint(1, 3)
+            entry = {"partition_index": partition, "committed_offset": self.positions[partition]}
+            entries.append(entry | {"committed_metadata": token})
+        values = {
+            "group_id": self.group_id,
+            "generation_id_or_member_epoch": self.epoch,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance_id,
+            "topics": [{"name": TOPIC, "partitions": entries}],
+        }
+
+        def ended(exchange: Exchange) -> None:
+            if exchange.answered and not self.over:
+                for entry in exchange.answer.topics[0].partitions:
+                    self._committed(ErrorCode(entry.error_code))
+
+        self.connection.request(ApiKey.OFFSET_COMMIT, self._commit_version, values, ended)
+        return f"commits {token} in {partitions} with epoch {self.epoch}"
+
+    def _committed(self, error: ErrorCode) -> None:
+        """One of its commits was answered."""
+        raise NotImplementedError
+
+    def _fetch(self, partitions: list[int]) -> str:
+        tenures = {partition: self._tenures[partition] for partition in partitions}
+        version = self.fetch_version
+        topics = [{"name": TOPIC, "partition_indexes": partitions}]
+        values: dict[str, Any] = {"group_id": self.group_id, "topics": topics}
+        if version >= 8:
+            values = {"groups": [values | {"member_id": self.member_id, "member_epoch": self.epoch}]}
+        self._fetching = True
+
+        def ended(exchange: Exchange) -> None:
+            self._fetching = False
+            if not exchange.answered:
+                return
+            answer = exchange.answer if version < 8 else exchange.answer.groups[0]
+            if answer.error_code:
+                return
+            for entry in answer.topics[0].partitions:
+                partition = entry.partition_index
+                current = partition in self.positions and self._tenures[partition] == tenures[partition]
+                if current and self.positions[partition] is None and not entry.error_code:
+                    self.positions[partition] = max(0, entry.committed_offset)
+
+        self.connection.request(ApiKey.OFFSET_FETCH, version, values, ended)
+        return f"asks where to begin in {partitions}"

@@ -1,0 +1,34 @@
+"""Random schedules of group members on a broker that dies: whatever happens, work is shared and positions hold.
+
+CORDWOOD_SIM_SEEDS=2000 plays more of them. `python -m cordwood.simulation --game groups --seed N` plays one again.
+"""
+
+import os
+from collections import Counter
+from dataclasses import asdict
+
+import pytest
+
+from cordwood.simulation.group_game import play
+
+SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_schedule_gives_a_partition_to_two_or_takes_a_position_back(seed: int) -> None:
+    play(seed)
+
+
+def test_the_games_are_about_something() -> None:
+    total = Counter[str]()
+    for seed in range(7):
+        total += Counter(asdict(play(seed)))
+    assert total["rounds"] > 15
+    assert total["taken"] > 10
+    assert total["commits"] > 200
+    assert total["fenced_commits"] > 0
+    assert total["lives"] > 16
+
+
+def test_the_same_seed_plays_the_same_game() -> None:
+    assert play(3) == play(3)

@@ -1,0 +1,127 @@
+"""Who guards the guards: a coordinator of groups with a bug built in does not get through many games."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cordwood.groups.classic import heartbeat, membership, rebalance, sync
+from cordwood.groups.classic.group import Group
+from cordwood.groups.classic.outbox import SyncAnswer
+from cordwood.groups.consumer import heartbeat as consumer_heartbeat
+from cordwood.groups.consumer import reconcile
+from cordwood.groups.shard import GroupShard
+from cordwood.model.errors import ErrorCode
+from cordwood.node import coordinator_log
+from cordwood.node.coordinator_log import CoordinatorLog
+from cordwood.simulation.group_game import PARTITIONS, play
+from cordwood.simulation.run import SimulationFailed
+
+Patch = pytest.MonkeyPatch
+MOST_GAMES = 40
+AN_AGE_MS = 10**9
+
+
+def uses_a_generation_twice(patch: Patch) -> None:
+    real = rebalance.complete
+
+    def complete(group: Any, out: Any, now_ms: int) -> None:
+        group.generation = max(0, group.generation - 1)
+        real(group, out, now_ms)
+
+    patch.setattr(rebalance, "complete", complete)
+
+
+def gives_everything_to_everybody(patch: Patch) -> None:
+    everything = bytes(range(PARTITIONS))
+    patch.setattr(sync, "_share", lambda *_: SyncAnswer(ErrorCode.NONE, "consumer", "range", everything))
+
+
+def gives_away_what_another_still_has(patch: Patch) -> None:
+    def next_step(member_id: str, current: Any, target: Any, epoch: int, owners: Any, owned: Any) -> Any:
+        return reconcile.next_step(member_id, current, target, epoch, {}, owned)
+
+    patch.setattr(consumer_heartbeat, "next_step", next_step)
+
+
+def listens_to_every_generation(patch: Patch) -> None:
+    def find(group: Any, member_id: str, instance_id: str | None, generation: int) -> Any:
+        return membership.find_in_generation(group, member_id, instance_id, group.generation)
+
+    patch.setattr(heartbeat, "find_in_generation", find)
+
+
+def takes_commits_from_anybody(patch: Patch) -> None:
+    patch.setattr(GroupShard, "check_commit", lambda *_, **__: ErrorCode.NONE)
+
+
+def forgets_positions_when_it_restarts(patch: Patch) -> None:
+    real = coordinator_log._read_records
+    patch.setattr(coordinator_log, "_read_records", lambda chunk: ([], real(chunk)[1]))
+
+
+def loads_the_log_from_its_end(patch: Patch) -> None:
+    real = coordinator_log._read_records
+
+    def read(chunk: Any) -> Any:
+        batches, next_offset = real(chunk)
+        return batches[::-1], next_offset
+
+    patch.setattr(coordinator_log, "_read_records", read)
+
+
+def answers_before_it_is_safe(patch: Patch) -> None:
+    patch.setattr(CoordinatorLog, "when_committed", lambda log, shard, now_ms, done: done(ErrorCode.NONE))
+
+
+def waits_for_the_dead(patch: Patch) -> None:
+    real = Group.heard_of
+    patch.setattr(Group, "heard_of", lambda group, member, now_ms: real(group, member, now_ms + AN_AGE_MS))
+
+
+def waits_for_the_dead_of_the_consumer_protocol(patch: Patch) -> None:
+    real = consumer_heartbeat.heard_of
+
+    def heard_of(group: Any, member_id: str, now_ms: int, limits: Any) -> None:
+        real(group, member_id, now_ms + AN_AGE_MS, limits)
+
+    patch.setattr(consumer_heartbeat, "heard_of", heard_of)
+
+
+def tells_the_leader_alone(patch: Patch) -> None:
+    real = sync._take_assignments
+
+    def take(group: Any, assignments: Any, out: Any, *rest: Any) -> None:
+        real(group, assignments, out, *rest)
+        del out.syncs[1:]
+
+    patch.setattr(sync, "_take_assignments", take)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "found"),
+    [
+        (uses_a_generation_twice, "partition"),
+        (gives_everything_to_everybody, "is .*'s and .*'s"),
+        (gives_away_what_another_still_has, "was given to|still a member|fenced"),
+        (listens_to_every_generation, "fenced member, and took effect"),
+        (takes_commits_from_anybody, "fenced member, and took effect"),
+        (forgets_positions_when_it_restarts, "there is no position"),
+        (loads_the_log_from_its_end, "went back"),
+        (answers_before_it_is_safe, "position|owner"),
+        (waits_for_the_dead, "after .* rounds"),
+        (waits_for_the_dead_of_the_consumer_protocol, "after .* rounds"),
+        (tells_the_leader_alone, "after .* rounds"),
+    ],
+)
+def test_a_coordinator_with_a_bug_is_found_out(
+    sabotage: Callable[[Patch], None], found: str, monkeypatch: Patch
+) -> None:
+    sabotage(monkeypatch)
+    with pytest.raises(SimulationFailed, match=found):
+        play_many()
+
+
+def play_many() -> None:
+    for seed in range(MOST_GAMES):
+        play(seed)
