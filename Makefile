@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint bench docs env clean
+.PHONY: demo test lint bench bench-spark docs env clean
 
 env: $(VENV)/.installed
 
@@ -26,6 +26,9 @@ test: env lint
 
 bench: env
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+
+bench-spark: env
+	$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)
 
 docs: env
 	$(BIN)/python -m cordwood.model.configuration_reference > docs/configuration.md
