@@ -1,5 +1,7 @@
 """What the tests of the sink share: rows to write, readers of what was committed, and questions about families."""
 
+import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,6 +67,8 @@ class Lines:
     def add(self, lines: Sequence[str]) -> None:
         hidden = self.directory / f".{self._files:06d}.txt"
         hidden.write_text("\n".join(lines))
+        # Spark takes the oldest first, and files that are written at once are equally old.
+        os.utime(hidden, (1_700_000_000 + self._files,) * 2)
         hidden.rename(self.directory / f"{self._files:06d}.txt")
         self._files += 1
 
@@ -86,8 +90,6 @@ def families(bootstrap: str) -> dict[str, FamilyDescription]:
 
 def query_id(checkpoint: Path) -> str:
     """As Spark keeps it."""
-    import json
-
     found: dict[str, Any] = json.loads((checkpoint / "metadata").read_text())
     return str(found["id"])
 

@@ -69,14 +69,14 @@ def abort_batch(
 ) -> None:
     """Ends what the batch has open. Raises nothing: the write has failed already, and time ends what this does not.
 
-    `family`: where it is known without any report. A query's is not: if all its tasks were killed before one reported,
-    their transactions are left to the next decision, or to time.
+    `family`: where it is known without any report. Where it is not, what tasks have open that were killed before one
+    reported is left to the next decision, or to time.
     """
     decision = decision_of(reports, batch_id) or (None if family is None else Decision(family, batch_id, ()))
     if decision is None:
         return
     reached("driver-aborting")
-    guarantee = _guarantee_of(reports) if any(reports) else Guarantee.MICRO_BATCH
+    guarantee = _guarantee_of(reports) if any(reports) else options.guarantee
     try:
         cluster = cluster_of(replace(options.client, retry_timeout_ms=ABORT_WITHIN_MS))
         if guarantee is Guarantee.TASK:

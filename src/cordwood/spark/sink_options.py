@@ -101,6 +101,8 @@ class SinkOptions:
     linger_ms: int
     metadata_wait_ms: int
     transaction_timeout_ms: int | None
+    checkpoint: str | None
+    """Where Spark keeps the query's state."""
 
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -141,6 +143,7 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
             if "kafka.transaction.timeout.ms" in given
             else None
         ),
+        checkpoint=given.get("checkpointlocation"),
     )
 
 

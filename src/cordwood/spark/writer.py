@@ -17,8 +17,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from cordwood.spark.sink_checkpoint import query_id_of
 from cordwood.spark.sink_columns import SinkColumns, check_columns
-from cordwood.spark.sink_options import Guarantee, SinkOptionError, SinkOptions, parse_sink_options
+from cordwood.spark.sink_options import SinkOptionError, SinkOptions, parse_sink_options
 from cordwood.spark.sink_protocol import TaskReport
 
 QUERY_ID = "sql.streaming.queryId"
@@ -74,8 +75,7 @@ class BatchSink(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         from cordwood.spark.sink_commits import abort_batch
 
-        family = None if self._options.guarantee is not Guarantee.MICRO_BATCH else self._family
-        abort_batch(self._options, _reports(messages), self._batch_id, forget=not self._numbered, family=family)
+        abort_batch(self._options, _reports(messages), self._batch_id, forget=not self._numbered, family=self._family)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -94,8 +94,9 @@ class StreamSink(DataSourceStreamArrowWriter):
         query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         assert query_id is not None, "Spark does not say which query this is"
         assert batch_id is not None, "Spark does not say which micro-batch this is"
-        family = query_id if self._options.family is None else f"{self._options.family}.{query_id}"
-        identity = WriteIdentity(family, int(batch_id), context.partitionId(), context.attemptNumber(), repeatable=True)
+        identity = WriteIdentity(
+            self._family_of(query_id), int(batch_id), context.partitionId(), context.attemptNumber(), repeatable=True
+        )
         return write_task(self._options, self._columns, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -106,7 +107,12 @@ class StreamSink(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         from cordwood.spark.sink_commits import abort_batch
 
-        abort_batch(self._options, _reports(messages), batchId, forget=False)
+        query_id = query_id_of(self._options.checkpoint)
+        family = None if query_id is None else self._family_of(query_id)
+        abort_batch(self._options, _reports(messages), batchId, forget=False, family=family)
+
+    def _family_of(self, query_id: str) -> str:
+        return query_id if self._options.family is None else f"{self._options.family}.{query_id}"
 
 
 def _reports(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:
