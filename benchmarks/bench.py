@@ -209,6 +209,10 @@ class Bench:
         except Exception as error:
             self.note(f"warm-up of {system.name}: {error}")
 
+    def warm_up_to(self, what: str, run: Callable[[], Measured]) -> None:
+        """Before a scenario whose requests the first warm-up does not make; the same for every system."""
+        self.until_no_faster(what, run, limit_s=1 if self.plan.quick else self.plan.warm_up_s / 5)
+
     def until_no_faster(self, what: str, run: Callable[[], Measured], *, limit_s: float) -> Measured:
         """The fastest of runs that go on while they gain a tenth, since a JVM compiles what is hot for a while."""
         ends = time.monotonic() + limit_s

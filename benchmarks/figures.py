@@ -47,6 +47,9 @@ MEMORY = Target(1 / 8, at_least=False)
 START = Target(1 / 10, at_least=False)
 CPU = Target(0.7, at_least=False)
 BACKFILL = Target(1.5, at_least=False, of_own_value=True)
+AS_MANY = Target(1.0, at_least=True)
+AS_SOON = Target(1.0, at_least=False)
+REBALANCE = Target(0.5, at_least=False)
 
 
 @dataclass(frozen=True)

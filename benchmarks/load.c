@@ -11,173 +11,50 @@
  *   load consume      from the beginning, all that the partitions hold at the start, or --messages of it;
  *                     SIGTERM ends it early, and what was read until then is printed
  *   load first-ack    retries without pause until one message is acknowledged; prints CLOCK_MONOTONIC at that moment
+ *   load commits      OffsetCommit of one position, --in-flight of them on the way
+ *   load transactions --producers that write --per-transaction messages in a transaction, commit, and begin the next
+ *   load committed    one message a transaction, --rate of them a second; latency counts from the moment a message was
+ *                     DUE to the moment a read_committed consumer has it
+ *   load members      --members of a group, each on a connection, speaking --protocol classic or consumer themselves
+ *   load consumers    the same with consumers of librdkafka
  *   load percentiles  of the microseconds on standard input: lets a test check the arithmetic
  */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <getopt.h>
-#include <inttypes.h>
-#include <librdkafka/rdkafka.h>
-#include <netinet/in.h>
+#include "load.h"
 #include <arpa/inet.h>
+#include <getopt.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S 1000000000LL
-#define MAX_THREADS 64
-#define MAX_PROPERTIES 32
+struct options options = {.bootstrap = "127.0.0.1:9092", .topic = "bench", .acks = "1", .group = "load",
+                          .protocol = "classic", .seconds = 3, .size = 100, .partitions = 1, .rate = 1000,
+                          .timeout_s = 120, .members = 1, .producers = 1, .in_flight = 1, .per_transaction = 1};
 
-static struct {
-    const char *bootstrap, *topic, *acks;
-    int64_t messages; /* 0: as many as fit into `seconds` */
-    double seconds;
-    size_t size;
-    int partitions, first_partition;
-    double rate;
-    int64_t timeout_s;
-    const char *properties[MAX_PROPERTIES]; /* name=value, librdkafka's own */
-    int property_count;
-} options = {.bootstrap = "127.0.0.1:9092", .topic = "bench", .acks = "1", .seconds = 3, .size = 100,
-             .partitions = 1, .rate = 1000, .timeout_s = 120};
-
-static _Noreturn void fail(const char *what, const char *why) {
+_Noreturn void fail(const char *what, const char *why) {
     fprintf(stderr, "load: %s: %s\n", what, why);
     exit(2);
 }
 
-static int64_t now_ns(void) {
+int64_t now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-/* ---- CPU: of the process, and of its busiest thread, which is the one that can limit ---- */
-
-struct threads { int count; int id[MAX_THREADS]; int64_t cpu_ns[MAX_THREADS]; };
-
-static struct threads thread_times(void) {
-    struct threads found = {0};
-    DIR *tasks = opendir("/proc/self/task");
-    if (!tasks) return found;
-    for (struct dirent *entry; (entry = readdir(tasks)) && found.count < MAX_THREADS;) {
-        char path[300];
-        if (entry->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (!file) continue;
-        int64_t cpu_ns;
-        if (fscanf(file, "%" SCNd64, &cpu_ns) == 1) {
-            found.id[found.count] = atoi(entry->d_name);
-            found.cpu_ns[found.count++] = cpu_ns;
-        }
-        fclose(file);
-    }
-    closedir(tasks);
-    return found;
-}
-
-static double busiest_thread_s(const struct threads *before, const struct threads *after) {
-    int64_t most = 0;
-    for (int i = 0; i < after->count; i++) {
-        int64_t used = after->cpu_ns[i];
-        for (int j = 0; j < before->count; j++)
-            if (before->id[j] == after->id[i]) used -= before->cpu_ns[j];
-        if (used > most) most = used;
-    }
-    return most / 1e9;
-}
-
-static double process_cpu_s(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
-/* ---- latency samples ---- */
-
-static struct { int64_t *ns; size_t count, room; } samples;
-
-static void samples_reserve(size_t room) {
-    samples.ns = malloc(room * sizeof *samples.ns);
-    if (!samples.ns) fail("memory", "no room for the samples");
-    samples.room = room;
-}
-
-static void samples_add(int64_t ns) {
-    if (samples.count == samples.room) {
-        samples.room = samples.room ? samples.room * 2 : 1024;
-        samples.ns = realloc(samples.ns, samples.room * sizeof *samples.ns);
-        if (!samples.ns) fail("memory", "no room for the samples");
-    }
-    samples.ns[samples.count++] = ns;
-}
-
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Nearest rank: the smallest sample that at least `share` of all samples do not exceed. */
-static double percentile_us(const int64_t *sorted_ns, size_t count, double share) {
-    size_t rank = (size_t)(share * count);
-    if (rank < share * count) rank++;
-    if (rank < 1) rank = 1;
-    return sorted_ns[rank - 1] / 1e3;
-}
-
-static double sample_us(double share) { return percentile_us(samples.ns, samples.count, share); }
-
-static void print_percentiles(void) {
-    if (!samples.count) return;
-    qsort(samples.ns, samples.count, sizeof *samples.ns, by_value);
-    double sum = 0;
-    for (size_t i = 0; i < samples.count; i++) sum += samples.ns[i] / 1e3;
-    printf(", \"mean_us\": %.1f, \"p50_us\": %.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"max_us\": %.1f",
-           sum / samples.count, sample_us(0.5), sample_us(0.9), sample_us(0.99), sample_us(0.999),
-           samples.ns[samples.count - 1] / 1e3);
-}
-
-/* ---- one measured stretch of time ---- */
-
-static struct { int64_t start_ns, end_ns; double cpu_s; struct threads threads; } stretch;
-
-static void stretch_start(void) {
-    stretch.threads = thread_times();
-    stretch.cpu_s = process_cpu_s();
-    stretch.start_ns = now_ns();
-}
-
-static void print_result(const char *mode, int64_t messages, int64_t bytes, int64_t errors, const char *more) {
-    double seconds = (stretch.end_ns - stretch.start_ns) / 1e9;
-    struct threads after = thread_times();
-    printf("{\"mode\": \"%s\", \"messages\": %" PRId64 ", \"bytes\": %" PRId64 ", \"errors\": %" PRId64
-           ", \"seconds\": %.6f, \"messages_per_s\": %.1f, \"mb_per_s\": %.3f, \"cpu_s\": %.4f, \"busiest_thread_s\": %.4f, \"began_at_s\": %.6f, \"ended_at_s\": %.6f",
-           mode, messages, bytes, errors, seconds, messages / seconds, bytes / seconds / 1e6,
-           process_cpu_s() - stretch.cpu_s, busiest_thread_s(&stretch.threads, &after),
-           stretch.start_ns / 1e9, stretch.end_ns / 1e9);
-    print_percentiles();
-    printf("%s}\n", more);
-}
-
 /* ---- librdkafka ---- */
 
-static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
+void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     char why[512];
     if (rd_kafka_conf_set(conf, name, value, why, sizeof why) != RD_KAFKA_CONF_OK) fail(name, why);
 }
 
-static void set_given(rd_kafka_conf_t *conf) {
+void set_given(rd_kafka_conf_t *conf) {
     for (int i = 0; i < options.property_count; i++) {
         char name[256];
         const char *equals = strchr(options.properties[i], '=');
@@ -193,7 +70,7 @@ static void quiet(const rd_kafka_t *client, int level, const char *facility, con
     if (level <= 3 && strcmp(facility, "FAIL") != 0) fprintf(stderr, "librdkafka: %s: %s\n", facility, text);
 }
 
-static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
+rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
     char why[512];
     set(conf, "bootstrap.servers", options.bootstrap);
     set(conf, "socket.nagle.disable", "true"); /* else small requests wait for the acknowledgement of the one before */
@@ -203,7 +80,7 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
     return client;
 }
 
-static void connect_and_find(rd_kafka_t *client, rd_kafka_topic_t *topic) {
+void connect_and_find(rd_kafka_t *client, rd_kafka_topic_t *topic) {
     const struct rd_kafka_metadata *metadata;
     int64_t deadline_ns = now_ns() + 30 * NS_PER_S;
     for (;;) {
@@ -219,7 +96,7 @@ static void connect_and_find(rd_kafka_t *client, rd_kafka_topic_t *topic) {
 }
 
 /* Random, but of 64 letters, so that compression finds something to do, as it would in text. */
-static char *payload(size_t size) {
+char *payload(size_t size) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     char *data = malloc(size ? size : 1);
     uint64_t state = 88172645463325252ULL;
@@ -508,8 +385,11 @@ int main(int argc, char **argv) {
         {"seconds", required_argument, 0, 'T'},   {"size", required_argument, 0, 's'},
         {"partitions", required_argument, 0, 'p'}, {"first-partition", required_argument, 0, 'f'},
         {"rate", required_argument, 0, 'r'},      {"timeout", required_argument, 0, 'w'},
+        {"group", required_argument, 0, 'g'},     {"protocol", required_argument, 0, 'P'},
+        {"members", required_argument, 0, 'm'},   {"producers", required_argument, 0, 'k'},
+        {"in-flight", required_argument, 0, 'i'}, {"per-transaction", required_argument, 0, 'c'},
         {"set", required_argument, 0, 'X'},       {0, 0, 0, 0}};
-    if (argc < 2) fail("usage", "load produce|sync|steady|consume|first-ack|percentiles|version --bootstrap HOST:PORT --topic NAME ...");
+    if (argc < 2) fail("usage", "load MODE --bootstrap HOST:PORT --topic NAME ...; the modes are in load.c");
     for (int option; (option = getopt_long(argc - 1, argv + 1, "X:", names, NULL)) != -1;) switch (option) {
         case 'b': options.bootstrap = optarg; break;
         case 't': options.topic = optarg; break;
@@ -521,6 +401,12 @@ int main(int argc, char **argv) {
         case 'f': options.first_partition = atoi(optarg); break;
         case 'r': options.rate = atof(optarg); break;
         case 'w': options.timeout_s = atoll(optarg); break;
+        case 'g': options.group = optarg; break;
+        case 'P': options.protocol = optarg; break;
+        case 'm': options.members = atoi(optarg); break;
+        case 'k': options.producers = atoi(optarg); break;
+        case 'i': options.in_flight = atoi(optarg); break;
+        case 'c': options.per_transaction = atoi(optarg); break;
         case 'X':
             if (options.property_count == MAX_PROPERTIES) fail("usage", "too many --set");
             options.properties[options.property_count++] = optarg;
@@ -533,6 +419,11 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "steady")) return produce_steadily();
     if (!strcmp(mode, "consume")) return consume();
     if (!strcmp(mode, "first-ack")) return first_ack();
+    if (!strcmp(mode, "commits")) return commit_positions();
+    if (!strcmp(mode, "transactions")) return transactions();
+    if (!strcmp(mode, "committed")) return read_committed();
+    if (!strcmp(mode, "members")) return rebalance_members();
+    if (!strcmp(mode, "consumers")) return rebalance_consumers();
     if (!strcmp(mode, "percentiles")) return percentiles();
     if (!strcmp(mode, "version")) return puts(rd_kafka_version_str()) < 0;
     fail("unknown mode", mode);

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.maven import PEERS
 
-SOURCE = Path(__file__).resolve().parent / "load.c"
+SOURCES = sorted(Path(__file__).resolve().parent.glob("load*.[ch]"))
 
 
 class LoadUnavailable(Exception):
@@ -62,16 +62,17 @@ class LoadResult:
 
 @cache
 def binary() -> Path:
-    """The compiled client; compiled again only when the source is newer."""
+    """The compiled client; compiled again only when a source is newer."""
     built = PEERS / "load"
-    if built.exists() and built.stat().st_mtime >= SOURCE.stat().st_mtime:
+    if built.exists() and built.stat().st_mtime >= max(source.stat().st_mtime for source in SOURCES):
         return built
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise LoadUnavailable("no C compiler found: install one (Debian: gcc)")
     PEERS.mkdir(parents=True, exist_ok=True)
     fresh = PEERS / f"load.{os.getpid()}"  # tests and a benchmark may compile at the same time
-    command = [compiler, "-O2", "-std=c11", "-Wno-deprecated-declarations", str(SOURCE), "-o", str(fresh)]
+    sources = [str(source) for source in SOURCES if source.suffix == ".c"]
+    command = [compiler, "-O2", "-std=c11", "-Wno-deprecated-declarations", *sources, "-o", str(fresh)]
     done = subprocess.run([*command, *_librdkafka_flags(), "-lpthread"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         if "librdkafka/rdkafka.h" in done.stderr or "-lrdkafka" in done.stderr:

@@ -2,7 +2,8 @@
 
 Promises: what differs between the systems is here and nowhere else. A durability is asked for in one word and
 translated: `os` is Cordwood's ack.durability=os and Kafka's default; `disk` is Cordwood's ack.durability=disk (its
-default) and Kafka's flush.messages=1.
+default) and Kafka's flush.messages=1. Neither lets a group wait before it rebalances: the first round of a classic
+group begins at once, and Kafka works out who gets what in a consumer-protocol group at every change, not once a second.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from benchmarks import processes
 from benchmarks.figures import CORDWOOD, KAFKA
 from benchmarks.kafka_peer import DEFAULT_HEAP, KafkaBroker, KafkaJars, free_port
 
 Durability = Literal["os", "disk"]
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+_NEVER = str(2**63 - 1)
+"""Kafka's default for flush.messages, which leaves it to the operating system."""
 
 
 class SystemFailed(Exception):
@@ -60,7 +65,12 @@ class KafkaSystem:
     def __init__(self, directory: Path, jars: KafkaJars, heap: str | None = None) -> None:
         self.directory = directory
         # Deleted topics give their space back at once, so that a long run does not fill the disk.
-        settings = {"log.segment.delete.delay.ms": "100", "auto.create.topics.enable": "false"}
+        settings = {
+            "log.segment.delete.delay.ms": "100",
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.consumer.assignment.interval.ms": "0",
+        }
         if heap is not None:  # its cleaner takes 128 MiB of the heap at the start, if it is left to its default
             settings["log.cleaner.dedupe.buffer.size"] = str(4 * 2**20)
         self._broker = KafkaBroker(jars, directory, heap or DEFAULT_HEAP, settings)
@@ -95,7 +105,7 @@ class KafkaSystem:
         return self._broker.tail()
 
     def topic_settings(self, durability: Durability) -> dict[str, str]:
-        return {"flush.messages": "1"} if durability == "disk" else {}
+        return {"flush.messages": "1" if durability == "disk" else _NEVER}
 
 
 class CordwoodSystem:
@@ -134,6 +144,7 @@ class CordwoodSystem:
         installed = Path(sys.executable).with_name("cordwood")
         command = [str(installed)] if installed.exists() else [sys.executable, "-m", "cordwood.cli"]
         command += ["serve", "--data-dir", str(self.data), "--listen", self.bootstrap]
+        command += ["--set", "group.initial.rebalance.delay.ms=0"]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONUNBUFFERED"] = "1"
         begin = self._output.stat().st_size if self._output.exists() else 0
@@ -196,6 +207,25 @@ def create_topics(
 def delete_topics(system: System, names: list[str], *, timeout_s: float = 30) -> None:
     admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
     for done in admin.delete_topics(names, operation_timeout=timeout_s, request_timeout=timeout_s).values():
+        done.result()
+
+
+def keep_internal_topics(system: System, durability: Durability, *, timeout_s: float = 30) -> None:
+    """Positions, groups and transactions are kept with this durability from now on; makes the topics if need be."""
+    where: dict[str, str | int | float | bool] = {"bootstrap.servers": system.bootstrap, "log_level": 0}
+    reader = Consumer({**where, "group.id": "bench"})
+    reader.committed([TopicPartition("none", 0)], timeout=timeout_s)
+    reader.close()
+    Producer({**where, "transactional.id": "bench"}).init_transactions(timeout_s)
+    settings = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in system.topic_settings(durability).items()
+    ]
+    resources = [
+        ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=settings) for topic in INTERNAL_TOPICS
+    ]
+    admin = AdminClient(where)
+    for done in admin.incremental_alter_configs(resources, request_timeout=timeout_s).values():
         done.result()
 
 

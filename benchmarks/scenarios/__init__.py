@@ -6,7 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.bench import Bench
-from benchmarks.scenarios import backfill, fanout, latency, memory, partitions, start, throughput
+from benchmarks.scenarios import (
+    backfill,
+    commits,
+    fanout,
+    groups,
+    latency,
+    memory,
+    partitions,
+    start,
+    throughput,
+    transactions,
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,10 @@ SCENARIOS = (
     Scenario("fanout", "Fan-out: many readers of one topic", fanout.fanout, 18),
     Scenario("backfill", "Producer latency while another reader back-fills cold data", backfill.backfill, 35),
     Scenario("java", "Kafka's own performance tools as the client", throughput.java, 28),
+    Scenario("groups", "Rebalances: a member joins or leaves", groups.groups, 22),
+    Scenario("commits", "Commits of positions", commits.commits, 12),
+    Scenario("transactions", "Transactions", transactions.transactions, 16),
+    Scenario("committed", "From a transaction to a read_committed consumer", transactions.committed, 10),
     Scenario("start", "From process start to the first acknowledgement", start.start, 20, own_brokers=True),
     Scenario("memory", "Resident memory", memory.memory, 35, own_brokers=True),
     Scenario("partitions", "Thousands of partitions", partitions.partitions, 40, own_brokers=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+from pathlib import Path
 
 import pytest
 from benchmarks import load
@@ -24,6 +25,7 @@ from benchmarks.figures import (
     percentile,
     ratio,
 )
+from benchmarks.scenarios import SCENARIOS
 
 
 def figure(target: Target | None, ours: list[float], theirs: list[float]) -> Figure:
@@ -122,3 +124,8 @@ def test_the_limit_of_a_figure_is_the_one_of_most_rounds() -> None:
         made.add(CORDWOOD, 1.0, limit)
     assert made.limit(CORDWOOD) == "client"
     assert made.limit(KAFKA) == ""
+
+
+def test_every_scenario_stands_in_the_documentation() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "benchmarks.md").read_text()
+    assert [scenario.name for scenario in SCENARIOS if f"| `{scenario.name}` |" not in page] == []
