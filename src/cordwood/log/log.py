@@ -314,16 +314,20 @@ class Log:
             )
         return Appended(base_offset, last_offset, append_time_ms, False)
 
-    def append_internal(self, batch: Batch, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Takes a batch that this broker built: a coordinator's records or a control marker. Its bytes are trusted."""
+    def append_internal(
+        self, batch: Batch, *, leader_epoch: int, now_ms: int, marker: TransactionMarker | None = None
+    ) -> Appended:
+        """Takes a batch that this broker built: a coordinator's records or a control marker. Its bytes are trusted.
+
+        `marker`: what the batch says, for whoever has just built it.
+        """
         header = read_header(batch)
         if not self.ready:
             opening.make_ready(self)
-        marker: TransactionMarker | None = None
-        if header.attributes & CONTROL_BIT and header.attributes & TRANSACTIONAL_BIT:
+        if marker is None and header.attributes & CONTROL_BIT and header.attributes & TRANSACTIONAL_BIT:
             marker = read_transaction_marker(batch)
-            if marker is not None:
-                self.producers.check_marker(header, marker)
+        if marker is not None:
+            self.producers.check_marker(header, marker)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         self.write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)

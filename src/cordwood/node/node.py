@@ -34,6 +34,7 @@ from cordwood.node.request import Request
 from cordwood.node.timers import Timers
 from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.node.transactional_appends import TransactionalAppends
+from cordwood.records.control import TransactionMarker
 from cordwood.replication.leader import LeaderReplica
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
@@ -277,10 +278,12 @@ class Node:
             safe = False
         return appended, safe
 
-    def append_internal(self, partition: Partition, batch: bytearray, now_ms: int) -> Appended:
-        """Appends records of a coordinator."""
+    def append_internal(
+        self, partition: Partition, batch: bytearray, now_ms: int, marker: TransactionMarker | None = None
+    ) -> Appended:
+        """Appends records of a coordinator, or the end of a transaction."""
         replica = partition.replica
-        appended = replica.log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        appended = replica.log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms, marker=marker)
         partition.appended_bytes += len(batch)
         self._appended(partition, now_ms)
         return appended

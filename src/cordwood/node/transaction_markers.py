@@ -45,11 +45,17 @@ def write_markers(
 
         return settled
 
+    batch = build_transaction_marker(
+        ending.marker,
+        producer_id=ending.writer.producer_id,
+        producer_epoch=ending.writer.producer_epoch,
+        timestamp_ms=now_ms,
+    )
     for name in wanted:
-        _write(node, ending, name, now_ms, one_done(name))
+        _write(node, ending, batch, name, now_ms, one_done(name))
 
 
-def _write(node: "Node", ending: Ending, name: TopicPartition, now_ms: int, done: Done) -> None:
+def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition, now_ms: int, done: Done) -> None:
     try:
         partition = node.partition(*name)
         _check_epoch(ending, partition)
@@ -63,13 +69,8 @@ def _write(node: "Node", ending: Ending, name: TopicPartition, now_ms: int, done
                 lambda offset: _when_committed(node, partition, offset, now_ms, done),
             )
             return
-        batch = build_transaction_marker(
-            ending.marker,
-            producer_id=ending.writer.producer_id,
-            producer_epoch=ending.writer.producer_epoch,
-            timestamp_ms=now_ms,
-        )
-        offset = node.append_internal(partition, batch, now_ms).last_offset
+        # Each partition puts its own offset into its copy.
+        offset = node.append_internal(partition, bytearray(batch), now_ms, ending.marker).last_offset
     except ProtocolError as refusal:
         done(refusal.code)
         return
