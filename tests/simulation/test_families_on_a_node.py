@@ -230,8 +230,8 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     appended: list[int] = []
     append = world.node.append_internal
 
-    def watch(where: Any, batch: bytearray, now_ms: int) -> Any:
-        result = append(where, batch, now_ms)
+    def watch(where: Any, batch: bytearray, now_ms: int, *marker: Any) -> Any:
+        result = append(where, batch, now_ms, *marker)
         if where is partition:
             appended.append(result.last_offset - result.base_offset + 1)
         return result
@@ -440,8 +440,9 @@ def test_a_decision_that_does_not_fit_is_refused_and_can_still_be_aborted(world:
     tasks = [Task(world, 0) for _ in range(8)]
     for task in tasks:
         assert task.write(b"value") is ErrorCode.NONE
-    for partition in world.node.topics["__transaction_state"]:
-        object.__setattr__(partition.settings, "max_message_bytes", 700)
+    limit = {"name": "max.message.bytes", "value": "700", "config_operation": 0}
+    resource = {"resource_type": 2, "resource_name": "__transaction_state", "configs": [limit]}
+    assert world.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource]).responses[0].error_code == 0
     answer = decide(world, 0, *tasks)
     assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert "max.message.bytes" in answer.error_message
