@@ -87,7 +87,9 @@ class TransactionIndex:
             entry = AbortedTransaction._make(fields)
             if version != _VERSION:
                 raise DamagedIndex(f"transaction index: version {version} is unknown")
-            if not 0 <= entry.first_offset <= entry.last_offset or entry.last_offset <= marker_before:
+            # A marker is never the first of its transaction. That also tells zeros, which a power cut may leave in
+            # place of an entry, from the first entry of a log.
+            if not 0 <= entry.first_offset < entry.last_offset or entry.last_offset <= marker_before:
                 raise DamagedIndex(f"transaction index: {entry} cannot follow offset {marker_before}")
             marker_before = entry.last_offset
             index._entries.append(entry)

@@ -6,7 +6,7 @@ The parts under test are the real ones (node, driver, log, controller). What is 
 clients, `ledger` is what they were promised, `checkers` judge, and `run` is the game: a safety phase with faults, then
 a liveness phase in which everything pending has to come to its end. The same seed gives the same run, event by event.
 
-`transaction_game` and `group_game` are games of their own, with clients and checkers of their own.
+`transaction_game`, `group_game` and `micro_batch_game` are games of their own, with clients and checkers of their own.
 
     python -m cordwood.simulation --seed 17
     python -m cordwood.simulation --game groups --seeds 100

@@ -6,7 +6,7 @@ import pytest
 
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.open_transactions import OpenTransactions
-from cordwood.segments.transaction_index import AbortedTransaction, TransactionIndex
+from cordwood.segments.transaction_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
 
 FIRST = AbortedTransaction(producer_id=7, first_offset=10, last_offset=20, last_stable_offset=12)
 SECOND = AbortedTransaction(producer_id=8, first_offset=12, last_offset=30, last_stable_offset=31)
@@ -66,6 +66,12 @@ def test_truncation_drops_those_whose_marker_is_gone() -> None:
 def test_a_file_that_is_no_index_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedIndex):
         TransactionIndex.from_bytes(data, base_offset=5)
+
+
+def test_zeros_that_a_power_cut_left_are_no_entry_even_at_the_beginning_of_a_log() -> None:
+    for entries in (1, 2):
+        with pytest.raises(DamagedIndex):
+            TransactionIndex.from_bytes(bytes(entries * ENTRY_SIZE), base_offset=0)
 
 
 def test_only_aborts_of_transactions_with_data_are_noted() -> None:
