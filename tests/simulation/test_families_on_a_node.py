@@ -14,6 +14,7 @@ from tests.simulation.families_speaking import (
     renew,
     visible,
 )
+from tests.simulation.test_transactions_on_a_node import position
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node import family_coordinator, transaction_coordinator
@@ -95,6 +96,19 @@ def test_an_abort_leaves_nothing_and_the_batch_can_be_tried_again(world: World) 
     assert task.write(b"second try") is ErrorCode.NONE
     assert decide(world, 0, task).error_code == 0
     assert visible(world) == [b"second try"]
+
+
+def test_positions_that_a_task_moves_move_with_its_batch(world: World) -> None:
+    winner, loser = Task(world, 0), Task(world, 0)
+    for task, offset in ((loser, 9), (winner, 5)):
+        moved = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        topics = [{"name": TOPIC, "partitions": [moved]}]
+        answer = world.ask(ApiKey.TXN_OFFSET_COMMIT, 5, group_id="group", topics=topics, **task.slot)
+        assert answer.topics[0].partitions[0].error_code == 0
+    assert position(world, require_stable=False) == (-1, ErrorCode.NONE)
+    restart(world)
+    assert decide(world, 0, winner).error_code == 0
+    assert position(world, require_stable=True) == (5, ErrorCode.NONE)
 
 
 # Zombies
