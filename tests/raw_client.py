@@ -2,13 +2,24 @@
 
 import socket
 import struct
+from functools import cache
 from typing import Any
 
 from cordwood.wire.apis import APIS, ApiKey, flexible
-from cordwood.wire.codec import reader, writer
+from cordwood.wire.codec import Read, Write, reader, writer
 from cordwood.wire.schema import load
 
 SESSION_MS = 10_000
+
+
+@cache
+def _writer(key: ApiKey, version: int) -> Write:
+    return writer(load(APIS[key].name)["request"], version)
+
+
+@cache
+def _reader(key: ApiKey, version: int) -> Read:
+    return reader(load(APIS[key].name)["response"], version)
 
 
 class RawClient:
@@ -20,15 +31,21 @@ class RawClient:
 
     def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
         version = max(APIS[key].min_version, min(version, APIS[key].max_version))
-        messages = load(APIS[key].name)
+        self.request(key, version, **fields)
+        return self.answer(key, version)
+
+    def request(self, key: ApiKey, version: int, **fields: Any) -> None:
         parts = [struct.pack(">hhih", key, version, 7, 3) + b"raw"]
         if flexible(key, version):
             parts.append(b"\0")
-        writer(messages["request"], version)(fields, parts.append)
+        _writer(key, version)(fields, parts.append)
         request = b"".join(parts)
         self._socket.sendall(struct.pack(">i", len(request)) + request)
+
+    def answer(self, key: ApiKey, version: int) -> Any:
+        """The answer to the oldest request that has none yet."""
         response = self._exactly(struct.unpack(">i", self._exactly(4))[0])
-        entity, end = reader(messages["response"], version)(response, 5 if flexible(key, version) else 4)
+        entity, end = _reader(key, version)(response, 5 if flexible(key, version) else 4)
         assert end == len(response)
         return entity
 

@@ -1,7 +1,8 @@
 """The records of committed positions in __consumer_offsets, in Apache Kafka's own format.
 
 Key: record type 1, group, topic, partition. Value: version 4, whose tagged field says which topic of that name the
-position is in (0 to 4 are read; before 4 nobody knows). A null value removes the position.
+position is in (0 to 4 are read; before 4 nobody knows). A position that an old client gave a time to live is version 1,
+the only one that has a place for it. A null value removes the position.
 """
 
 import struct
@@ -14,6 +15,7 @@ from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 OFFSET_COMMIT_KEY_TYPES = (0, 1)
 """Type 0 is how Kafka wrote the same key before 0.9; the layouts are equal."""
 
+EXPIRING_VERSION = 1
 FLEXIBLE_FROM_VERSION = 4
 TOPIC_ID_TAG = 0
 
@@ -31,6 +33,7 @@ class Position(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
+    """From then on it is forgotten; -1: as the broker's settings and the group's members have it."""
     topic_id: TopicId = ZERO_TOPIC_ID
     """Of the topic that it is in; zero in records of earlier versions, which do not say."""
 
@@ -41,6 +44,12 @@ def encode_key(key: PositionKey) -> bytes:
 
 
 def encode_value(position: Position) -> bytes:
+    if position.expire_timestamp_ms >= 0:
+        return (
+            struct.pack(">hq", EXPIRING_VERSION, position.offset)
+            + string(position.metadata)
+            + struct.pack(">qq", position.commit_timestamp_ms, position.expire_timestamp_ms)
+        )
     return (
         struct.pack(">hqi", FLEXIBLE_FROM_VERSION, position.offset, position.leader_epoch)
         + compact_string(position.metadata)
@@ -73,7 +82,7 @@ def decode_value(value: bytes) -> Position:
     leader_epoch = fields.int32() if version >= 3 else -1
     metadata = fields.string()
     committed_ms = fields.int64()
-    expires_ms = fields.int64() if version == 1 else -1
+    expires_ms = fields.int64() if version == EXPIRING_VERSION else -1
     raw_id = fields.tagged().get(TOPIC_ID_TAG) if fields.flexible else None
     if raw_id is not None and len(raw_id) != 16:
         raise UnreadableRecord(f"a topic's id has {len(raw_id)} bytes")

@@ -35,6 +35,8 @@ class Commit(NamedTuple):
     leader_epoch: int
     metadata: str | None
     topic_id: TopicId
+    retention_ms: int = -1
+    """How long it is to be remembered (OffsetCommit 2 to 4); -1: as long as others."""
 
 
 class CommitOutcome(NamedTuple):
@@ -58,7 +60,8 @@ class Positions:
             if len(metadata.encode()) > metadata_max_bytes:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
-            position = Position(commit.offset, commit.leader_epoch, metadata, now_ms, topic_id=commit.topic_id)
+            expires_ms = -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms
+            position = Position(commit.offset, commit.leader_epoch, metadata, now_ms, expires_ms, commit.topic_id)
             records.append((encode_key(PositionKey(group, commit.partition)), encode_value(position)))
             errors.append(ErrorCode.NONE)
         return CommitOutcome(records, errors)

@@ -314,7 +314,8 @@ class GroupShard:
         """Tombstones for what nobody has needed for longer than the retention.
 
         A group with members keeps the positions of what it reads, however old. One that lost its members keeps them
-        for the retention from then on. A group without members and positions goes itself.
+        for the retention from then on. A group without members and positions goes itself. A position that was given a
+        time to live has that, and nothing else.
         """
         records = self.positions.of_topics_gone(self._topic_id_of)
         for group_id in self.group_ids():
@@ -332,6 +333,8 @@ class GroupShard:
     def _is_expired(
         self, group_id: str, partition: TopicPartition, position: Position, now_ms: int, retention_ms: int
     ) -> bool:
+        if position.expire_timestamp_ms >= 0:
+            return position.expire_timestamp_ms <= now_ms
         needed_ms = position.commit_timestamp_ms
         group = self.groups.get(group_id)
         if group is not None:

@@ -79,6 +79,15 @@ def test_a_value_that_nobody_writes_is_refused(value: str) -> None:
         decode_value(bytes.fromhex(value))
 
 
+def test_a_position_with_a_time_to_live_is_written_in_the_version_that_has_a_place_for_it() -> None:
+    positions = Positions()
+    commit = Commit(ORDERS, 7, 2, "a", FIRST, retention_ms=1000)
+    ((key, value),) = positions.commit("g", [commit], metadata_max_bytes=9, now_ms=99).records
+    assert value == bytes.fromhex("0001 0000000000000007 0001 61 0000000000000063 000000000000044b")
+    positions.replay(key, value)
+    assert positions.of_group("g") == {ORDERS: Position(7, -1, "a", 99, 1099)}
+
+
 def test_a_commit_changes_nothing_until_its_records_are_replayed() -> None:
     positions = Positions()
     outcome = positions.commit("g", [Commit(ORDERS, 7, 2, None, FIRST)], metadata_max_bytes=10, now_ms=99)

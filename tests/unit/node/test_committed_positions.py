@@ -317,6 +317,18 @@ def test_a_commit_that_waited_while_its_topic_was_deleted_is_told_so(world: Worl
     assert fetch_positions(world, [("orders", [0])])[1][0][2] == -1
 
 
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_a_position_that_an_old_client_gave_a_time_to_live_has_that(world: World, version: int) -> None:
+    create_topic(world)
+    check_ms = world.settings.offsets_retention_check_interval_ms
+    lives_ms = {"retention_time_ms": check_ms * 3 // 2} if version <= 4 else {}
+    commit(world, world.node.image.topics["orders"], 5, version=version, **lives_ms)
+    world.advance(check_ms)
+    assert fetch_positions(world, [("orders", [0])])[1][0][2] == 5
+    world.advance(check_ms)
+    assert fetch_positions(world, [("orders", [0])])[1][0][2] == (-1 if version <= 4 else 5)
+
+
 def test_positions_expire_when_nobody_renews_them(world: World) -> None:
     create_topic(world)
     commit(world, "orders", 5)

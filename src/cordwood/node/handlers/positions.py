@@ -71,7 +71,7 @@ def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
 class AskedPositions:
     """The positions that a request wants committed, and what becomes of each."""
 
-    def __init__(self, node: "Node", topics: Any, *, by_id: bool) -> None:
+    def __init__(self, node: "Node", topics: Any, *, by_id: bool, retention_ms: int = -1) -> None:
         self._topics = [(topic, *_resolve_topic(node, by_id, topic)) for topic in topics]
         self._errors: list[ErrorCode] = []
         self._places: list[int] = []
@@ -93,6 +93,7 @@ class AskedPositions:
                             partition.committed_leader_epoch,
                             partition.committed_metadata,
                             topic_id,
+                            retention_ms,
                         )
                     )
 
@@ -123,7 +124,7 @@ class AskedPositions:
 def offset_commit(node: "Node", request: Request) -> None:
     """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
     body = request.decode()
-    asked = AskedPositions(node, body.topics, by_id=request.version >= 10)
+    asked = AskedPositions(node, body.topics, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
     if not body.group_id:
         asked.refuse(ErrorCode.INVALID_GROUP_ID)
         request.answer(topics=asked.answer())
