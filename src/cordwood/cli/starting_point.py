@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
 
 
+KAFKA_WORDS = {"earliest": "beginning", "latest": "end"}
+"""As people who come from Kafka say it."""
+
+
 class Span(NamedTuple):
     """From where to where a partition is read; `end` is the offset after its last record as of now."""
 
@@ -26,6 +30,7 @@ class StartingPoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "StartingPoint":
+        text = KAFKA_WORDS.get(text, text)
         if text in ("beginning", "end", "committed"):
             return cls(text)
         if text.isdecimal():

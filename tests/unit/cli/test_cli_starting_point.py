@@ -11,6 +11,8 @@ from cordwood.cli.starting_point import StartingPoint
     [
         ("beginning", StartingPoint("beginning")),
         ("end", StartingPoint("end")),
+        ("earliest", StartingPoint("beginning")),
+        ("latest", StartingPoint("end")),
         ("committed", StartingPoint("committed")),
         ("0", StartingPoint("offset", 0)),
         ("42", StartingPoint("offset", 42)),

@@ -11,6 +11,7 @@ from cordwood.cli.group.options import GroupName
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.output import print_json, print_table, remark
 from cordwood.cli.record_text import parse_time_ms
+from cordwood.cli.starting_point import KAFKA_WORDS
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
@@ -42,6 +43,7 @@ def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
             raise Failure("USAGE", f"--back {back!r} is no duration", "write 90s, 15m, 2h or 7d", ExitCode.USAGE)
         return Target("time", int(time.time() * 1000) - int(matched[1]) * _UNITS_MS[matched[2]])
     assert to is not None
+    to = KAFKA_WORDS.get(to, to)
     if to in ("beginning", "end"):
         return Target(to)
     if to.isdecimal():
@@ -67,7 +69,8 @@ def reset(
         typer.Option(
             "--to",
             metavar="WHERE",
-            help="beginning, end, an offset, or a time: @2026-01-31T12:00:00Z, @1700000000000 (milliseconds).",
+            help="beginning (earliest), end (latest), an offset, or a time: @2026-01-31T12:00:00Z, @1700000000000 "
+            "(milliseconds).",
             show_default=False,
         ),
     ] = None,
