@@ -40,9 +40,9 @@ def test_a_member_joins_syncs_commits_and_leaves(client: RawClient, version: int
     assert [member.member_id for member in joined.members] == [joined.member_id]
     me = {"group_id": group, "generation_id": 1, "member_id": joined.member_id}
 
-    synced = client.send(
-        ApiKey.SYNC_GROUP, version, **me, assignments=[{"member_id": joined.member_id, "assignment": b"mine"}]
-    )
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"}
+    assignments = [{"member_id": joined.member_id, "assignment": b"mine"}]
+    synced = client.send(ApiKey.SYNC_GROUP, version, **me, **protocol, assignments=assignments)
     assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"mine")
     assert client.send(ApiKey.HEARTBEAT, version, **me).error_code == ErrorCode.NONE
 

@@ -62,7 +62,7 @@ def check(broker: BrokerProcess) -> None:
     with connected(broker) as client:
         listed = client.send(ApiKey.LIST_GROUPS, 5).groups
         assert len(listed) == GROUPS
-        assert sum(each.group_type == "Consumer" for each in listed) == len(MEMBERS)
+        assert sum(each.group_type == "consumer" for each in listed) == len(MEMBERS)
         asked = [{"groups": [{"group_id": f"group-{n}", "topics": None}]} for n in range(0, GROUPS, 97)]
         found = [
             answer.groups[0].topics[0].partitions[0].committed_offset

@@ -31,8 +31,8 @@ from cordwood.groups.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
 
-CLASSIC_KIND = "Classic"
-CONSUMER_KIND = "Consumer"
+CLASSIC_KIND = "classic"
+CONSUMER_KIND = "consumer"
 
 
 class GroupListing(NamedTuple):
@@ -40,7 +40,7 @@ class GroupListing(NamedTuple):
     protocol_type: str
     state: str
     kind: str
-    """Which protocol its members speak: Classic or Consumer."""
+    """Which protocol its members speak: classic or consumer, as Kafka writes it."""
 
 
 class GroupShard:

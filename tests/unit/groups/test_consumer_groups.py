@@ -182,7 +182,7 @@ def test_a_static_member_that_is_away_keeps_its_share() -> None:
     again = Member(stage, "c", instance_id="two")
     again.beat()
     assert again.owned == had
-    assert b.refused() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert b.refused() is ErrorCode.FENCED_INSTANCE_ID
     settle(a, again)
     assert sizes(a, again) == [3, 3]
 

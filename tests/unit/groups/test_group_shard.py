@@ -181,9 +181,9 @@ def test_a_group_of_another_kind_keeps_all_positions_while_it_has_members() -> N
 def test_listing_names_every_group_once_with_its_state() -> None:
     stage = Stage()
     stage.commit(ORDERS, 1)
-    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "", "Empty", "Classic")]
+    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "", "Empty", "classic")]
     member_of(stage)
-    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "consumer", "Stable", "Classic")]
+    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "consumer", "Stable", "classic")]
 
 
 def expire(stage: Stage) -> None:

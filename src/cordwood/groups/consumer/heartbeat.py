@@ -136,12 +136,8 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
         )
     if request.epoch == JOINING:
         return _check_joining(group, request, limits)
-    if request.member_id not in group.members:
-        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
+    _check_known(group, request)
     current = group.current(request.member_id)
-    instance_id = request.instance_id
-    if instance_id is not None and group.static_members.get(instance_id) != request.member_id:
-        raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} is another member now.")
     if request.epoch == current.epoch:
         return None
     # The answer with the new epoch may have been lost: the member then still has what it had before, or less.
@@ -153,8 +149,20 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
     return None
 
 
+def _check_known(group: ConsumerGroup, request: HeartbeatRequest) -> None:
+    """An instance id belongs to the last who joined with it."""
+    if request.instance_id is not None:
+        known_as = group.static_members.get(request.instance_id)
+        if known_as is not None and known_as != request.member_id:
+            raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, f"{request.instance_id} is another member now.")
+        if known_as is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.instance_id} is no member's instance id.")
+    if request.member_id not in group.members:
+        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
+
+
 def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
-    if not request.subscribes or request.rebalance_timeout_ms < 0 or request.owned:
+    if not request.subscribes or request.rebalance_timeout_ms < 0 or request.owned != NOTHING:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST,
             "A member that joins must name its topics and rebalance timeout, and cannot own partitions yet.",
@@ -198,8 +206,7 @@ def _subscription(profile: Profile) -> tuple[object, ...]:
 def _leave(
     group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView, records: list[Record]
 ) -> HeartbeatAnswer:
-    if request.member_id not in group.members:
-        raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
+    _check_known(group, request)
     profile = group.members[request.member_id].profile
     if request.epoch == LEFT_FOR_A_WHILE and profile.instance_id is not None:
         current = group.current(request.member_id)

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.groups.consumer.group import ConsumerGroup
+from cordwood.groups.consumer.group import LEFT_FOR_A_WHILE, ConsumerGroup
 from cordwood.groups.consumer.heartbeat import (
     JOINING,
-    LEAVING,
     HeartbeatAnswer,
     HeartbeatRequest,
 )
@@ -68,8 +67,14 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The group id is empty.")
     if not member_id:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The member id is empty.")
-    if body.member_epoch < LEAVING - 1:
+    if "" in (body.instance_id, body.rack_id):
+        return ProtocolError(ErrorCode.INVALID_REQUEST, "An instance id or rack id that is given cannot be empty.")
+    if body.member_epoch < LEFT_FOR_A_WHILE:
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"{body.member_epoch} is not a member's epoch.")
+    if body.member_epoch == LEFT_FOR_A_WHILE and body.instance_id is None:
+        return ProtocolError(
+            ErrorCode.INVALID_REQUEST, "Only a static member leaves for a while: it has an instance id."
+        )
     return None
 
 

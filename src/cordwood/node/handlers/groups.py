@@ -13,6 +13,9 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
+PROTOCOL_NAMED_FROM_VERSION = 5
+"""Of SyncGroup: from then on a member has to say which protocol it thinks the group has."""
+
 
 def join_group(node: "Node", request: Request) -> None:
     """Answers when the round is complete, which takes as long as the slowest member."""
@@ -71,6 +74,9 @@ def sync_group(node: "Node", request: Request) -> None:
 
     if not body.group_id:
         answer(SyncAnswer(ErrorCode.INVALID_GROUP_ID))
+        return
+    if request.version >= PROTOCOL_NAMED_FROM_VERSION and None in (body.protocol_type, body.protocol_name):
+        answer(SyncAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
     asked = SyncRequest(
         body.member_id,

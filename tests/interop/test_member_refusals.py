@@ -1,0 +1,193 @@
+"""What members do wrong, and what they are told: the same codes as Apache Kafka 4.3, case by case, in both protocols.
+
+`CORDWOOD_TEST_BOOTSTRAP=host:port pytest tests/interop/test_member_refusals.py` asks a real Kafka.
+"""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.conftest import RunningBroker
+from tests.deadline import eventually
+from tests.raw_client import RawClient
+
+from cordwood.model.errors import ErrorCode
+from cordwood.wire.apis import ApiKey
+
+GROUP_KEY = 0
+NOBODY = {"member_id": "stranger", "group_instance_id": None}
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[RawClient]:
+    client = RawClient(broker.bootstrap)
+
+    def ready() -> bool:
+        client.send(ApiKey.FIND_COORDINATOR, 4, key_type=GROUP_KEY, coordinator_keys=["anybody"])
+        fetched = client.send(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "anybody", "topics": None}])
+        return bool(fetched.groups[0].error_code == 0)
+
+    eventually(ready, within_s=60, what="a coordinator")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+def name(code: int) -> str:
+    return ErrorCode(code).name
+
+
+class TestConsumerProtocol:
+    @pytest.fixture
+    def joining(self, topic: str) -> dict[str, Any]:
+        return {
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 60_000,
+            "subscribed_topic_names": [topic],
+            "topic_partitions": [],
+        }
+
+    @staticmethod
+    def beat(client: RawClient, group: str, fields: dict[str, Any], **changes: Any) -> Any:
+        return client.send(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=group, **{**fields, **changes})
+
+    def joined(self, client: RawClient, group: str, fields: dict[str, Any]) -> int:
+        """The epoch of a member that has the topic's partition: on Kafka that may be a little after its creation."""
+
+        def once() -> int:
+            answer = self.beat(client, group, fields)
+            assert name(answer.error_code) == "NONE", answer
+            owned = [each.partitions for each in answer.assignment.topic_partitions]
+            return int(answer.member_epoch) if owned == [[0]] else 0
+
+        return eventually(once, within_s=60, what="an assignment")
+
+    @staticmethod
+    def quiet(member_id: str, epoch: int, instance_id: str | None = None) -> dict[str, Any]:
+        return {"member_id": member_id, "member_epoch": epoch, "instance_id": instance_id}
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"subscribed_topic_names": None},
+            {"rebalance_timeout_ms": -1},
+            {"topic_partitions": None},
+            {"topic_partitions": [{"topic_id": uuid.UUID(int=1), "partitions": [0]}]},
+            {"member_id": ""},
+            {"instance_id": ""},
+            {"rack_id": ""},
+            {"member_epoch": -3},
+            {"member_epoch": -2},
+        ],
+        ids=lambda wrong: " ".join(wrong),
+    )
+    def test_a_request_that_makes_no_sense(
+        self, client: RawClient, group: str, joining: dict[str, Any], wrong: dict[str, Any]
+    ) -> None:
+        assert name(self.beat(client, group, joining, **wrong).error_code) == "INVALID_REQUEST"
+        described = client.send(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[group]).groups[0]
+        assert name(described.error_code) == "GROUP_ID_NOT_FOUND"
+
+    def test_what_is_not_known(self, client: RawClient, group: str, joining: dict[str, Any]) -> None:
+        for epoch in (5, -1):
+            assert name(self.beat(client, group, self.quiet("m", epoch)).error_code) == "GROUP_ID_NOT_FOUND"
+        assert name(self.beat(client, group, joining, server_assignor="magic").error_code) == "UNSUPPORTED_ASSIGNOR"
+        refused = self.beat(client, group, joining, subscribed_topic_regex="(")
+        assert name(refused.error_code) == "INVALID_REGULAR_EXPRESSION"
+
+    def test_strangers_and_epochs(self, client: RawClient, group: str, joining: dict[str, Any]) -> None:
+        epoch = self.joined(client, group, joining)
+
+        def told(member_id: str, epoch: int, instance_id: str | None = None) -> str:
+            return name(self.beat(client, group, self.quiet(member_id, epoch, instance_id)).error_code)
+
+        assert told("m", epoch) == "NONE"
+        assert told("m", epoch + 1) == "FENCED_MEMBER_EPOCH"
+        assert told("stranger", epoch) == "UNKNOWN_MEMBER_ID"
+        assert told("stranger", -1) == "UNKNOWN_MEMBER_ID"
+        assert told("m", epoch, "unknown") == "UNKNOWN_MEMBER_ID"
+        assert told("m", -1) == "NONE"
+        assert told("m", epoch) == "UNKNOWN_MEMBER_ID"
+
+    def test_static_members(self, client: RawClient, group: str, joining: dict[str, Any]) -> None:
+        epoch = self.beat(client, group, joining, instance_id="i").member_epoch
+        assert epoch > 0
+
+        def told(member_id: str, epoch: int) -> str:
+            return name(self.beat(client, group, self.quiet(member_id, epoch, "i")).error_code)
+
+        second = self.beat(client, group, joining, instance_id="i", member_id="n")
+        assert name(second.error_code) == "UNRELEASED_INSTANCE_ID"
+        assert told("n", epoch) == "FENCED_INSTANCE_ID"
+        assert told("n", -2) == "FENCED_INSTANCE_ID"
+        assert told("m", -2) == "NONE"
+        assert name(self.beat(client, group, joining, instance_id="i", member_id="n").error_code) == "NONE"
+        assert told("m", epoch) == "FENCED_INSTANCE_ID"
+        assert told("n", -1) == "NONE"
+
+    def test_who_reads_nothing_is_a_member_all_the_same(
+        self, client: RawClient, group: str, joining: dict[str, Any]
+    ) -> None:
+        nothings: tuple[dict[str, Any], ...] = ({"subscribed_topic_names": []}, {"subscribed_topic_regex": ""})
+        for number, nothing in enumerate(nothings):
+            fields = {**joining, "subscribed_topic_names": None, "member_id": f"m{number}", **nothing}
+            joined = self.beat(client, group, fields)
+            assert (name(joined.error_code), joined.assignment.topic_partitions) == ("NONE", [])
+
+
+class TestClassicProtocol:
+    def test_joining(self, client: RawClient, group: str) -> None:
+        assert name(client.join(9, group, "stranger").error_code) == "UNKNOWN_MEMBER_ID"
+        asked = client.join(9, group)
+        assert name(asked.error_code) == "MEMBER_ID_REQUIRED"
+        for wrong, code in (
+            ({"session_timeout_ms": 1}, "INVALID_SESSION_TIMEOUT"),
+            ({"protocols": []}, "INCONSISTENT_GROUP_PROTOCOL"),
+            ({"protocol_type": ""}, "INCONSISTENT_GROUP_PROTOCOL"),
+        ):
+            assert name(client.join(9, group, asked.member_id, **wrong).error_code) == code
+        joined = client.join(9, group, asked.member_id)
+        assert (name(joined.error_code), joined.generation_id) == ("NONE", 1)
+
+    def test_syncing_beating_and_leaving(self, client: RawClient, group: str, topic: str) -> None:
+        member_id = client.join(9, group).member_id
+        assert name(client.join(9, group, member_id).error_code) == "NONE"
+        me = {"group_id": group, "generation_id": 1, "member_id": member_id}
+        protocol = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+
+        def sync(**changes: Any) -> str:
+            return name(client.send(ApiKey.SYNC_GROUP, 5, **{**me, **protocol, **changes}).error_code)
+
+        def beat(**changes: Any) -> str:
+            return name(client.send(ApiKey.HEARTBEAT, 4, **{**me, **changes}).error_code)
+
+        assert sync(member_id="stranger") == "UNKNOWN_MEMBER_ID"
+        assert sync(generation_id=9) == "ILLEGAL_GENERATION"
+        assert sync(protocol_name="other") == "INCONSISTENT_GROUP_PROTOCOL"
+        assert sync(protocol_type=None, protocol_name=None) == "INCONSISTENT_GROUP_PROTOCOL"
+        assert beat() == "NONE"
+        assert sync() == "NONE"
+        assert beat(member_id="stranger") == "UNKNOWN_MEMBER_ID"
+        assert beat(generation_id=9) == "ILLEGAL_GENERATION"
+        assert beat(group_id="nowhere") == "UNKNOWN_MEMBER_ID"
+        left = client.send(ApiKey.LEAVE_GROUP, 5, group_id=group, members=[NOBODY])
+        assert (name(left.error_code), name(left.members[0].error_code)) == ("NONE", "UNKNOWN_MEMBER_ID")
+        heartbeat = {"group_id": group, "member_id": "m", "member_epoch": 5}
+        assert name(client.send(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, **heartbeat).error_code) == "GROUP_ID_NOT_FOUND"
+
+        deleted = client.send(ApiKey.DELETE_GROUPS, 2, groups_names=[group, "nowhere"])
+        codes = {each.group_id: name(each.error_code) for each in deleted.results}
+        assert codes == {group: "NON_EMPTY_GROUP", "nowhere": "GROUP_ID_NOT_FOUND"}
+        listed = client.send(ApiKey.LIST_GROUPS, 5).groups
+        assert [(each.group_state, each.group_type) for each in listed if each.group_id == group] == [
+            ("Stable", "classic")
+        ]
+        client.send(
+            ApiKey.LEAVE_GROUP, 5, group_id=group, members=[{"member_id": member_id, "group_instance_id": None}]
+        )
