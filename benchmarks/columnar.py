@@ -99,8 +99,8 @@ def encode(records: list[NewRecord], size: int, partition_count: int, codec: Cod
     def batches() -> None:
         outgoing = OutgoingRows(keys, values, None, times)
         partitions = murmur2_partitions(keys, partition_count)
-        for _, rows in rows_by_partition(partitions, partition_count):
-            outgoing.encode(rows, codec=codec, producer_id=1, producer_epoch=0, base_sequence=0)
+        groups = [(rows, 0) for _, rows in rows_by_partition(partitions, partition_count)]
+        outgoing.encode_groups(groups, codec=codec, producer_id=1, producer_epoch=0)
 
     few = list(islice(records, PLAIN_RECORDS))
     plain_s = best_s(lambda: build_batch(few, codec=codec), 3)

@@ -119,3 +119,16 @@ def test_one_time_for_all_rows(texts: list[str | None], timestamp_ms: int) -> No
     assert [record[1:] for record in records_in(batch.data)] == [
         Record(0, timestamp_ms, payload, payload, ())[1:] for payload in raw
     ]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(records, st.integers(62, 2000), st.data())
+def test_groups_do_not_know_of_each_other(rows: list[NewRecord], max_batch_bytes: int, draws: st.DataObject) -> None:
+    outgoing = columns_of(rows, draws)
+    drawn = draws.draw(st.lists(st.lists(st.integers(0, len(rows) - 1), max_size=10), max_size=6))
+    groups = [np.array(group, np.int64) for group in drawn]
+    found = outgoing.encode_groups([(group, 7) for group in groups], max_batch_bytes=max_batch_bytes)
+    assert [[bytes(batch.data) for batch in batches] for batches in found] == [
+        [bytes(batch.data) for batch in outgoing.encode(group, base_sequence=7, max_batch_bytes=max_batch_bytes)]
+        for group in groups
+    ]

@@ -56,9 +56,8 @@ def byte_strings(column: pa.Array | pa.ChunkedArray | None) -> ByteStrings:
     valid, ends, data = array.buffers()
     if len(array) == 0:  # it may have no buffers at all
         return ByteStrings(numbers(0), _NO_BYTES, 0, _NO_BYTES)
-    return ByteStrings(
-        numbers(np.frombuffer(ends, width)[array.offset : array.offset + len(array) + 1]),
-        readable(valid) if valid is not None and array.null_count else _NO_BYTES,
-        array.offset,
-        readable(data) if data is not None else _NO_BYTES,
-    )
+    places = numbers(np.frombuffer(ends, width)[array.offset : array.offset + len(array) + 1])
+    bits = readable(valid) if valid is not None and array.null_count else _NO_BYTES
+    if len(places) <= len(array) or 0 < 8 * len(bits) < array.offset + len(array):
+        raise ValueError("the array's buffers are shorter than it is")
+    return ByteStrings(places, bits, array.offset, readable(data) if data is not None else _NO_BYTES)

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     Strings = tuple[Memory, int, Memory, int, int, Memory, int]
 
-# A batch in the plan, one row each: which of the rows it ends before, its size, and its records' largest time.
-END, SIZE, MAX_TIMESTAMP = range(3)
-PLANNED = 3
+# A batch in the plan, one row each: which of the rows it ends before, its size, its records' largest time, and how many
+# rows of its group there are before it.
+END, SIZE, MAX_TIMESTAMP, BEFORE = range(4)
+PLANNED = 4
 
 # What all batches of a call have in common.
-ATTRIBUTES, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = range(4)
+ATTRIBUTES, PRODUCER_ID, PRODUCER_EPOCH = range(3)
 
 NO_FAULT, NO_SUCH_ROW, BAD_ARRAY, NO_NAME, TOO_LARGE = range(5)
 FAULTS = {
@@ -82,12 +83,12 @@ def _string(strings: "Strings", row: int) -> tuple[int, int]:
     ends, end_count, valid, valid_count, valid_at, _, data_size = strings
     if end_count == 0:
         return int64(0), int64(-1)
+    if row + 1 >= end_count:
+        return int64(0), int64(-2)
     if valid_count > 0:
         bit = valid_at + row
         if (at(valid, bit >> 3) >> (bit & 7)) & 1 == 0:
             return int64(0), int64(-1)
-    if row + 1 >= end_count:
-        return int64(0), int64(-2)
     start, end = at(ends, row), at(ends, row + 1)
     if start < 0 or end < start or end > data_size:
         return int64(0), int64(-2)
@@ -128,7 +129,17 @@ def _headers_size(names: "Strings", values: "Strings", first: int, end: int) -> 
     return size
 
 
-@kernel(types.UniTuple(types.int64, 3)(*_ROWS, types.int64, types.int64, types.int64[::1], types.int64[:, ::1]))
+@part
+def _plan_batch(plan: "Longs", batch: int, end: int, size: int, max_timestamp: int, before: int) -> None:
+    plan[batch, END], plan[batch, SIZE] = end, size
+    plan[batch, MAX_TIMESTAMP], plan[batch, BEFORE] = max_timestamp, before
+
+
+@kernel(
+    types.UniTuple(types.int64, 3)(
+        *_ROWS, types.int64[::1], types.int64, types.int64, types.int64[::1], types.int64[:, ::1]
+    )
+)
 def plan_batches(
     rows: "Longs",
     timestamps: "Longs",
@@ -149,6 +160,7 @@ def plan_batches(
     header_value_valid: "Bytes",
     header_value_valid_at: int,
     header_values: "Bytes",
+    group_ends: "Longs",
     row_count: int,
     max_batch_bytes: int,
     sizes: "Longs",
@@ -156,14 +168,15 @@ def plan_batches(
 ) -> tuple[int, int, int]:
     """Finds the size of each record and where batches are cut; returns how many there are, and a fault and its row.
 
-    A batch has as many records as fit into max_batch_bytes, and at least one.
+    A batch has as many records as fit into max_batch_bytes, and at least one, all of one group: partitions have groups
+    of rows of their own, which end at group_ends, none of them empty.
     """
     key_strings = _strings(key_ends, key_valid, key_valid_at, keys)
     value_strings = _strings(value_ends, value_valid, value_valid_at, values)
     name_strings = _strings(name_ends, name_valid, name_valid_at, names)
     header_strings = _strings(header_value_ends, header_value_valid, header_value_valid_at, header_values)
     batches, first, batch_size = int64(0), int64(0), int64(_HEADER_SIZE)
-    base_timestamp, max_timestamp = int64(0), int64(0)
+    base_timestamp, max_timestamp, group, group_start = int64(0), int64(0), int64(0), int64(0)
     for place in range(len(rows)):
         row = rows[place]
         if row < 0 or row >= row_count:
@@ -187,10 +200,13 @@ def plan_batches(
         timestamp = timestamps[row if len(timestamps) > 1 else 0]
 
         size = body + _number_size(timestamp - base_timestamp) + _number_size(place - first)
-        if place > first and batch_size + size + _number_size(size) > max_batch_bytes:
-            plan[batches, END], plan[batches, SIZE], plan[batches, MAX_TIMESTAMP] = place, batch_size, max_timestamp
+        group_ends_here = place == group_ends[group]
+        if group_ends_here or (place > first and batch_size + size + _number_size(size) > max_batch_bytes):
+            _plan_batch(plan, batches, place, batch_size, max_timestamp, first - group_start)
             batches += 1
             first, batch_size = place, int64(_HEADER_SIZE)
+        if group_ends_here:
+            group, group_start = group + 1, place
         if place == first:
             base_timestamp, max_timestamp = timestamp, timestamp
             size = body + 2  # both differences are 0
@@ -198,12 +214,14 @@ def plan_batches(
         sizes[place] = size
         batch_size += size + _number_size(size)
     if len(rows) > 0:
-        plan[batches, END], plan[batches, SIZE], plan[batches, MAX_TIMESTAMP] = len(rows), batch_size, max_timestamp
+        _plan_batch(plan, batches, len(rows), batch_size, max_timestamp, first - group_start)
         batches += 1
     return batches, NO_FAULT, int64(0)
 
 
-@kernel(types.int64(*_ROWS, types.int64[::1], types.int64[:, ::1], types.int64[::1], types.uint8[::1]))
+@kernel(
+    types.int64(*_ROWS, types.int64[::1], types.int64[:, ::1], types.int64[::1], types.int64[::1], types.uint8[::1])
+)
 def write_batches(
     rows: "Longs",
     timestamps: "Longs",
@@ -226,25 +244,29 @@ def write_batches(
     header_values: "Bytes",
     sizes: "Longs",
     plan: "Longs",
+    base_sequences: "Longs",
     common: "Longs",
     written: "Bytes",
 ) -> int:
     """Writes the batches one behind the other, all but their checksums; returns where they end.
 
-    Their records are not compressed, even where the attributes name a codec: that, and the size, is for the caller.
+    Sequence numbers go on within a group, from its base on; -1 stays. Records are not compressed, even where the
+    attributes name a codec: that, and the size, is for the caller.
     """
     key_strings = _strings(key_ends, key_valid, key_valid_at, keys)
     value_strings = _strings(value_ends, value_valid, value_valid_at, values)
     name_strings = _strings(name_ends, name_valid, name_valid_at, names)
     header_strings = _strings(header_value_ends, header_value_valid, header_value_valid_at, header_values)
     out = memory(written)
-    position, first = int64(0), int64(0)
+    position, first, group = int64(0), int64(0), int64(-1)
     for batch in range(len(plan)):
         end = plan[batch, END]
+        if plan[batch, BEFORE] == 0:
+            group += 1
         base_timestamp = timestamps[rows[first] if len(timestamps) > 1 else 0]
-        sequence = common[BASE_SEQUENCE]
+        sequence = base_sequences[group]
         if sequence >= 0:
-            sequence = (sequence + first) & _LARGEST_SEQUENCE
+            sequence = (sequence + plan[batch, BEFORE]) & _LARGEST_SEQUENCE
         put_int64(out, position, 0)  # base offset
         put_int32(out, position + 8, plan[batch, SIZE] - _LOG_OVERHEAD)
         put_int32(out, position + 12, -1)  # leader epoch

@@ -3,6 +3,7 @@ Python object per record.
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,27 +82,64 @@ class OutgoingRows:
         A batch has as many records as fit into max_batch_bytes before compression, header included, and at least one.
         Sequence numbers go on from batch to batch. ValueError if a row cannot be a record.
         """
-        rows = numbers(np.arange(self.count) if rows is None else rows)
+        (batches,) = self.encode_groups(
+            [(np.arange(self.count) if rows is None else rows, base_sequence)],
+            codec=codec,
+            level=level,
+            max_batch_bytes=max_batch_bytes,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=transactional,
+        )
+        return batches
+
+    def encode_groups(
+        self,
+        groups: "Sequence[tuple[Longs, int]]",
+        *,
+        codec: int = Codec.NONE,
+        level: int | None = None,
+        max_batch_bytes: int = 1 << 20,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        transactional: bool = False,
+    ) -> list[list[EncodedBatch]]:
+        """`encode` for many partitions, of which each has (rows, base_sequence): the batches of each.
+
+        All are written to one piece of memory, in one go. That is several times faster than one by one where each has
+        only some hundred rows.
+        """
+        filled = [numbers(rows) for rows, _ in groups if len(rows)]
+        if not filled:
+            return [[] for _ in groups]
+        rows = filled[0] if len(filled) == 1 else numbers(np.concatenate(filled))
+        group_ends = np.cumsum([len(of_group) for of_group in filled], dtype=np.int64)
+        base_sequences = np.array([sequence for of_group, sequence in groups if len(of_group)], np.int64)
         columns = (rows, *self._columns)
         sizes = np.empty(len(rows), np.int64)
         plan = np.empty((len(rows), kernels.PLANNED), np.int64)
-        count, fault, row = kernels.plan_batches(*(*columns, self.count, max_batch_bytes, sizes, plan))
+        count, fault, row = kernels.plan_batches(*(*columns, group_ends, self.count, max_batch_bytes, sizes, plan))
         if fault:
             raise ValueError(f"row {row}: {kernels.FAULTS[fault]}")
         plan = plan[:count]
         attributes = codec | (TRANSACTIONAL_BIT if transactional else 0)
-        common = np.array([attributes, producer_id, producer_epoch, base_sequence], np.int64)
+        common = np.array([attributes, producer_id, producer_epoch], np.int64)
         written = np.empty(int(plan[:, kernels.SIZE].sum()), np.uint8)
-        kernels.write_batches(*(*columns, sizes, plan, common, written))
+        kernels.write_batches(*(*columns, sizes, plan, base_sequences, common, written))
 
         view = memoryview(written)  # type: ignore[arg-type]
-        batches = []
+        batches: list[EncodedBatch] = []
+        of_filled: list[list[EncodedBatch]] = []
         position = first = 0
-        for end, size, _ in plan.tolist():
-            batch = view[position : position + size]
-            batches.append(EncodedBatch(_finished(batch, codec, level), end - first))
+        for end, size, _, before in plan.tolist():
+            if before == 0:
+                batches = []
+                of_filled.append(batches)
+            data = _finished(view[position : position + size], codec, level)
+            batches.append(EncodedBatch(data, end - first))
             position, first = position + size, end
-        return batches
+        found = iter(of_filled)
+        return [next(found) if len(of_group) else [] for of_group, _ in groups]
 
 
 def encode_batches(

@@ -145,7 +145,7 @@ def _crc32c_step_byte(_: Any, crc: Any, source: Any, position: Any) -> Any:
 
 
 _MACHINE = platform.machine()
-_INSTRUCTION = {"x86_64": "sse4.2", "aarch64": "crc"}
+_INSTRUCTION = {"x86_64": "sse4.2", "aarch64": "crc", "arm64": "crc"}
 
 HAS_CRC32C = bool(
     not config.DISABLE_JIT

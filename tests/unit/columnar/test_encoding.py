@@ -145,3 +145,40 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         OutgoingRows(None, pa.array([[1.5]]))
     with pytest.raises(TypeError, match="headers are lists of structs of key and value"):
         OutgoingRows(None, None, pa.array([["a"]]), 5)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_many_partitions_at_once_are_the_same_as_one_after_the_other(codec: Codec) -> None:
+    values = pa.array([b"value %d" % number * (number % 13) for number in range(300)])
+    outgoing = OutgoingRows(values, values, None, np.arange(300) * 7)
+    groups = [(np.arange(300)[start::7], base) for start, base in ((0, 5), (1, 2**31 - 3), (2, -1), (5, 0))]
+    groups.insert(2, (np.empty(0, np.int64), 44))
+    found = outgoing.encode_groups(
+        groups, codec=codec, max_batch_bytes=700, producer_id=3, producer_epoch=1, transactional=True
+    )
+    assert len(found) == 5
+    assert found[2] == []
+    assert min(len(batches) for batches in (found[0], found[1], found[3], found[4])) > 3
+    for (rows, base_sequence), batches in zip(groups, found, strict=True):
+        alone = outgoing.encode(
+            rows,
+            codec=codec,
+            max_batch_bytes=700,
+            producer_id=3,
+            producer_epoch=1,
+            base_sequence=base_sequence,
+            transactional=True,
+        )
+        assert bytes_of(batches) == bytes_of(alone)
+        assert sum(batch.count for batch in batches) == len(rows)
+    assert outgoing.encode_groups([]) == []
+    assert outgoing.encode_groups([(np.empty(0, np.int64), 0)]) == [[]]
+
+
+def test_groups_of_one_row_each() -> None:
+    outgoing = OutgoingRows(None, pa.array([b"a", b"b", b"c"]), None, np.array([10, 20, 30]))
+    found = outgoing.encode_groups([(np.array([row]), row) for row in (2, 0, 1)], producer_id=1, producer_epoch=0)
+    assert [bytes_of(batches) for batches in found] == [
+        [built([(time, None, value, ())], producer_id=1, producer_epoch=0, base_sequence=sequence)]
+        for time, value, sequence in ((30, b"c", 2), (10, b"a", 0), (20, b"b", 1))
+    ]
