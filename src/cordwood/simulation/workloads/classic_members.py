@@ -112,6 +112,8 @@ class ClassicMember(GroupMember):
             # Another one in each generation, so that partitions move even if the members stay.
             shares[self._others[(partition + self.epoch) % len(shares)]].append(partition)
         values = self._me() | {
+            "protocol_type": "consumer",
+            "protocol_name": "range",
             "assignments": [{"member_id": member_id, "assignment": bytes(share)} for member_id, share in shares.items()]
         }
         self._ask(ApiKey.SYNC_GROUP, self._versions[ApiKey.SYNC_GROUP], values, self._synced, lambda: None)
