@@ -1,70 +1,19 @@
 """Batches from a real log to tables, in this process: what is read, what is poison, what is done once."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from textwrap import dedent
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record
+from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines.errors import OverBudget, WrongState
-from cordwood.pipelines.loading import load_pipeline
-from cordwood.pipelines.project import Project
-from cordwood.pipelines.running import start
-from cordwood.pipelines.tables.reading import rows_of, snapshot
-
-Events = list[dict[str, Any]]
-
-
-class Workshop:
-    """A directory with one pipeline's file, run again and again in this process."""
-
-    def __init__(self, directory: Path, spark: SparkSession, bootstrap: str) -> None:
-        self.file = directory / "pipeline.py"
-        self.project = Project(directory / "project")
-        self.spark = spark
-        self.bootstrap = bootstrap
-
-    def write(self, content: str) -> None:
-        self.file.write_text(
-            "from cordwood.pipelines import *\nfrom pyspark.sql import functions as F\n" + dedent(content)
-        )
-
-    def run(self, **options: Any) -> Events:
-        """All that there is, and what was told about it."""
-        told: Events = []
-        running = start(
-            load_pipeline(self.file),
-            self.spark,
-            bootstrap_servers=self.bootstrap,
-            directory=self.project.directory,
-            once=True,
-            tell=lambda event: told.append(dict(event)),
-            **options,
-        )
-        running.wait()
-        return [event for event in told if event["event"] == "batch"]
-
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        found = self.project.live_table(table)
-        taken = snapshot(found.path, found.edition.tables[table].format)
-        return [] if taken is None else sorted(tuple(row) for row in rows_of(self.spark, taken).collect())
 
 
 @pytest.fixture
 def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
     return Workshop(tmp_path, spark, broker.bootstrap)
-
-
-def orders(numbers: Sequence[int], partition: int = 0) -> list[Record]:
-    return [
-        Record(json.dumps({"id": f"o{number}", "amount": number}).encode(), f"o{number}".encode(), partition)
-        for number in numbers
-    ]
 
 
 APPENDED = """
@@ -98,9 +47,7 @@ def test_a_batch_that_spark_forgot_to_note_is_repeated_to_no_effect(
     workshop.write(APPENDED.format(topic=topic))
     put(topic, orders(range(1, 6)))
     (event,) = workshop.run()
-    state = workshop.project.state("p")
-    for path in state.checkpoint("v1").glob(f"commits/*{event['batch']}*"):
-        path.unlink()
+    workshop.forget_commit("p", event["batch"])
     (again,) = workshop.run()
     assert again["repeated"] == ["all_orders"]
     assert len(workshop.rows("all_orders")) == 5

@@ -22,6 +22,15 @@ from cordwood.cli.group.reset import reset as reset_group
 from cordwood.cli.group.watch import watch_group
 from cordwood.cli.history import check as check_history
 from cordwood.cli.inspect.command import inspect
+from cordwood.cli.pipeline.compare import compare_editions
+from cordwood.cli.pipeline.forget import forget_edition
+from cordwood.cli.pipeline.list import list_pipelines
+from cordwood.cli.pipeline.replay import replay as replay_pipeline
+from cordwood.cli.pipeline.requeue import requeue as requeue_records
+from cordwood.cli.pipeline.run import run as run_pipeline
+from cordwood.cli.pipeline.status import pipeline_status
+from cordwood.cli.pipeline.stop import stop_pipeline
+from cordwood.cli.pipeline.swap import rollback_pipeline, swap_pipeline
 from cordwood.cli.produce import produce
 from cordwood.cli.serve import serve
 from cordwood.cli.topic.alter import alter as alter_topic
@@ -93,6 +102,20 @@ _transaction.command("abort")(abort_transaction)
 _transaction.command("families")(list_families)
 _transaction.command("forget-family")(forget_family)
 
+_pipeline = typer.Typer(
+    help="Data pipelines on Spark: run them, replay history into a new version, swap it in.", no_args_is_help=True
+)
+_pipeline.command("run")(run_pipeline)
+_pipeline.command("status")(pipeline_status)
+_pipeline.command("stop")(stop_pipeline)
+_pipeline.command("list")(list_pipelines)
+_pipeline.command("replay")(replay_pipeline)
+_pipeline.command("compare")(compare_editions)
+_pipeline.command("swap")(swap_pipeline)
+_pipeline.command("rollback")(rollback_pipeline)
+_pipeline.command("requeue")(requeue_records)
+_pipeline.command("forget")(forget_edition)
+
 app.command("serve")(serve)
 app.command("demo")(demo)
 app.add_typer(_topic, name="topic")
@@ -101,6 +124,7 @@ app.command("consume")(consume)
 app.add_typer(_group, name="group")
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
+app.add_typer(_pipeline, name="pipeline")
 app.command("inspect")(inspect)
 app.command("audit")(audit)
 

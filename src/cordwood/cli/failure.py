@@ -25,7 +25,9 @@ EXIT_CODE_MEANINGS = {
     ExitCode.USAGE: "the command line is wrong; nothing was tried",
     ExitCode.NOT_REACHABLE: "no broker answered",
     ExitCode.NOT_FOUND: "what the command names does not exist: a topic, a partition, a file, a setting",
-    ExitCode.PROBLEM_FOUND: "a check was made and found a problem: `inspect --verify`, `history check`, `audit`",
+    ExitCode.PROBLEM_FOUND: (
+        "a check was made and found a problem: `inspect --verify`, `history check`, `audit`, a pipeline over its budget"
+    ),
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }
 

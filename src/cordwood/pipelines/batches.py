@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,9 +102,9 @@ class Batches:
             rows_in, bad = self._count(inputs, batch_id)
             good = {name: rows.where(f"{ERROR} is null").drop(ERROR, POISON) for name, rows in inputs.items()}
             repeated = self._repeated(batch_id)
-            work, poison = self._make(good, batch_id, rows_in, bad, effects_from, repeated, kept)
+            work, poison = self._make(good, batch_id, rows_in, bad, effects_from, kept)
             self._quarantine(source, inputs if bad else {}, poison, batch_id)
-            self._commit(work, batch_id)
+            self._commit(work, batch_id, repeated)
         quarantined = bad + len(poison)
         remarks = self._tidy()
         duration_ms = round((time.monotonic() - started) * 1000)
@@ -139,7 +140,6 @@ class Batches:
         rows_in: int,
         bad: int,
         effects_from: Positions,
-        repeated: Sequence[str],
         kept: ExitStack,
     ) -> tuple[_Work, dict[Origin, str]]:
         """Every output staged, without the records that were found to be poison."""
@@ -150,7 +150,7 @@ class Batches:
             work = _Work()
             found: dict[Origin, str]
             try:
-                self._stage(rows, effects_from, repeated, work)
+                self._stage(rows, effects_from, work)
                 found = self._diverted(work, left - len(poison) + 1)
                 if not found:
                     for each in work.kept:
@@ -172,11 +172,9 @@ class Batches:
             quarantine.check_budget(self._pipeline, batch_id, rows_in, bad + len(poison), samples, is_all=False)
         raise InvalidRows(f"{self._pipeline.name}: batch {batch_id} still fails without {len(poison)} poison records")
 
-    def _stage(
-        self, inputs: "Mapping[str, DataFrame]", effects_from: Positions, repeated: Sequence[str], work: _Work
-    ) -> None:
-        done = {*self._skipped, *repeated}
-        wanted = {name: output for name, output in self._pipeline.outputs.items() if name not in done}
+    def _stage(self, inputs: "Mapping[str, DataFrame]", effects_from: Positions, work: _Work) -> None:
+        """All of them, also those that have the batch already: which records are poison is for all outputs to say."""
+        wanted = {name: output for name, output in self._pipeline.outputs.items() if name not in self._skipped}
         effects = [name for name, output in wanted.items() if not output.replayable]
         with diverting(persist=True) as diverted:
             outputs = self._call(inputs)
@@ -273,9 +271,13 @@ class Batches:
             rows = reduce(lambda first, second: first.unionByName(second), found)
             self._produce(rows, self._pipeline.quarantine_topic, "_quarantine", batch_id)
 
-    def _commit(self, work: _Work, batch_id: int) -> None:
+    def _commit(self, work: _Work, batch_id: int, repeated: Sequence[str]) -> None:
         for name, staged in work.staged.items():
-            if isinstance(staged, Staged):
+            if not isinstance(staged, Staged):
+                continue
+            if name in repeated:
+                self._tables[name].discard(staged)
+            else:
                 self._tables[name].commit(staged, self._application_of(name), batch_id)
         for name, rows in work.staged.items():
             if not isinstance(rows, Staged) and work.rows[name]:
@@ -347,15 +349,18 @@ def _spans(inputs: "Mapping[str, DataFrame]") -> list[Span]:
 def _within(spans: Sequence[Span]) -> "Column":
     from pyspark.sql import functions as F
 
-    condition = F.lit(False)
-    for span in spans:
-        condition = condition | (
-            (F.col(f"{RECORD}.topic") == span.topic)
-            & (F.col(f"{RECORD}.partition") == span.partition)
-            & (F.col(f"{RECORD}.offset") >= span.start)
-            & (F.col(f"{RECORD}.offset") < span.end)
-        )
-    return condition
+    conditions = [
+        (F.col(f"{RECORD}.topic") == span.topic)
+        & (F.col(f"{RECORD}.partition") == span.partition)
+        & (F.col(f"{RECORD}.offset") >= span.start)
+        & (F.col(f"{RECORD}.offset") < span.end)
+        for span in spans
+    ]
+    # By halves: Spark walks through a condition by recursion, and a topic may have a thousand partitions.
+    while len(conditions) > 1:
+        pairs = zip_longest(conditions[::2], conditions[1::2], fillvalue=F.lit(False))
+        conditions = [one | two for one, two in pairs]
+    return conditions[0] if conditions else F.lit(False)
 
 
 def _before(positions: Positions) -> "Column":

@@ -56,6 +56,8 @@ class Edition:
     tables: Mapping[str, TableFacts]
     topics: Mapping[str, str]
     """The topic that it writes for each declared one."""
+    effects: tuple[str, ...] = ()
+    """Outputs that are not replayable."""
     query_id: str | None = None
     """Of the checkpoint, once it has one."""
     caught_up_at_ms: int | None = None
@@ -75,6 +77,7 @@ class Edition:
                 for name, facts in self.tables.items()
             },
             "topics": dict(self.topics),
+            "effects": list(self.effects),
             "query_id": self.query_id,
             "caught_up_at_ms": self.caught_up_at_ms,
         }
@@ -96,6 +99,7 @@ class Edition:
                     for name, facts in value["tables"].items()
                 },
                 topics=dict(value["topics"]),
+                effects=tuple(value["effects"]),
                 query_id=value["query_id"],
                 caught_up_at_ms=value["caught_up_at_ms"],
             )
@@ -214,6 +218,7 @@ class PipelineState:
             replayed=replayed,
             tables=_table_facts(made),
             topics=_topic_names(made, name if replayed else None),
+            effects=_effects(made),
         )
         self._write(edition)
         return edition
@@ -245,6 +250,7 @@ class PipelineState:
             definition_file=self._keep_definition(self.edition_directory(edition.name), made),
             tables={**edition.tables, **_table_facts(made)},
             topics={**added, **edition.topics},
+            effects=_effects(made),
         )
         self._write(changed)
         return changed
@@ -339,6 +345,10 @@ def _table_facts(made: Pipeline) -> dict[str, TableFacts]:
     return {
         table.name: TableFacts(table.format, table.key, shared=not table.replayable) for table in made.tables.values()
     }
+
+
+def _effects(made: Pipeline) -> tuple[str, ...]:
+    return tuple(output.name for output in made.outputs.values() if not output.replayable)
 
 
 def _topic_names(made: Pipeline, suffix: str | None) -> dict[str, str]:

@@ -16,11 +16,11 @@ from cordwood.pipelines.errors import InvalidDefinition, NotFound, Site
 RUN_NAME = "__cordwood_pipeline__"
 
 
-def load_pipelines(path: Path) -> dict[str, Pipeline]:
-    """The pipelines that a file declares, by name."""
+def load_pipelines(path: Path, *, beside: Path | None = None) -> dict[str, Pipeline]:
+    """The pipelines that a file declares, by name. It imports its neighbours from `beside`, else from where it is."""
     found: dict[str, Pipeline] = {}
     file = str(path.resolve())
-    for value in _run(path).values():
+    for value in _run(path, beside or path.resolve().parent).values():
         if isinstance(value, Pipeline) and value.site.file == file and found.get(value.name) is not value:
             if value.name in found:
                 raise InvalidDefinition(f"a second pipeline with the name {value.name}", value.site)
@@ -32,9 +32,9 @@ def load_pipelines(path: Path) -> dict[str, Pipeline]:
     return found
 
 
-def load_pipeline(path: Path, name: str | None = None) -> Pipeline:
+def load_pipeline(path: Path, name: str | None = None, *, beside: Path | None = None) -> Pipeline:
     """The pipeline of that name, or the only one."""
-    found = load_pipelines(path)
+    found = load_pipelines(path, beside=beside)
     if name is None:
         if len(found) > 1:
             hint = f"{path}:{min(found)} names one of them"
@@ -45,7 +45,7 @@ def load_pipeline(path: Path, name: str | None = None) -> Pipeline:
     return found[name]
 
 
-def _run(path: Path) -> dict[str, object]:
+def _run(path: Path, beside: Path) -> dict[str, object]:
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -53,9 +53,8 @@ def _run(path: Path) -> dict[str, object]:
     file = str(path.resolve())
     module = ModuleType(RUN_NAME)
     module.__file__ = file
-    neighbours = str(path.resolve().parent)
-    if neighbours not in sys.path:
-        sys.path.insert(0, neighbours)
+    if str(beside) not in sys.path:
+        sys.path.insert(0, str(beside))
     before = sys.modules.get(RUN_NAME)
     sys.modules[RUN_NAME] = module
     try:

@@ -85,7 +85,7 @@ class Running:
         self.query = self._start(spark, bootstrap_servers, once)
         if edition.query_id is None:
             self._edition = state.note_query(edition, self.query.id)
-        tell({**self._who(), "event": "started", "replaying": self._replaying})
+        tell({**self._who(), "event": "started", "replaying": self._replaying, "pid": os.getpid()})
 
     def stop(self) -> None:
         """Ends the query after the batch that is under way. Returns at once; `wait` returns when it is done."""

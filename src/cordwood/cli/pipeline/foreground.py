@@ -1,0 +1,74 @@
+"""Running a pipeline's worker in the foreground of a terminal, until it ends, fails for good or is told to stop."""
+
+import signal
+import sys
+from types import FrameType
+
+from cordwood.cli.failure import Failure
+from cordwood.cli.output import print_json_line, remark, say
+from cordwood.cli.pipeline.options import as_failure
+from cordwood.cli.pipeline.target import Found
+from cordwood.pipelines.back_off import BackOff
+from cordwood.pipelines.editions import Edition
+from cordwood.pipelines.events import Event, in_words
+from cordwood.pipelines.run_lock import RunLock
+from cordwood.pipelines.supervisor import Supervisor
+from cordwood.pipelines.worker import Orders
+
+
+def run_in_foreground(
+    found: Found,
+    edition: Edition,
+    lock: RunLock,
+    *,
+    bootstrap_servers: str,
+    once: bool,
+    replay: bool,
+    max_restarts: int,
+    as_json: bool,
+) -> None:
+    """Raises Failure if it ends with one. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once."""
+
+    def tell(event: Event) -> None:
+        if as_json:
+            print_json_line(event)
+        elif event["event"] in ("remark", "failed"):
+            remark(in_words(event))
+        else:
+            say(in_words(event))
+        sys.stdout.flush()
+
+    directory = found.state.edition_directory(edition.name)
+    orders = Orders(
+        file=str(found.state.definition(edition)),
+        pipeline=found.pipeline.name,
+        directory=str(found.project.directory),
+        edition=edition.name,
+        bootstrap_servers=bootstrap_servers,
+        once=once,
+        replay=replay,
+        beside=str(found.beside),
+        events=-1,
+    )
+    supervisor = Supervisor(orders, lock, directory / "worker.log", tell, BackOff(max_failures=max_restarts))
+    asked = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            supervisor.kill()
+        asked = True
+        supervisor.stop()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        failure = supervisor.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if failure is not None:
+        raise _failure(failure)
+
+
+def _failure(event: Event) -> Failure:
+    return as_failure(event["code"], f"{event['pipeline']} {event['edition']}: {event['message']}", event["hint"])

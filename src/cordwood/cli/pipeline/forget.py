@@ -1,0 +1,38 @@
+"""`cordwood pipeline forget`: an edition and its tables, removed."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.options import AsJson
+from cordwood.cli.output import print_json, say
+from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
+
+
+def forget_edition(
+    name: PipelineName,
+    edition: Annotated[str, typer.Argument(metavar="EDITION", help="One that is not live.", show_default=False)],
+    directory: Directory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove an edition that is not live, with its tables and its checkpoint. Its topics are left alone."""
+    with refusals():
+        from cordwood.pipelines.project import Project
+        from cordwood.pipelines.run_lock import RunLock
+        from cordwood.pipelines.swapping import lock_path
+
+        state = Project(directory).known(name)
+        topics = [topic for declared, topic in state.edition(edition).topics.items() if topic != declared]
+        lock = RunLock(lock_path(state, edition))
+        lock.take(f"edition {edition} of {name}", int(time.time() * 1000))
+        try:
+            state.forget(edition)
+        finally:
+            lock.release()
+    if as_json:
+        print_json({"pipeline": name, "forgotten": edition, "topics": topics})
+        return
+    say(f"{name}: edition {edition} is gone")
+    for topic in topics:
+        say(f"topic {topic} is still there: `cordwood topic delete {topic}` removes it")

@@ -1,0 +1,43 @@
+"""`cordwood pipeline list`."""
+
+from typing import Any
+
+from cordwood.cli.options import AsJson
+from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.pipeline.options import Directory, refusals
+
+
+def list_pipelines(directory: Directory = None, as_json: AsJson = False) -> None:
+    """List the pipelines that have run: what is live, what runs, what they write."""
+    with refusals():
+        from cordwood.cli.pipeline.view import editions_of
+        from cordwood.pipelines.project import Project
+
+        project = Project(directory)
+        found: list[dict[str, Any]] = []
+        for state in project.pipelines():
+            views = editions_of(state)
+            live = next((view for view in views if view.role == "live"), None)
+            found.append(
+                {
+                    "pipeline": state.name,
+                    "live": None if live is None else live.edition.name,
+                    "version": None if live is None else live.edition.version,
+                    "running": [view.edition.name for view in views if view.is_running],
+                    "tables": [] if live is None else sorted(live.edition.tables),
+                    "topics": [] if live is None else sorted(live.edition.topics.values()),
+                }
+            )
+    if as_json:
+        print_json(found)
+    elif found:
+        rows = [
+            [each["pipeline"], each["live"], each["version"], *(", ".join(each[name]) for name in _LISTS)]
+            for each in found
+        ]
+        print_table(["pipeline", "live", "version", *_LISTS], rows)
+    else:
+        remark(f"No pipelines in {project.directory}: `cordwood pipeline run FILE` makes one.")
+
+
+_LISTS = ["running", "tables", "topics"]

@@ -1,0 +1,59 @@
+"""What the pipeline commands share of their command lines, and of how they fail."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+
+PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|NAME",
+        help="The pipeline's file (FILE:NAME if it declares several), or its name once it has run.",
+        show_default=False,
+    ),
+]
+
+Directory = Annotated[
+    str | None,
+    typer.Option(
+        "--directory",
+        "-d",
+        metavar="DIR",
+        envvar="CORDWOOD_PIPELINES",
+        help="Where pipelines keep checkpoints, tables and state; ./cordwood-pipelines if not given.",
+        show_default=False,
+    ),
+]
+
+StopTimeout = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a batch under way may take to end.")
+]
+
+DEFAULT_STOP_TIMEOUT_S = 120.0
+
+_EXIT_CODES = {"NOT_FOUND": ExitCode.NOT_FOUND, "OVER_BUDGET": ExitCode.PROBLEM_FOUND}
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What `cordwood.pipelines` refuses is a failure of the command; so is an installation without Spark."""
+    from cordwood.pipelines.errors import Refusal
+
+    try:
+        yield
+    except Refusal as refusal:
+        raise as_failure(refusal.code, refusal.message, refusal.hint) from refusal
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in ("pyspark", "pyarrow", "deltalake", "numba", "pandas"):
+            raise
+        raise Failure("NO_SPARK", f"{error.name} is not installed", "pip install 'cordwood[spark]'") from error
+
+
+def as_failure(code: str, message: str, hint: str) -> Failure:
+    return Failure(code, message, hint, _EXIT_CODES.get(code, ExitCode.FAILED))

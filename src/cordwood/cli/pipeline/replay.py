@@ -1,0 +1,77 @@
+"""`cordwood pipeline replay`: a new edition, built from history beside the live one."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.output import remark
+from cordwood.cli.pipeline.options import Directory, Target, refusals
+from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
+
+
+def replay(
+    target: Target,
+    starting: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help='earliest, @2026-01-31T12:00:00Z, @1700000000000 (milliseconds) or offsets: {"orders": {"0": 23}}.',
+        ),
+    ] = "earliest",
+    follow: Annotated[bool, typer.Option("--follow", help="Go on following the log after it has caught up.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin another edition, even if one was begun the same way.")
+    ] = False,
+    max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
+    directory: Directory = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline's file over history into fresh tables and topics, beside the live ones, until it has caught up.
+
+    Readers keep getting the live edition until `cordwood pipeline swap`. Outputs that are not replayable get nothing. A
+    replay that was interrupted goes on where it was when the same command is given again.
+    """
+    with refusals():
+        from cordwood.cli.connection import reachable_family
+        from cordwood.cli.pipeline.foreground import run_in_foreground
+        from cordwood.cli.pipeline.target import find_to_replay
+        from cordwood.pipelines.replaying import edition_for
+        from cordwood.pipelines.run_lock import RunLock
+        from cordwood.pipelines.running import prepare_topics
+        from cordwood.pipelines.starting import EXAMPLES, starting_options
+        from cordwood.pipelines.swapping import lock_path
+
+        try:
+            starting_options(starting)
+        except ValueError as error:
+            raise Failure("USAGE", f"--from: {error}", EXAMPLES, ExitCode.USAGE) from error
+        found = find_to_replay(target, directory)
+        reachable_family(bootstrap_servers)
+        now_ms = int(time.time() * 1000)
+        edition = edition_for(found.project, found.state, found.pipeline, starting=starting, fresh=fresh, now_ms=now_ms)
+        lock = RunLock(lock_path(found.state, edition.name))
+        lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
+        try:
+            prepare_topics(found.pipeline, edition, bootstrap_servers)
+            if edition.effects and not as_json:
+                remark(f"Not replayable, so nothing is written to: {', '.join(edition.effects)}")
+            run_in_foreground(
+                found,
+                edition,
+                lock,
+                bootstrap_servers=bootstrap_servers,
+                once=not follow,
+                replay=True,
+                max_restarts=max_restarts,
+                as_json=as_json,
+            )
+        finally:
+            lock.release()
+    if not as_json:
+        name = found.pipeline.name
+        remark(f"`cordwood pipeline compare {name}` shows what differs, `cordwood pipeline swap {name}` makes it live.")

@@ -1,0 +1,71 @@
+"""`cordwood pipeline run`: the live edition, supervised, in the foreground."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
+from cordwood.cli.pipeline.options import Directory, Target, refusals
+
+DEFAULT_MAX_RESTARTS = 8
+
+MaxRestarts = Annotated[
+    int,
+    typer.Option(
+        "--max-restarts",
+        metavar="N",
+        min=0,
+        help="Failures in a row after which it is given up; a batch done begins anew.",
+    ),
+]
+
+
+def run(
+    target: Target,
+    once: Annotated[bool, typer.Option("--once", help="Read what there is, and end.")] = False,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place", help="Let the file's version go on in the live tables from where the live version stopped."
+        ),
+    ] = False,
+    max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
+    directory: Directory = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline until it is stopped, with a line for every batch.
+
+    A FILE is run as it is now, if its version is the live one; a NAME runs the live edition as it was kept. Failures
+    are tried again, with longer and longer pauses. It ends after the batch under way on SIGTERM, Ctrl-C or
+    `cordwood pipeline stop`.
+    """
+    with refusals():
+        from cordwood.cli.connection import reachable_family
+        from cordwood.cli.pipeline.foreground import run_in_foreground
+        from cordwood.cli.pipeline.target import find_to_run
+        from cordwood.pipelines.run_lock import RunLock
+        from cordwood.pipelines.running import live_edition_for, prepare_topics
+        from cordwood.pipelines.swapping import lock_path
+
+        found = find_to_run(target, directory)
+        reachable_family(bootstrap_servers)
+        now_ms = int(time.time() * 1000)
+        edition = live_edition_for(found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms)
+        lock = RunLock(lock_path(found.state, edition.name))
+        lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
+        try:
+            prepare_topics(found.pipeline, edition, bootstrap_servers)
+            run_in_foreground(
+                found,
+                edition,
+                lock,
+                bootstrap_servers=bootstrap_servers,
+                once=once,
+                replay=False,
+                max_restarts=max_restarts,
+                as_json=as_json,
+            )
+        finally:
+            lock.release()

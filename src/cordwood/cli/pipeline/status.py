@@ -1,0 +1,25 @@
+"""`cordwood pipeline status`."""
+
+from cordwood.cli.options import AsJson
+from cordwood.cli.output import facts, print_json, print_table, say
+from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
+
+
+def pipeline_status(name: PipelineName, directory: Directory = None, as_json: AsJson = False) -> None:
+    """Show a pipeline: its editions, which is live, what runs, how far each has come, and where its outputs are."""
+    with refusals():
+        from cordwood.cli.pipeline.view import COLUMNS, editions_of
+        from cordwood.pipelines.project import Project
+
+        state = Project(directory).known(name)
+        views = editions_of(state)
+    if as_json:
+        print_json({"pipeline": name, "editions": [view.as_json() for view in views]})
+        return
+    say(name)
+    print_table(COLUMNS, [view.cells() for view in views])
+    live = next((view for view in views if view.role == "live"), None)
+    if live is not None:
+        rows = [(f"table {table}", str(state.table_directory(live.edition, table))) for table in live.edition.tables]
+        rows += [(f"topic {declared}", topic) for declared, topic in live.edition.topics.items()]
+        facts([*rows, ("definition", str(state.definition(live.edition))), ("file", live.edition.source_file)])

@@ -1,0 +1,38 @@
+"""`cordwood pipeline stop`."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import AsJson
+from cordwood.cli.output import print_json, say
+from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
+
+EditionName = Annotated[
+    str | None, typer.Option("--edition", "-e", metavar="EDITION", help="Only this edition.", show_default=False)
+]
+
+
+def stop_pipeline(
+    name: PipelineName,
+    edition: EditionName = None,
+    timeout_s: StopTimeout = DEFAULT_STOP_TIMEOUT_S,
+    directory: Directory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop what runs of a pipeline, the live edition and replays, after the batch under way."""
+    with refusals():
+        from cordwood.pipelines.project import Project
+        from cordwood.pipelines.swapping import running, stop
+
+        state = Project(directory).known(name)
+        editions = [state.edition(edition).name] if edition is not None else sorted(running(state))
+        stopped = {each: found.pid for each in editions if (found := stop(state, each, timeout_s)) is not None}
+    if as_json:
+        print_json({"pipeline": name, "stopped": stopped})
+        return
+    if not stopped:
+        raise Failure("NOT_RUNNING", f"nothing of {name} is running", "", ExitCode.FAILED)
+    for each, pid in stopped.items():
+        say(f"{name} {each}: stopped (process {pid})")

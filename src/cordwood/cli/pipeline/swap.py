@@ -1,0 +1,87 @@
+"""`cordwood pipeline swap` and `cordwood pipeline rollback`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cli.options import AsJson
+from cordwood.cli.output import print_json, remark, say
+from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
+
+if TYPE_CHECKING:
+    from cordwood.pipelines.swapping import Swapped
+
+
+def swap_pipeline(
+    name: PipelineName,
+    edition: Annotated[
+        str | None,
+        typer.Option(
+            "--edition",
+            "-e",
+            metavar="EDITION",
+            help="This one; the newest beside the live one if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Even if it has not caught up.")] = False,
+    skip_effects: Annotated[
+        bool,
+        typer.Option(
+            "--skip-effects", help="Even if records that only it has read never reach outputs that are not replayable."
+        ),
+    ] = False,
+    timeout_s: StopTimeout = DEFAULT_STOP_TIMEOUT_S,
+    directory: Directory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the replayed edition the live one, in one step; `cordwood pipeline rollback` undoes it.
+
+    What runs of the two editions is stopped first. Tables' names lead to the new tables from then on. A topic cannot be
+    replaced under its readers: the new edition writes a new topic, and you are told which.
+    """
+    with refusals():
+        from cordwood.pipelines.project import Project
+        from cordwood.pipelines.swapping import swap
+
+        state = Project(directory).known(name)
+        done = swap(state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
+    _show(name, done, as_json=as_json)
+
+
+def rollback_pipeline(
+    name: PipelineName,
+    timeout_s: StopTimeout = DEFAULT_STOP_TIMEOUT_S,
+    directory: Directory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Undo the last swap: the edition that was live before it is live again, and goes on from where it stopped."""
+    with refusals():
+        from cordwood.pipelines.project import Project
+        from cordwood.pipelines.swapping import rollback
+
+        done = rollback(Project(directory).known(name), timeout_s=timeout_s)
+    _show(name, done, as_json=as_json)
+
+
+def _show(name: str, done: "Swapped", *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "pipeline": name,
+                "before": done.before.name,
+                "live": done.now.name,
+                "version": done.now.version,
+                "tables": {table: str(path) for table, path in done.tables.items()},
+                "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
+            }
+        )
+        return
+    say(f"{name}: edition {done.now.name} (version {done.now.version}) is live, {done.before.name} was before")
+    for table, path in done.tables.items():
+        say(f"table {table}: whoever asks for it by name from now on gets {path}")
+    for before, now in done.topics.values():
+        say(f"topic {before}: nothing more is written to it, and what is in it stays.")
+        say(f"  New records go to {now}, which has all of them since the replay's beginning. Readers of {before}")
+        say(f"  have to be pointed to {now}; their position in the one means nothing in the other.")
+    remark(f"Nothing runs now: `cordwood pipeline run {name}` goes on from where edition {done.now.name} stopped.")

@@ -1,0 +1,70 @@
+"""What is known about a pipeline, as the commands show it."""
+
+from typing import Any, NamedTuple
+
+from cordwood.cli.record_text import time_in_words
+from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.running import progress_path
+from cordwood.pipelines.swapping import running
+
+
+class EditionView(NamedTuple):
+    edition: Edition
+    role: str
+    """live, fresh (beside it), before (a rollback leads there)."""
+    pid: int | None
+    is_running: bool
+    progress: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "edition": self.edition.name,
+            "version": self.edition.version,
+            "role": self.role,
+            "running": self.is_running,
+            "pid": self.pid,
+            "starting": self.edition.starting,
+            "made_at_ms": self.edition.made_at_ms,
+            "caught_up_at_ms": self.edition.caught_up_at_ms,
+            "topics": dict(self.edition.topics),
+            "tables": {name: facts.format.value for name, facts in self.edition.tables.items()},
+            "rows_in": self.progress.get("rows_in", 0),
+            "quarantined": self.progress.get("quarantined", 0),
+            "last_batch": self.progress.get("last_batch"),
+        }
+
+    def cells(self) -> list[object]:
+        last = self.progress.get("last_batch") or {}
+        state = f"running (process {self.pid})" if self.is_running else "stopped"
+        if self.role == "fresh" and self.edition.caught_up_at_ms is not None:
+            state += ", caught up"
+        return [
+            self.edition.name,
+            self.edition.version,
+            self.role,
+            state,
+            self.progress.get("rows_in", 0),
+            self.progress.get("quarantined", 0),
+            last.get("batch"),
+            last.get("lag"),
+            time_in_words(last.get("at_ms")),
+        ]
+
+
+COLUMNS = ["edition", "version", "role", "state", "rows in", "quarantined", "batch", "lag", "last batch at"]
+
+
+def editions_of(state: PipelineState) -> list[EditionView]:
+    live = state.live()
+    held = running(state)
+    found = []
+    for name, edition in state.editions().items():
+        role = "fresh"
+        if live is not None and name == live.edition:
+            role = "live"
+        elif live is not None and name in live.before:
+            role = "before"
+        progress = state.files.read(progress_path(state, name)) or {}
+        by = held.get(name)
+        found.append(EditionView(edition, role, None if by is None else by.pid, by is not None, progress))
+    return found

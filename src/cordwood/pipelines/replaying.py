@@ -1,0 +1,66 @@
+"""Running a fresh edition over history until it has caught up with the log, beside the live one.
+
+A pass reads all that there is when it begins. While it runs the log grows, so pass follows pass until what is left fits
+into one batch: then the edition has caught up. It ends there, or goes on following.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from cordwood.pipelines.definition import Pipeline
+from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.events import Tell
+from cordwood.pipelines.project import Project
+from cordwood.pipelines.running import Ending
+
+_MAX_PASSES: Final = 1_000
+
+
+class Pass(Protocol):
+    def wait(self) -> Ending: ...
+
+
+def edition_for(
+    project: Project, state: PipelineState, made: Pipeline, *, starting: str, fresh: bool, now_ms: int
+) -> Edition:
+    """The edition that a replay of this definition goes into: one that was begun the same way, else a new one."""
+    if state.live() is None:
+        raise WrongState(f"{made.name} has not run yet", "`cordwood pipeline run` makes its first edition")
+    project.check_tables_are_free(made.name, [table.name for table in made.tables.values()])
+    begun = state.fresh_edition()
+    if begun is not None and not fresh and (begun.version, begun.starting) == (made.version, starting):
+        return state.take_over(begun, made) if state.is_changed(begun, made) else begun
+    return state.make_edition(made, starting=starting, now_ms=now_ms, replayed=True)
+
+
+def replay(
+    begin: Callable[[bool], Pass],
+    state: PipelineState,
+    edition: Edition,
+    *,
+    follow: bool,
+    behind: Callable[[], int],
+    batch_rows: int,
+    tell: Tell,
+) -> None:
+    """`begin(True)` starts a pass over what there is, `begin(False)` one without an end."""
+    for _ in range(_MAX_PASSES):
+        if begin(True).wait() is not Ending.DONE:
+            return
+        left = behind()
+        if left <= batch_rows:
+            break
+    state.note_caught_up(state.edition(edition.name), int(time.time() * 1000))
+    tell(
+        {
+            "event": "caught-up",
+            "pipeline": state.name,
+            "edition": edition.name,
+            "version": edition.version,
+            "lag": left,
+        }
+    )
+    if follow:
+        begin(False).wait()

@@ -1,0 +1,145 @@
+"""Swap and rollback: which edition may take the other's place, and the one moment in which it does.
+
+Both editions are stopped and locked, so that their positions stand still. Then one file is replaced. Before that moment
+readers get the old edition, after it the new one, and a crash on either side leaves it at that.
+
+Outputs that are not replayable are written by whichever edition is live, once for each record: the edition that comes
+goes on exactly where the one that leaves has stopped. If it has read further already, the records between would have no
+effect at all, so such a swap is refused.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cordwood.pipelines.checkpoint import committed_position
+from cordwood.pipelines.editions import Edition, Live, PipelineState
+from cordwood.pipelines.errors import AlreadyRunning, WrongState
+from cordwood.pipelines.positions import ahead, furthest, in_words
+from cordwood.pipelines.run_lock import Holder, RunLock, holder
+
+_LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """What readers get from now on."""
+
+    before: Edition
+    now: Edition
+    tables: Mapping[str, Path]
+    """Those that are others than before, by name."""
+    topics: Mapping[str, tuple[str, str]]
+    """Topics that are others than before: where the records were written, and where they will be."""
+
+
+def running(state: PipelineState) -> dict[str, Holder]:
+    """Which editions are being run, and by whom."""
+    found = {}
+    for edition in state.editions():
+        by = holder(lock_path(state, edition))
+        if by is not None:
+            found[edition] = by
+    return found
+
+
+def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
+    """Ends the process that runs an edition, after the batch under way: who it was, or None if nobody ran it."""
+    path = lock_path(state, edition)
+    found = holder(path)
+    if found is None:
+        return None
+    what = f"edition {edition} of {state.name}"
+    if found.is_that_process:
+        assert found.pid is not None
+        os.kill(found.pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    # Where only a child of a killed supervisor is left, it has seen that it is alone and ends by itself.
+    while holder(path) is not None:
+        if time.monotonic() > deadline:
+            hint = f"a longer --timeout waits on; kill {found.pid} ends it at once, and nothing is lost"
+            raise AlreadyRunning(f"{what} has not ended within {timeout_s:g} s: a batch is under way", hint)
+        time.sleep(_LOOK_S)
+    return found
+
+
+def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool, timeout_s: float) -> Swapped:
+    """Makes the fresh edition the live one."""
+    live = _live(state)
+    fresh = state.fresh_edition() if to is None else state.edition(to)
+    if fresh is None:
+        raise WrongState(
+            f"{state.name} has no edition beside the live one", f"`cordwood pipeline replay {state.name}` builds one"
+        )
+    if fresh.caught_up_at_ms is None and not force:
+        raise WrongState(
+            f"edition {fresh.name} of {state.name} has not caught up yet",
+            f"`cordwood pipeline replay {state.name}` goes on with it; --force swaps it as it is",
+        )
+    with _standing_still(state, [live.edition, fresh.name], timeout_s):
+        leaving = committed_position(state.checkpoint(live.edition))
+        done = furthest(live.effects_from, leaving)
+        gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
+        if fresh.effects and gap and not skip_effects:
+            raise WrongState(
+                f"edition {fresh.name} of {state.name} has read further than {live.edition}, and the records between "
+                f"would never reach {', '.join(fresh.effects)}: {in_words(gap)}",
+                f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first; --skip-effects swaps",
+            )
+        state.swap(fresh.name, position=leaving, now_ms=_now_ms())
+    return _swapped(state, live.edition, fresh.name)
+
+
+def rollback(state: PipelineState, *, timeout_s: float) -> Swapped:
+    """Makes the edition live that was so before the last swap."""
+    live = _live(state)
+    if not live.before:
+        raise WrongState(f"{state.name} has no swap to undo")
+    with _standing_still(state, [live.edition, live.before[-1]], timeout_s):
+        state.rollback(position=committed_position(state.checkpoint(live.edition)), now_ms=_now_ms())
+    return _swapped(state, live.edition, live.before[-1])
+
+
+def lock_path(state: PipelineState, edition: str) -> Path:
+    return state.edition_directory(edition) / "running"
+
+
+@contextmanager
+def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[None]:
+    with ExitStack() as locks:
+        for edition in editions:
+            stop(state, edition, timeout_s)
+            lock = RunLock(lock_path(state, edition))
+            lock.take(f"edition {edition} of {state.name}", _now_ms())
+            locks.callback(lock.release)
+        yield
+
+
+def _live(state: PipelineState) -> Live:
+    live = state.live()
+    if live is None:
+        raise WrongState(f"{state.name} has no live edition yet", "`cordwood pipeline run` makes the first one")
+    return live
+
+
+def _swapped(state: PipelineState, before: str, now: str) -> Swapped:
+    first, second = state.edition(before), state.edition(now)
+    return Swapped(
+        first,
+        second,
+        tables={name: state.table_directory(second, name) for name, facts in second.tables.items() if not facts.shared},
+        topics={
+            name: (first.topics[name], topic)
+            for name, topic in second.topics.items()
+            if name in first.topics and first.topics[name] != topic
+        },
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

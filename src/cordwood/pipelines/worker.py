@@ -1,0 +1,150 @@
+"""The process in which a pipeline's query runs: `python -m cordwood.pipelines.worker ORDERS`, started by a supervisor.
+
+It tells what happens as lines of JSON on a pipe of its own, and ends after the batch under way when its standard input
+ends, which is how it is stopped and also what happens if its supervisor dies. Its output is Spark's and the function's:
+it goes to a file. The lock of the edition comes from the supervisor, and is held until both are gone.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cordwood.pipelines.errors import Refusal
+from cordwood.pipelines.events import Event, line_of
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.project import Project
+
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_REFUSED: Final = 3
+"""Another try would end alike."""
+_MAX_MESSAGE_LENGTH: Final = 2_000
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a worker is to do."""
+
+    file: str
+    pipeline: str
+    directory: str
+    edition: str
+    bootstrap_servers: str
+    once: bool
+    replay: bool
+    """Catch up, say so, and end; with `once` False go on following."""
+    beside: str
+    """The directory of the file as its author knows it: what it imports from there is found there."""
+    events: int
+    """The descriptor to write events to."""
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main(text: str) -> int:
+    orders = Orders(**json.loads(text))
+    events = os.fdopen(orders.events, "w", encoding="utf-8", buffering=1)
+    who = {"pipeline": orders.pipeline, "edition": orders.edition}
+
+    def tell(event: Event) -> None:
+        try:
+            events.write(line_of(event) + "\n")
+        except BrokenPipeError:
+            # Nobody listens any more: standard input has ended too, and the run with it.
+            return
+
+    try:
+        _run(orders, tell)
+        return EXIT_DONE
+    except Refusal as refusal:
+        tell({**who, "event": "failed", "code": refusal.code, "message": refusal.message, "hint": refusal.hint})
+        return EXIT_REFUSED
+    except Exception as failure:
+        import traceback
+
+        traceback.print_exc()
+        tell({**who, "event": "failed", **_told(failure)})
+        return EXIT_REFUSED if _is_final(failure) else EXIT_FAILED
+
+
+def _run(orders: Orders, tell: Any) -> None:
+    from cordwood.pipelines.checkpoint import committed_position
+    from cordwood.pipelines.log_ends import records_behind
+    from cordwood.pipelines.replaying import replay
+    from cordwood.pipelines.running import Running
+    from cordwood.pipelines.sessions import pipeline_session
+
+    # Python workers of Spark import what stands beside the pipeline's file; they inherit the environment.
+    os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
+    pipeline = load_pipeline(Path(orders.file), orders.pipeline, beside=Path(orders.beside))
+    state = Project(orders.directory).state(orders.pipeline)
+    spark = pipeline_session(f"cordwood pipeline {orders.pipeline}", pipeline.settings.spark)
+    spark.sparkContext.setLogLevel("WARN")
+
+    def begin(once: bool) -> Running:
+        edition = state.edition(orders.edition)
+        running = Running(
+            pipeline, state, edition, spark, bootstrap_servers=orders.bootstrap_servers, once=once, tell=tell
+        )
+        stopping.append(running)
+        if asked.is_set():
+            running.stop()
+        return running
+
+    asked = threading.Event()
+    stopping: list[Running] = []
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        asked.set()
+        for running in list(stopping):
+            running.stop()
+
+    threading.Thread(target=watch, name="cordwood-stop", daemon=True).start()
+    if orders.replay:
+        topics = [topic.name for topic in pipeline.inputs.values()]
+
+        def behind() -> int:
+            position = committed_position(state.checkpoint(orders.edition))
+            return records_behind(orders.bootstrap_servers, topics, position)
+
+        replay(
+            begin,
+            state,
+            state.edition(orders.edition),
+            follow=not orders.once,
+            behind=behind,
+            batch_rows=pipeline.settings.max_rows_per_batch,
+            tell=tell,
+        )
+    else:
+        begin(orders.once).wait()
+
+
+def _told(failure: Exception) -> Mapping[str, Any]:
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    message = f"{type(failure).__name__}: {lines[0] if lines else ''}"
+    return {"code": "FAILED", "message": message[:_MAX_MESSAGE_LENGTH], "hint": "", "at_ms": int(time.time() * 1000)}
+
+
+def _is_final(failure: Exception) -> bool:
+    """A query that Spark cannot plan will not be planned the next time."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    return isinstance(failure, AnalysisException | ParseException)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Spark's shutdown waits for threads that are of no use any more; the JVM ends when this process does.
+    os._exit(code)

@@ -1,0 +1,93 @@
+"""A directory with one pipeline's file, run again and again in this process against a real log."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from pyspark.sql import SparkSession
+from tests.spark.conftest import Record
+
+from cordwood.pipelines.checkpoint import committed_position
+from cordwood.pipelines.editions import Edition
+from cordwood.pipelines.events import Event
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.log_ends import records_behind
+from cordwood.pipelines.project import Project
+from cordwood.pipelines.replaying import edition_for, replay
+from cordwood.pipelines.running import Running, prepare_topics, start
+from cordwood.pipelines.tables.reading import rows_of, snapshot
+
+Events = list[dict[str, Any]]
+
+
+class Workshop:
+    """A directory with one pipeline's file, run again and again in this process."""
+
+    def __init__(self, directory: Path, spark: SparkSession, bootstrap: str) -> None:
+        self.file = directory / "pipeline.py"
+        self.project = Project(directory / "project")
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.told: list[Event] = []
+
+    def write(self, content: str) -> None:
+        self.file.write_text(
+            "from cordwood.pipelines import *\nfrom pyspark.sql import functions as F\n" + dedent(content)
+        )
+
+    def run(self, **options: Any) -> Events:
+        """All that there is, and what was told about it."""
+        told: Events = []
+        running = start(
+            load_pipeline(self.file),
+            self.spark,
+            bootstrap_servers=self.bootstrap,
+            directory=self.project.directory,
+            once=True,
+            tell=lambda event: told.append(dict(event)),
+            **options,
+        )
+        running.wait()
+        return [event for event in told if event["event"] == "batch"]
+
+    def replay(self, *, starting: str = "earliest", fresh: bool = False) -> Edition:
+        """The file as it is now, over history into an edition beside the live one, until it has caught up."""
+        pipeline = load_pipeline(self.file)
+        state = self.project.state(pipeline.name)
+        edition = edition_for(self.project, state, pipeline, starting=starting, fresh=fresh, now_ms=0)
+        prepare_topics(pipeline, edition, self.bootstrap)
+        topics = [topic.name for topic in pipeline.inputs.values()]
+
+        def begin(once: bool) -> Running:
+            again = state.edition(edition.name)
+            return Running(
+                pipeline, state, again, self.spark, bootstrap_servers=self.bootstrap, once=once, tell=self.told.append
+            )
+
+        def behind() -> int:
+            return records_behind(self.bootstrap, topics, committed_position(state.checkpoint(edition.name)))
+
+        replay(begin, state, edition, follow=False, behind=behind, batch_rows=0, tell=self.told.append)
+        return state.edition(edition.name)
+
+    def forget_commit(self, pipeline: str, batch: int) -> None:
+        """As if the process had been killed after the last output was written."""
+        for path in self.project.state(pipeline).checkpoint(self.edition(pipeline)).glob(f"commits/*{batch}*"):
+            path.unlink()
+
+    def edition(self, pipeline: str) -> str:
+        return self.project.state(pipeline).live_edition().name
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        found = self.project.live_table(table)
+        taken = snapshot(found.path, found.edition.tables[table].format)
+        return [] if taken is None else sorted(tuple(row) for row in rows_of(self.spark, taken).collect())
+
+
+def orders(numbers: Sequence[int], partition: int = 0) -> list[Record]:
+    return [
+        Record(json.dumps({"id": f"o{number}", "amount": number}).encode(), f"o{number}".encode(), partition)
+        for number in numbers
+    ]

@@ -1,0 +1,126 @@
+"""Poison records within the budget: set aside whole, with error and origin, while everything else goes on."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.conftest import MakeTopic, RunningBroker
+from tests.spark.conftest import Load, Produce, Record
+from tests.spark.pipeline_workshop import Workshop, orders
+
+from cordwood.pipelines import guarded
+from cordwood.pipelines.errors import OverBudget
+
+PIPELINE = """
+@guarded("risk double")
+def score(row):
+    if row["amount"] == 13:
+        raise ValueError("unlucky")
+    return {{"risk": row["amount"] / 10}}
+
+@guarded("initial string", arrow=True)
+def initials(rows):
+    import pyarrow as pa
+    if "o14" in rows.column("id").to_pylist():
+        raise ValueError("o14 has no initial")
+    return pa.RecordBatch.from_arrays([pa.array([each[0] for each in rows.column("id").to_pylist()])], ["initial"])
+
+@pipeline("{name}", version=3, inputs=topic("{topic}", value=json("id string, amount int not null")),
+          outputs={{"scored": topic("{name}.scored", key="id"), "latest": table("{name}", key="id")}},
+          quarantine=budget(rows={rows}))
+def scored(orders):
+    rows = initials(score(orders.select(F.explode(F.array("id", F.lit("twin"))).alias("id"), "amount", "_record")))
+    rows = rows.where("id <> 'twin'")
+    return {{"scored": rows, "latest": rows.withColumn("id", F.expr("if(amount = 16, null, id)"))}}
+"""
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
+    return Workshop(tmp_path, spark, broker.bootstrap)
+
+
+def headers_of(row: object) -> dict[str, str]:
+    return {header["key"]: bytes(header["value"]).decode() for header in row["headers"]}  # type: ignore[index]
+
+
+def test_poison_records_are_set_aside_whole_and_everything_else_goes_on(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(PIPELINE.format(name=name, topic=topic, rows=5))
+    broken = [Record(b"{nonsense", b"k1", headers=[("trace", b"7")]), Record(b'{"id": "x"}', None)]
+    put(topic, [*orders([10, 11, 12, 13, 14, 16, 17, 18, 19]), *broken])
+    (event,) = workshop.run()
+    good = [10, 11, 12, 17, 18, 19]
+    assert (event["rows_in"], event["quarantined"]) == (11, 5)
+    assert event["rows_out"] == {"scored": 6, "latest": 6}
+
+    reading = {"startingOffsets": "earliest", "includeHeaders": "true", "kafka.isolation.level": "read_committed"}
+    aside = {bytes(row["value"]): row for row in load(f"{name}.quarantine", **reading).collect()}
+    told = {value.decode(): headers_of(row)["cordwood.error"] for value, row in aside.items()}
+    assert told.pop("{nonsense").startswith("the value is no JSON object")
+    assert told.pop('{"id": "x"}') == "amount is missing or null"
+    by_amount = {json.loads(value)["amount"]: error for value, error in told.items()}
+    assert by_amount[13] == "ValueError: unlucky"
+    assert by_amount[14] == "ValueError: o14 has no initial"
+    assert by_amount[16] == f"the key of table {name} (id) is null"
+    first = aside[b"{nonsense"]
+    headers = headers_of(first)
+    assert bytes(first["key"]) == b"k1"
+    assert headers["trace"] == "7"
+    assert int(headers.pop("cordwood.timestamp")) >= 0
+    assert {key: text for key, text in headers.items() if key.startswith("cordwood.")} == {
+        "cordwood.error": headers["cordwood.error"],
+        "cordwood.topic": topic,
+        "cordwood.partition": "0",
+        "cordwood.offset": "9",
+        "cordwood.pipeline": name,
+        "cordwood.version": "3",
+        "cordwood.edition": "v3",
+        "cordwood.batch": "0",
+    }
+
+    written = load(f"{name}.scored", **reading).collect()
+    values = [json.loads(bytes(row["value"])) for row in written]
+    assert sorted(value["amount"] for value in values) == good
+    assert all(bytes(row["key"]).decode() == value["id"] for row, value in zip(written, values, strict=True))
+    assert sorted(row[0] for row in workshop.rows(name)) == sorted(f"o{number}" for number in good)
+
+    # The batch is done; Spark is made to forget that it was. All outputs know better.
+    workshop.forget_commit(name, event["batch"])
+    (again,) = workshop.run()
+    assert again["quarantined"] == 5
+    assert load(f"{name}.scored", **reading).count() == 6
+    assert load(f"{name}.quarantine", **reading).count() == 5
+    assert len(workshop.rows(name)) == 6
+
+
+def test_one_poison_record_more_than_allowed_and_nothing_is_written(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(PIPELINE.format(name=name, topic=topic, rows=2))
+    put(topic, orders([10, 13, 14, 16]))
+    with pytest.raises(OverBudget, match="at least 3 poison records among the 4 of batch 0, the budget is 2 records"):
+        workshop.run()
+    for written in (f"{name}.scored", f"{name}.quarantine"):
+        assert load(written, startingOffsets="earliest").count() == 0
+    assert workshop.rows(name) == []
+
+
+@guarded("half int")
+def half(row: dict[str, int]) -> dict[str, int]:
+    if row["n"] % 2:
+        raise ValueError("odd")
+    return {"half": row["n"] // 2}
+
+
+def test_outside_of_a_pipeline_a_guarded_function_raises_as_ever(spark: SparkSession) -> None:
+    numbers: DataFrame = spark.createDataFrame([(2,), (4,)], "n int")
+    assert [tuple(row) for row in half(numbers).collect()] == [(2, 1), (4, 2)]
+    with pytest.raises(Exception, match="ValueError: odd"):
+        half(spark.createDataFrame([(3,)], "n int")).collect()

@@ -1,0 +1,164 @@
+"""Replay, compare, swap, rollback: a new version beside the live one, then in its place, and effects once for each."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.conftest import MakeTopic, RunningBroker
+from tests.spark.conftest import Load, Produce, Record
+from tests.spark.pipeline_workshop import Workshop, orders
+
+from cordwood.pipelines.comparing import compare
+from cordwood.pipelines.definition import TableFormat
+from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.project import table_path, topic_name
+from cordwood.pipelines.requeueing import Requeue
+from cordwood.pipelines.swapping import rollback, swap
+from cordwood.pipelines.tables.reading import snapshot
+
+PIPELINE = """
+@pipeline("{name}", version={version}, inputs=topic("{topic}", value=json("id string, amount int")),
+          outputs={{"priced": topic("{name}.priced", key="id"), "latest": table("{name}", key="id"),
+                   "mails": topic("{name}.mails", key="id", replayable=False)}})
+def priced(orders):
+    priced = orders.withColumn("total", F.col("amount") * {factor})
+    return {{"priced": priced, "latest": priced, "mails": priced}}
+"""
+READING = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
+    return Workshop(tmp_path, spark, broker.bootstrap)
+
+
+def test_a_new_version_is_built_beside_the_live_one_and_takes_its_place(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load, spark: SparkSession
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    state = workshop.project.state(name)
+
+    def version(number: int) -> None:
+        workshop.write(PIPELINE.format(name=name, topic=topic, version=number, factor=10 * number))
+
+    def written(suffix: str) -> list[tuple[str, int]]:
+        values = [json.loads(bytes(row["value"])) for row in load(f"{name}.{suffix}", **READING).collect()]
+        return sorted((value["id"], value["total"]) for value in values)
+
+    version(1)
+    put(topic, orders([1, 2, 3, 4]))
+    workshop.run()
+    version(2)
+    fresh = workshop.replay()
+    assert (fresh.name, fresh.topics[f"{name}.priced"]) == ("v2", f"{name}.priced.v2")
+    assert fresh.caught_up_at_ms is not None
+    assert [event["lag"] for event in workshop.told if event["event"] == "caught-up"] == [0]
+
+    # Nothing has changed for readers.
+    assert workshop.rows(name) == [(f"o{number}", number, number * 10) for number in (1, 2, 3, 4)]
+    assert topic_name(f"{name}.priced", workshop.project.directory) == f"{name}.priced"
+
+    live = snapshot(table_path(name, workshop.project.directory), TableFormat.DELTA)
+    beside = snapshot(state.table_directory(fresh, name), TableFormat.DELTA)
+    assert live is not None
+    assert beside is not None
+    difference = compare(spark, name, ["id"], live, beside, samples=2)
+    assert (difference.live_rows, difference.fresh_rows, difference.changed) == (4, 4, 4)
+    assert (difference.only_live, difference.only_fresh, len(difference.samples)) == (0, 0, 2)
+    sample = difference.samples[0]
+    number = int(sample["key"]["id"][1:])
+    assert (sample["kind"], sample["live"], sample["fresh"]) == (
+        "changed",
+        {"total": number * 10},
+        {"total": number * 20},
+    )
+
+    # The live edition reads on; the one that takes its place repeats none of its effects.
+    version(1)
+    put(topic, orders([5]))
+    workshop.run()
+    done = swap(state, None, force=False, skip_effects=False, timeout_s=1)
+    assert (done.before.name, done.now.name) == ("v1", "v2")
+    assert done.topics == {f"{name}.priced": (f"{name}.priced", f"{name}.priced.v2")}
+    assert workshop.rows(name) == [(f"o{number}", number, number * 20) for number in (1, 2, 3, 4)]
+    version(2)
+    put(topic, orders([6]))
+    (event,) = workshop.run()
+    assert (event["rows_in"], event["rows_out"]["mails"]) == (2, 1)
+    assert workshop.rows(name) == [(f"o{number}", number, number * 20) for number in range(1, 7)]
+
+    # And back: the old edition goes on from where it stopped, and repeats no effect of the new one either.
+    rollback(state, timeout_s=1)
+    assert workshop.rows(name) == [(f"o{number}", number, number * 10) for number in range(1, 6)]
+    version(1)
+    put(topic, orders([7]))
+    (event,) = workshop.run()
+    assert (event["rows_in"], event["rows_out"]["mails"]) == (2, 1)
+    assert workshop.rows(name) == [(f"o{number}", number, number * 10) for number in range(1, 8)]
+    assert written("priced") == [(f"o{number}", number * 10) for number in range(1, 8)]
+    assert written("priced.v2") == [(f"o{number}", number * 20) for number in range(1, 7)]
+    totals = [10, 20, 30, 40, 50, 120, 70]
+    assert written("mails") == [(f"o{number}", total) for number, total in enumerate(totals, 1)]
+
+    # An edition that has read further than the live one would leave records without their effects.
+    put(topic, orders([8]))
+    version(2)
+    workshop.replay(fresh=True)
+    with pytest.raises(WrongState, match=rf"v2\.2 of {name} has read further than v1, .*{topic}/0: 7 to 8"):
+        swap(state, None, force=False, skip_effects=False, timeout_s=1)
+
+
+BROKEN = """
+@guarded("half int")
+def halve(row):
+    if row["amount"] % 2 and {version} == 1 or row["amount"] == 77:
+        raise ValueError("odd")
+    return {{"half": row["amount"] // 2}}
+
+@pipeline("{name}", version={version}, inputs=topic("{topic}", value=json("id string, amount int")),
+          outputs=table("{name}", key="id"), quarantine=budget(rows=10))
+def halved(orders):
+    return halve(orders)
+"""
+
+
+def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load, spark: SparkSession
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(BROKEN.format(name=name, topic=topic, version=1))
+    newer = Record(b'{"id": "o3", "amount": 30}', b"o3")
+    put(topic, [*orders([1, 2, 3, 77]), newer])
+    (event,) = workshop.run()
+    assert event["quarantined"] == 3
+    assert [row[:2] for row in workshop.rows(name)] == [("o2", 2), ("o3", 30)]
+
+    # The function is mended; the record of o3 is not sent, because a newer one has been read.
+    workshop.write(BROKEN.format(name=name, topic=topic, version=2))
+    assert workshop.run(in_place=True) == []
+    state = workshop.project.state(name)
+
+    def requeue(superseded: bool = False) -> tuple[int, int, list[str]]:
+        pipeline = load_pipeline(workshop.file)
+        made = Requeue(spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=superseded)
+        return made.sent, made.failed_again, [str(origin) for origin in made.superseded]
+
+    assert requeue() == (2, 1, [f"{topic}/0@2"])
+    assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
+
+    # The one that failed again is back in quarantine, and fails once more; the others are not sent twice.
+    assert requeue() == (1, 1, [f"{topic}/0@2"])
+    assert load(f"{name}.quarantine", **READING).count() == 5
+    assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
+
+    # Interrupted after its outputs were written: it is gone on with, to no double effect.
+    path = state.edition_directory("v1") / "requeue.json"
+    kept = json.loads(path.read_text())
+    state.files.replace(path, {**kept, "pending": {"0": [[4, 5]]}, "done": {"0": [[0, 1], [2, 4]]}})
+    assert requeue()[:2] == (1, 1)
+    assert load(f"{name}.quarantine", **READING).count() == 5
+    assert json.loads(path.read_text())["pending"] is None

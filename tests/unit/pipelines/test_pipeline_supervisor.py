@@ -1,0 +1,148 @@
+"""The supervisor with real worker processes that do what a test tells them, instead of Spark."""
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from tests.deadline import eventually
+
+from cordwood.pipelines.back_off import BackOff
+from cordwood.pipelines.run_lock import RunLock, holder
+from cordwood.pipelines.supervisor import Supervisor
+from cordwood.pipelines.worker import Orders
+
+ORDERS = Orders(
+    file="p.py",
+    pipeline="p",
+    directory=".",
+    edition="v1",
+    bootstrap_servers="localhost:9092",
+    once=False,
+    replay=False,
+    beside=".",
+    events=-1,
+)
+PREAMBLE = """
+import json, os, sys, time
+from pathlib import Path
+orders = json.loads(sys.argv[1])
+def tell(**event):
+    os.write(orders["events"], (json.dumps({"pipeline": "p", "edition": "v1", **event}) + "\\n").encode())
+def fail(code, message="it broke"):
+    tell(event="failed", code="FAILED", message=message, hint="")
+    os._exit(code)
+tries = Path("tries")
+count = int(tries.read_text()) + 1 if tries.exists() else 1
+tries.write_text(str(count))
+"""
+
+
+class Stage:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.told: list[dict[str, Any]] = []
+        self.lock = RunLock(directory / "running")
+        self.lock.take("p", 0)
+
+    def supervisor(self, worker: str, back_off: BackOff) -> Supervisor:
+        path = self.directory / "worker.py"
+        path.write_text(PREAMBLE + dedent(worker))
+        command = [sys.executable, str(path)]
+        log = self.directory / "worker.log"
+        return Supervisor(ORDERS, self.lock, log, lambda event: self.told.append(dict(event)), back_off, command)
+
+    def kinds(self) -> list[str]:
+        return [event["event"] for event in self.told]
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.chdir(tmp_path)
+    return Stage(tmp_path)
+
+
+def quick(**rules: Any) -> BackOff:
+    return BackOff(first_s=0.01, longest_s=0.02, **rules)
+
+
+def test_a_failed_worker_is_started_again_until_it_is_done(stage: Stage) -> None:
+    made = stage.supervisor("fail(1) if count < 3 else tell(event='ended', reason='done')", quick())
+    assert made.run() is None
+    assert [event.get("again_in_s") for event in stage.told] == [0.01, 0.02, None]
+    assert stage.kinds() == ["failed", "failed", "ended"]
+
+
+def test_failures_in_a_row_are_given_up_and_a_batch_done_begins_the_count_again(stage: Stage) -> None:
+    made = stage.supervisor("tell(event='batch') if count == 2 else None\nfail(1)", quick(max_failures=2))
+    failure = made.run()
+    assert failure is not None
+    assert failure["message"] == "it broke (given up after 3 failures in a row)"
+    assert int(Path("tries").read_text()) == 4
+
+
+def test_a_refusal_is_not_tried_again(stage: Stage) -> None:
+    failure = stage.supervisor("fail(3, 'over budget')", quick()).run()
+    assert failure is not None
+    assert (failure["message"], Path("tries").read_text()) == ("over budget", "1")
+
+
+def test_a_worker_that_dies_without_a_word_is_told_of(stage: Stage) -> None:
+    failure = stage.supervisor("print('last words', flush=True); os.kill(os.getpid(), 9)", quick(max_failures=0)).run()
+    assert failure is not None
+    assert "the worker was ended by signal 9" in failure["message"]
+    assert "last words" in (stage.directory / "worker.log").read_text()
+
+
+WAITS = """
+tell(event="started")
+while os.read(0, 100):
+    pass
+tell(event="ended", reason="stopped")
+"""
+
+
+def running(made: Supervisor) -> tuple[threading.Thread, list[Any]]:
+    result: list[Any] = []
+    thread = threading.Thread(target=lambda: result.append(made.run()))
+    thread.start()
+    return thread, result
+
+
+def test_a_stop_lets_the_worker_end_by_itself(stage: Stage) -> None:
+    made = stage.supervisor(WAITS, quick())
+    thread, result = running(made)
+    eventually(lambda: stage.kinds() == ["started"])
+    assert holder(stage.directory / "running") is not None
+    made.stop()
+    thread.join(60)
+    assert (result, stage.kinds()) == ([None], ["started", "ended"])
+
+
+@pytest.mark.parametrize("end", [Supervisor.stop, Supervisor.kill])
+def test_a_stop_ends_the_wait_before_the_next_try(stage: Stage, end: Callable[[Supervisor], None]) -> None:
+    made = stage.supervisor("fail(1)", BackOff(first_s=3600, longest_s=3600))
+    thread, result = running(made)
+    eventually(lambda: stage.kinds() == ["failed"])
+    end(made)
+    thread.join(60)
+    assert result == [None]
+
+
+def test_a_worker_that_does_not_listen_is_killed(stage: Stage) -> None:
+    made = stage.supervisor("tell(event='started'); time.sleep(3600)", quick())
+    thread, result = running(made)
+    eventually(lambda: stage.kinds() == ["started"])
+    made.kill()
+    thread.join(60)
+    assert result == [None]
+
+
+def test_pauses_grow_to_a_limit() -> None:
+    rule = BackOff(first_s=1, longest_s=10, max_failures=6)
+    assert [rule.failed() for _ in range(7)] == [1, 2, 4, 8, 10, 10, None]
+    rule.progressed()
+    assert rule.failed() == 1
