@@ -1,8 +1,11 @@
 """Which partition of an internal topic a group or a transactional id lives in."""
 
+from functools import lru_cache
+
 from cordwood.model.families import is_reserved
 
 
+@lru_cache(maxsize=4096)
 def coordinating_partition(key: str, partition_count: int) -> int:
     """Java's String.hashCode of the key without its sign, modulo the partitions: as every Kafka tool expects."""
     code = 0

@@ -80,4 +80,4 @@ def shift_deadlines(group: Group, by_ms: int) -> None:
 def refuse_all(group: Group, out: Outbox, reason: ErrorCode) -> None:
     """The broker stops: nobody is left waiting."""
     for member in group.members.values():
-        refuse_waiting(member, out, reason)
+        refuse_waiting(group, member, out, reason)

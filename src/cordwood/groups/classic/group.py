@@ -54,6 +54,10 @@ class Member:
     join_ticket: JoinTicket | None = None
     sync_ticket: SyncTicket | None = None
 
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        return frozenset([name for name, _ in self.protocols])
+
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
@@ -80,6 +84,10 @@ class Group:
     newcomer_in_round: bool = False
     wake_ms: int = NEVER_MS
     """No deadline is before this. Heartbeats only move deadlines away, so it may be too early and is never too late."""
+    _joined_count: int = 0
+    """How many members have joined the round under way. Counted, as the next is: a round of many is many requests."""
+    _supporters: dict[str, int] = field(default_factory=dict)
+    """How many members support each protocol."""
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -87,7 +95,12 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        return not self.pending and all(member.join_ticket is not None for member in self.members.values())
+        return not self.pending and self._joined_count == len(self.members)
+
+    def has_joined(self, member: Member, ticket: JoinTicket | None) -> None:
+        """Its request waits for the end of the round; None: it does not, or no longer."""
+        self._joined_count += (ticket is not None) - (member.join_ticket is not None)
+        member.join_ticket = ticket
 
     def move_to(self, state: State, now_ms: int) -> None:
         self.state = state
@@ -104,6 +117,7 @@ class Group:
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
+        self._count(member, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         if self.leader is None:
@@ -111,6 +125,7 @@ class Group:
 
     def take_out(self, member: Member) -> None:
         del self.members[member.member_id]
+        self._count(member, -1)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
         self.pending_sync.discard(member.member_id)
@@ -138,17 +153,35 @@ class Group:
         """Whether someone with these protocols fits to the members, one of them not counted: it asks for itself."""
         if not protocol_type or not names:
             return False
-        if not self.members.keys() - {but}:
+        itself = self.members.get(but)
+        others = len(self.members) - (itself is not None)
+        if not others:
             return True
-        return protocol_type == self.protocol_type and not self.common_protocols(but=but).isdisjoint(names)
+        own = () if itself is None else itself.protocol_names
+        supporters = self._supporters
+        return protocol_type == self.protocol_type and any(
+            supporters.get(name, 0) - (name in own) == others for name in names
+        )
 
-    def common_protocols(self, *, but: str = "") -> set[str]:
-        others = [member for member in self.members.values() if member.member_id != but]
-        return set.intersection(*({name for name, _ in member.protocols} for member in others))
+    def take_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        if protocols != member.protocols:
+            self._count(member, -1)
+            member.protocols = protocols
+            self._count(member, 1)
+
+    def _count(self, member: Member, by: int) -> None:
+        """The member came or went, with its protocols and what it waits for."""
+        self._joined_count += by * (member.join_ticket is not None)
+        for name in member.protocol_names:
+            count = self._supporters.get(name, 0) + by
+            if count:
+                self._supporters[name] = count
+            else:
+                del self._supporters[name]
 
     def select_protocol(self) -> str:
         """Every member votes for the first protocol in its list that all know."""
-        candidates = self.common_protocols()
+        candidates = {name for name, count in self._supporters.items() if count == len(self.members)}
         votes = dict.fromkeys(candidates, 0)
         for member in self.members.values():
             votes[next(name for name, _ in member.protocols if name in candidates)] += 1
@@ -200,6 +233,7 @@ class Group:
         """A record of the log becomes state. Members that are here keep what only lives in memory."""
         known = self.members
         self.members, self.static_members = {}, {}
+        self._joined_count, self._supporters = 0, {}
         for kept in stored.members:
             member = known.get(kept.member_id) or Member(
                 kept.member_id,
@@ -212,6 +246,7 @@ class Group:
             )
             member.assignment = kept.assignment
             self.members[member.member_id] = member
+            self._count(member, 1)
             if member.instance_id is not None:
                 self.static_members[member.instance_id] = member.member_id
         self.pending_sync.intersection_update(self.members)

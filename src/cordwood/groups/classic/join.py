@@ -26,7 +26,7 @@ class JoinRequest(NamedTuple):
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     new_member_id: str
-    """For a member that has none yet: ids are drawn outside."""
+    """For a member that has none yet, else empty: ids are drawn outside."""
     asks_for_id_first: bool
     """The client takes MEMBER_ID_REQUIRED (version 4 and later)."""
     can_skip_assignment: bool
@@ -136,12 +136,12 @@ def _update(
 ) -> None:
     if member.join_ticket is not None:
         out.joins.append((member.join_ticket, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
-    member.protocols = request.protocols
+    group.take_protocols(member, request.protocols)
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.client_id = request.client_id
     member.client_host = request.client_host
-    member.join_ticket = ticket
+    group.has_joined(member, ticket)
     if len(group.members) == 1:
         group.protocol_type = request.protocol_type
     group.heard_of(member, now_ms)
@@ -157,7 +157,7 @@ def _come_back(
     limits: Limits,
 ) -> None:
     """A static member that restarted: its place and share are still its own, and whoever has its old id is fenced."""
-    refuse_waiting(member, out, ErrorCode.FENCED_INSTANCE_ID)
+    refuse_waiting(group, member, out, ErrorCode.FENCED_INSTANCE_ID)
     old_id, old_metadata = member.member_id, member.metadata(group.protocol)
     group.rename(member, request.new_member_id)
     _update(group, member, request, None, out, now_ms)
@@ -166,7 +166,7 @@ def _come_back(
         out.records.append((encode_group_key(group.group_id), encode_group(group.stored())))
         out.joins.append((ticket, _welcome_back(group, member, old_id, request.can_skip_assignment)))
         return
-    member.join_ticket = ticket
+    group.has_joined(member, ticket)
     begin_or_go_on(group, out, now_ms, limits)
 
 

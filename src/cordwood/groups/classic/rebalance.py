@@ -71,7 +71,7 @@ def complete(group: Group, out: Outbox, now_ms: int) -> None:
         group.heard_of(member, now_ms)
         if member.join_ticket is not None:
             out.joins.append((member.join_ticket, joined(group, member)))
-            member.join_ticket = None
+            group.has_joined(member, None)
 
 
 def become_empty(group: Group, out: Outbox, now_ms: int) -> None:
@@ -104,14 +104,14 @@ def joined(group: Group, member: Member) -> JoinAnswer:
 
 def remove(group: Group, member: Member, out: Outbox, reason: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
     """Takes a member out; what it still waits for is answered, so that it comes back if it is alive."""
-    refuse_waiting(member, out, reason)
+    refuse_waiting(group, member, out, reason)
     group.take_out(member)
 
 
-def refuse_waiting(member: Member, out: Outbox, reason: ErrorCode) -> None:
+def refuse_waiting(group: Group, member: Member, out: Outbox, reason: ErrorCode) -> None:
     if member.join_ticket is not None:
         out.joins.append((member.join_ticket, JoinAnswer(reason, member.member_id)))
-        member.join_ticket = None
+        group.has_joined(member, None)
     if member.sync_ticket is not None:
         out.syncs.append((member.sync_ticket, SyncAnswer(reason)))
         member.sync_ticket = None

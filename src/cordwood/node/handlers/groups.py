@@ -52,7 +52,7 @@ def join_group(node: "Node", request: Request) -> None:
         body.rebalance_timeout_ms if version >= 1 else body.session_timeout_ms,
         body.protocol_type,
         tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
-        node.groups.new_member_id(client_id if instance_id is None else instance_id),
+        "" if body.member_id else node.groups.new_member_id(client_id if instance_id is None else instance_id),
         asks_for_id_first=version >= 4,
         can_skip_assignment=version >= 9,
     )
