@@ -114,7 +114,9 @@ class ClassicMember(GroupMember):
         values = self._me() | {
             "protocol_type": "consumer",
             "protocol_name": "range",
-            "assignments": [{"member_id": member_id, "assignment": bytes(share)} for member_id, share in shares.items()]
+            "assignments": [
+                {"member_id": member_id, "assignment": bytes(share)} for member_id, share in shares.items()
+            ],
         }
         self._ask(ApiKey.SYNC_GROUP, self._versions[ApiKey.SYNC_GROUP], values, self._synced, lambda: None)
         return f"syncs in generation {self.epoch}" + (f" and brings {shares}" if shares else "")

@@ -15,6 +15,9 @@ from cordwood.wire.apis import ApiKey
 SESSION_MS = 2500
 """The broker's setting."""
 
+EXPRESSION, EXPRESSIONS_FROM = "gro.*", 1
+"""What half of them read instead of the topic's name, and the version of the heartbeat that has a place for it."""
+
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 
@@ -28,6 +31,7 @@ class ConsumerMember(GroupMember):
         self.member_id = name
         self._version = stage.version(ApiKey.CONSUMER_GROUP_HEARTBEAT)
         self._assignor = self.chance.choice((None, "uniform", "range"))
+        self._expression = self.chance.choice((None, EXPRESSION)) if self._version >= EXPRESSIONS_FROM else None
         self._revoking: set[int] = set()
         """What it was told to give back and still reads."""
         self._news = True
@@ -78,7 +82,8 @@ class ConsumerMember(GroupMember):
             "member_epoch": epoch,
             "instance_id": self.instance_id,
             "rebalance_timeout_ms": self.rebalance_ms if full else -1,
-            "subscribed_topic_names": [TOPIC] if full else None,
+            "subscribed_topic_names": [TOPIC] if full and self._expression is None else None,
+            "subscribed_topic_regex": self._expression if full else None,
             "server_assignor": self._assignor if full else None,
             "topic_partitions": owned,
         }
@@ -99,6 +104,9 @@ class ConsumerMember(GroupMember):
         if error in _FENCED:
             self._lose_everything()
             self.epoch = NO_EPOCH
+        if error is ErrorCode.FENCED_INSTANCE_ID:
+            self._lose_everything()
+            self.over = True
         if error is not ErrorCode.NONE:
             self._unsure = True
             return
