@@ -33,6 +33,11 @@ class Stage:
     def say(self, text: str) -> None:
         self._console.print(Padding(Text(text), (0, 0, 0, 3)))
 
+    def lines(self, texts: Sequence[str]) -> None:
+        """What a program said."""
+        for text in texts:
+            self._console.print(Padding(Text(text, style="dim"), (0, 0, 0, 5)))
+
     def command(self, text: str) -> None:
         self._console.print(Padding(Text.assemble(("$ ", "dim"), (text, "green")), (0, 0, 0, 3)))
 

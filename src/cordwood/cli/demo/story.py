@@ -4,20 +4,19 @@ import hashlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.cli.demo import pipeline_story
 from cordwood.cli.demo.broker_process import BrokerFailed, BrokerProcess
 from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Shop, order_of, orders
 from cordwood.cli.demo.reader import COMMIT_EVERY, Line, consumer_of, lines_of
+from cordwood.cli.demo.scene import PATIENCE_S, Scene, TookTooLong, wait
 from cordwood.cli.demo.stage import Stage
 from cordwood.cli.inspect.directory import read_data_directory
 from cordwood.cli.inspect.verify import verify
@@ -28,30 +27,6 @@ SEARCH_READS = 200
 KILL_READER_AFTER = 250
 ORDERS_UNDER_FIRE = 6000
 KILL_BROKER_AFTER = 2000
-_PATIENCE_S = 30.0
-
-
-@dataclass(slots=True)
-class Scene:
-    """What the chapters share."""
-
-    stage: Stage
-    broker: BrokerProcess
-    directory: str
-    shop: Shop | None = None
-    readers: list["subprocess.Popen[bytes]"] = field(default_factory=list)
-
-    def file_of(self, reader: str) -> str:
-        return os.path.join(self.directory, f"{reader}.tsv")
-
-    def start_reader(self, name: str, *, pause_ms: int = 0, limit: int | None = None) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "cordwood.cli.demo.reader", self.broker.bootstrap_servers, name, TOPIC]
-        command += [str(PARTITIONS), self.file_of(name), "--pause-ms", str(pause_ms)]
-        if limit is not None:
-            command += ["--limit", str(limit)]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        self.readers.append(process)
-        return process
 
 
 def run() -> int:
@@ -65,9 +40,9 @@ def run() -> int:
         data_directory = os.path.join(directory, "data")
         scene = Scene(stage, BrokerProcess(data_directory, os.path.join(directory, "broker.log")), directory)
         try:
-            for chapter in (_start, _produce, _order, _two_readers, _kill_reader, _kill_broker, _replay, _files):
+            for chapter in (*_FIRST, *pipeline_story.CHAPTERS, _files):
                 chapter(scene)
-        except (BrokerFailed, KafkaException, subprocess.TimeoutExpired, _TookTooLong) as error:
+        except (BrokerFailed, KafkaException, subprocess.TimeoutExpired, TookTooLong) as error:
             stage.check(f"the demo ran to its end: {error}", False)
         finally:
             for reader in scene.readers:
@@ -76,10 +51,6 @@ def run() -> int:
                     reader.wait()
             scene.broker.close()
     return stage.finish()
-
-
-class _TookTooLong(Exception):
-    """Something did not happen within the demo's patience; says what."""
 
 
 def _start(scene: Scene) -> None:
@@ -143,8 +114,8 @@ def _two_readers(scene: Scene) -> None:
     stage.say(f"`search` reads {SEARCH_READS} records and pauses. `billing` reads everything, slowly, from the start.")
     search = scene.start_reader("search", limit=SEARCH_READS)
     billing = scene.start_reader("billing", pause_ms=4)
-    _wait(lambda: len(lines_of(scene.file_of("billing"))) >= KILL_READER_AFTER // 2, "the reader billing is at work")
-    search.wait(_PATIENCE_S)
+    wait(lambda: len(lines_of(scene.file_of("billing"))) >= KILL_READER_AFTER // 2, "the reader billing is at work")
+    search.wait(PATIENCE_S)
     rows = []
     for name in ("search", "billing"):
         positions = _committed(scene, name)
@@ -162,14 +133,14 @@ def _kill_reader(scene: Scene) -> None:
     billing = scene.readers[-1]
     path = scene.file_of("billing")
     # Between two commits, so that there is something to work on twice.
-    _wait(lambda: _uncommitted_work(len(lines_of(path))), "the reader billing gets on")
+    wait(lambda: _uncommitted_work(len(lines_of(path))), "the reader billing gets on")
     billing.send_signal(signal.SIGKILL)
     billing.wait()
     before = lines_of(path)
     committed = sum(_committed(scene, "billing").values())
     stage.command(f"kill -9 {billing.pid}")
     stage.say(f"It had worked on {len(before)} records and committed {committed}. It starts again.")
-    scene.start_reader("billing").wait(_PATIENCE_S)
+    scene.start_reader("billing").wait(PATIENCE_S)
     lines = lines_of(path)
     times = Counter((line.partition, line.offset) for line in lines)
     again = sum(count - 1 for count in times.values())
@@ -200,7 +171,7 @@ def _kill_broker(scene: Scene) -> None:
             scene.broker.kill()
             stage.command("cordwood serve")
             took_ms = scene.broker.start()
-    shop.finish(_PATIENCE_S)
+    shop.finish(PATIENCE_S)
     stage.say(
         f"It was killed after {killed_at or 0:,} acknowledgements and served again {took_ms:.0f} ms later, on the same "
         "files. The producer was not restarted: it sent again what was not acknowledged."
@@ -218,7 +189,7 @@ def _kill_broker(scene: Scene) -> None:
     )
     stage.check("each is at the offset that was acknowledged", as_acknowledged)
     stage.check("within each key the steps are still in order", _rises(lines, by_key=True))
-    scene.start_reader("billing").wait(_PATIENCE_S)
+    scene.start_reader("billing").wait(PATIENCE_S)
     seen = {(line.partition, line.offset) for line in lines_of(scene.file_of("billing"))}
     stage.check(f"billing went on from its position to all {total:,}", len(seen) == total)
 
@@ -262,10 +233,10 @@ def _read_all(scene: Scene, group: str) -> list[Line]:
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
     lines: list[Line] = []
     ended: set[int] = set()
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while len(ended) < PARTITIONS:
         if time.monotonic() > deadline:
-            raise _TookTooLong("a reader got to the end")
+            raise TookTooLong("a reader got to the end")
         for message in consumer.consume(500, timeout=0.2):
             error = message.error()
             if error is not None:
@@ -307,9 +278,4 @@ def _digest(lines: list[Line], partition: int) -> str:
     return digest.hexdigest()
 
 
-def _wait(happened: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not happened():
-        if time.monotonic() > deadline:
-            raise _TookTooLong(what)
-        time.sleep(0.02)
+_FIRST = (_start, _produce, _order, _two_readers, _kill_reader, _kill_broker, _replay)
