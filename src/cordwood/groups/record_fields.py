@@ -108,7 +108,7 @@ def compact_string(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     raw = text.encode()
-    return uvarint(len(raw) + 1) + raw
+    return (uvarint(len(raw) + 1) if len(raw) > 0x7E else bytes((len(raw) + 1,))) + raw
 
 
 def one_tag(raw: bytes) -> bytes:

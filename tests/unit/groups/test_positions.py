@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from cordwood.groups.offset_records import (
     Position,
     PositionKey,
+    _decode_any_value,
     decode_key,
     decode_value,
     encode_key,
@@ -144,3 +145,23 @@ def test_a_position_counts_in_the_topic_that_it_was_committed_in(
 def test_groups_live_where_every_kafka_tool_looks_for_them(group: str, partition: int) -> None:
     """The partitions were computed by a JVM with (hashCode() & 0x7fffffff) % 50."""
     assert coordinating_partition(group, 50) == partition
+
+
+@given(st.text(max_size=140), st.uuids() | st.just(ZERO_TOPIC_ID), longs, st.data())
+def test_the_quick_way_to_read_a_value_is_the_slow_one(
+    metadata: str, topic_id: TopicId, offset: int, data: st.DataObject
+) -> None:
+    value = bytearray(encode_value(Position(offset, 5, metadata, 9, topic_id=topic_id)))
+    if data.draw(st.booleans()):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        del value[data.draw(st.integers(0, len(value))) :]
+    try:
+        slow: Position | None = _decode_any_value(bytes(value))
+    except UnreadableRecord:
+        slow = None
+    try:
+        quick: Position | None = decode_value(bytes(value))
+    except UnreadableRecord:
+        quick = None
+    assert quick == slow
