@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.deadline import eventually
 
 WITHIN_S = 300
@@ -45,8 +47,25 @@ def running(frame: DataFrame, name: str, checkpoint: Path, **trigger: Any) -> It
     writer = frame.writeStream.queryName(name).foreachBatch(stream.take).option("checkpointLocation", str(checkpoint))
     if trigger:
         writer = writer.trigger(**trigger)
-    stream.query = writer.start()
+    stream.query = begun(writer)
     try:
         yield stream
     finally:
         stream.query.stop()
+
+
+def begun(writer: DataStreamWriter) -> StreamingQuery:
+    """A query that has come so far as to ask its source.
+
+    Spark gives the source's Python process ten seconds to report, and no setting changes that. On a machine with much
+    else to do that is too little now and then, and says nothing about the source: the query is started again."""
+    while True:
+        query = writer.start()
+        eventually(partial(_is_past_the_start, query), WITHIN_S, what="the start of a query")
+        failure = query.exception()
+        if failure is None or "Python worker failed to connect" not in str(failure):
+            return query
+
+
+def _is_past_the_start(query: StreamingQuery) -> bool:
+    return not query.isActive or bool(query.recentProgress) or "nitializing" not in query.status["message"]

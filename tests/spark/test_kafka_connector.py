@@ -8,10 +8,15 @@ import pytest
 from benchmarks.maven import PeerUnavailable
 from benchmarks.spark_connector import install_connector
 from tests.conftest import MakeTopic, RunningBroker
-from tests.spark.conftest import Load, Produce, Record
+from tests.spark.conftest import Load, Produce, Record, numbered
+from tests.spark.streams import running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+FOR_EVER = {"retention.ms": "-1"}
+"""For records whose times are long ago."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -47,7 +52,7 @@ def records(count: int) -> list[Record]:
 def test_both_sources_read_the_same_rows(
     spark: "SparkSession", broker: RunningBroker, load: Load, put: Produce, make_topic: MakeTopic
 ) -> None:
-    topic = make_topic(3)
+    topic = make_topic(3, **FOR_EVER)
     put(topic, [*records(500), Record(None, b"tombstone", 1), Record(b"no key", None, 2)])
     theirs = by_connector(spark, broker, topic, includeHeaders="true").where("headers is not null")
     ours = load(topic, includeHeaders="true")
@@ -60,7 +65,7 @@ def test_both_sources_read_the_same_rows(
 def test_what_the_connector_writes_our_source_reads(
     spark: "SparkSession", broker: RunningBroker, load: Load, put: Produce, make_topic: MakeTopic
 ) -> None:
-    source, target = make_topic(3), make_topic(2)
+    source, target = make_topic(3, **FOR_EVER), make_topic(2)
     put(source, records(300))
     frame = load(source).select("key", "value")
     frame.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap).option("topic", target).save()
@@ -71,7 +76,7 @@ def test_what_the_connector_writes_our_source_reads(
 def test_the_connector_streams_from_and_to_cordwood(
     spark: "SparkSession", broker: RunningBroker, load: Load, put: Produce, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    source, target = make_topic(3), make_topic(1)
+    source, target = make_topic(3, **FOR_EVER), make_topic(1, **FOR_EVER)
     put(source, records(300))
     stream = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
     stream = stream.option("subscribe", source).option("startingOffsets", "earliest")
@@ -90,3 +95,22 @@ def test_the_connector_streams_from_and_to_cordwood(
     assert query.exception() is None
     written = load(target).select("key", "value").collect()
     assert sorted(written) == sorted(load(source).select("key", "value").collect())
+
+
+def test_a_query_moves_from_the_connector_to_our_source_and_back_with_its_checkpoint(
+    spark: "SparkSession",
+    broker: RunningBroker,
+    load_stream: Load,
+    put: Produce,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic(2)
+    theirs = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    theirs_frame = theirs.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    ours_frame = load_stream(topic, startingOffsets="earliest")
+    for turn, frame in enumerate((theirs_frame, ours_frame, theirs_frame)):
+        put(topic, [*numbered(turn * 10, turn * 10 + 5), *numbered(turn * 10 + 5, turn * 10 + 10, partition=1)])
+        with running(frame, f"moves_{turn}", tmp_path, availableNow=True) as stream:
+            stream.finish()
+            assert stream.values() == list(range(turn * 10, turn * 10 + 10))

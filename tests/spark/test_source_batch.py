@@ -20,9 +20,12 @@ from cordwood.model.identifiers import TopicPartition
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
+FOR_EVER = {"retention.ms": "-1"}
+"""For records whose times are long ago."""
+
 
 def test_rows_are_those_of_sparks_kafka_source(load: Load, put: Produce, make_topic: MakeTopic) -> None:
-    topic = make_topic(2)
+    topic = make_topic(2, **FOR_EVER)
     put(
         topic,
         [
@@ -150,7 +153,8 @@ def test_from_offsets_to_offsets(load: Load, put: Produce, make_topic: MakeTopic
     assert numbers(beyond) == list(range(11))
 
 
-def test_from_time_to_time(load: Load, put: Produce, topic: str) -> None:
+def test_from_time_to_time(load: Load, put: Produce, make_topic: MakeTopic) -> None:
+    topic = make_topic(**FOR_EVER)
     put(topic, [record._replace(timestamp_ms=1000 + 10 * index) for index, record in enumerate(numbered(0, 10))])
     assert numbers(load(topic, startingTimestamp=1035, endingTimestamp=1070)) == [4, 5, 6]
     by_partition = {
@@ -174,7 +178,7 @@ def test_from_where_a_group_stands(load: Load, put: Produce, broker: RunningBrok
 def test_filters_reach_the_source_and_change_no_result(
     spark: SparkSession, load: Load, put: Produce, make_topic: MakeTopic
 ) -> None:
-    topic = make_topic(3)
+    topic = make_topic(3, **FOR_EVER)
     for index in range(3):
         first = index * 100
         # Times that do not grow with offsets.
@@ -266,10 +270,12 @@ def test_lost_records_are_an_error_that_says_which_or_are_skipped_as_told(
     assert numbers(load(topic, startingOffsets=start, failOnDataLoss="false")) == list(range(20, 50))
 
 
-def test_sql_and_temporary_views(spark: SparkSession, load: Load, put: Produce, topic: str) -> None:
+def test_sql_and_temporary_views(spark: SparkSession, put: Produce, topic: str, broker: RunningBroker) -> None:
     put(topic, numbered(0, 5))
-    load(topic).createOrReplaceTempView("records_of_a_log")
-    (row,) = spark.sql(
-        "SELECT count(*) AS many, max(CAST(CAST(value AS STRING) AS INT)) AS most FROM records_of_a_log"
-    ).collect()
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW records_of_a_log USING cordwood"
+        f" OPTIONS (`kafka.bootstrap.servers` '{broker.bootstrap}', subscribe '{topic}')"
+    )
+    number = "CAST(CAST(value AS STRING) AS INT)"
+    (row,) = spark.sql(f"SELECT count(*) AS many, max({number}) AS most FROM records_of_a_log").collect()
     assert (row["many"], row["most"]) == (5, 4)

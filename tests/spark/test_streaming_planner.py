@@ -86,7 +86,8 @@ def test_each_batch_begins_where_the_last_one_ended(query: Any, put: Produce, to
     assert stream.step() == list(range(10, 15))
 
 
-def test_a_stream_begins_where_it_is_told_to(query: Any, put: Produce, topic: str) -> None:
+def test_a_stream_begins_where_it_is_told_to(query: Any, put: Produce, make_topic: MakeTopic) -> None:
+    topic = make_topic(**{"retention.ms": "-1"})
     put(topic, [record._replace(timestamp_ms=1000 + index) for index, record in enumerate(numbered(0, 10))])
     assert query(subscribe=topic, startingOffsets="unset").start == {zero(topic): 10}
     assert query(subscribe=topic, startingOffsets="latest").start == {zero(topic): 10}
@@ -245,6 +246,30 @@ def test_a_topic_that_is_no_longer_subscribed_to_is_said(query: Any, put: Produc
     put(one, numbered(0, 3))
     with pytest.raises(DataLoss, match=f"{two}-0: .*does not read it any more"):
         query({zero(one): 0, zero(two): 0}, subscribe=one).step()
+
+
+def test_a_loss_is_told_once(
+    query: Any, put: Produce, topic: str, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(topic, numbered(0, 10))
+    stream = query(subscribe=topic, failOnDataLoss="false", minOffsetsPerTrigger=100)
+    stream.planner._last_batch_s = time.monotonic()  # so that it waits for more
+    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(30)
+    with caplog.at_level(logging.WARNING):
+        assert stream.step() == stream.step() == []
+    assert caplog.text.count("data loss") == 1
+
+
+def test_a_topic_that_a_changed_query_names_and_nobody_knows_is_waited_for_and_said(
+    query: Any, put: Produce, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_topic()
+    put(topic, numbered(0, 3))
+    stream = query({zero(topic): 0}, subscribe=f"{topic},{topic}-not-yet")
+    with caplog.at_level(logging.WARNING):
+        assert stream.step() == [0, 1, 2]
+        assert stream.step() == []
+    assert caplog.text.count(f"topic {topic}-not-yet does not exist") == 1
 
 
 def test_lost_records_are_an_error_or_are_counted(

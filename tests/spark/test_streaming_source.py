@@ -12,7 +12,7 @@ from tests.broker_process import BrokerProcess
 from tests.conftest import MakeTopic, RunningBroker, await_topic
 from tests.deadline import eventually
 from tests.spark.conftest import Load, Produce, numbered, produce
-from tests.spark.streams import WITHIN_S, running
+from tests.spark.streams import WITHIN_S, begun, running
 
 import cordwood.spark
 from cordwood.model.identifiers import TopicPartition
@@ -72,7 +72,7 @@ def test_a_query_without_a_name_reports_its_progress_under_its_id(
 ) -> None:
     put(topic, numbered(0, 5))
     writer = load_stream(topic, startingOffsets="earliest").writeStream.format("noop")
-    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    query = begun(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True))
     assert query.awaitTermination(WITHIN_S)
     assert _position(f"spark-{query.id}", TopicPartition(topic, 0), broker) == 5
 
@@ -159,8 +159,9 @@ def test_lost_records_end_a_query_with_an_error_that_says_which_or_are_counted(
 
 
 def test_wrong_options_end_a_query_before_it_begins(load_stream: Load, topic: str, tmp_path: Path) -> None:
+    writer = load_stream(topic, endingOffsets="latest").writeStream.format("noop")
     with pytest.raises(Exception, match="endingOffsets has no meaning for a stream"):
-        load_stream(topic, endingOffsets="latest").writeStream.format("noop").start().awaitTermination(WITHIN_S)
+        begun(writer.option("checkpointLocation", str(tmp_path))).awaitTermination(WITHIN_S)
 
 
 def test_headers_and_fewer_columns_in_a_stream(load_stream: Load, put: Produce, topic: str, tmp_path: Path) -> None:

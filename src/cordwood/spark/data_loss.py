@@ -61,7 +61,7 @@ class Partition:
     topic_id: TopicId | None
     earliest: int
     latest: int
-    """Its high watermark, whatever the reader's isolation."""
+    """Its end: no position of a reader, whatever his isolation, may lie beyond."""
 
 
 def find_losses(

@@ -13,14 +13,13 @@ _log = logging.getLogger(__name__)
 
 def judge(cluster: Cluster, losses: Sequence[Loss], ledger: Ledger, *, fail: bool) -> None:
     """DataLoss if the query is to fail; else each loss is counted in the ledger and logged, once."""
-    if not losses:
-        return
-    text = explain(cluster, losses, int(time.time() * 1000))
-    if fail:
-        raise DataLoss(f"The query cannot read all that it should.\n{text}\n{advise(losses)}")
-    for loss in losses:
-        if loss.end is not None:
-            ledger.add(loss.partition, loss.start, loss.end)
-    _log.warning(
-        "data loss (failOnDataLoss=false), %d offsets in this run of the query so far:\n%s", ledger.total, text
-    )
+    if fail and losses:
+        raise DataLoss(f"The query cannot read all that it should.\n{_explain(cluster, losses)}\n{advise(losses)}")
+    news = [loss for loss in losses if loss.end is None or ledger.add(loss.partition, loss.start, loss.end)]
+    if news:
+        text = "data loss (failOnDataLoss=false), %d offsets in this run of the query so far:\n%s"
+        _log.warning(text, ledger.total, _explain(cluster, news))
+
+
+def _explain(cluster: Cluster, losses: Sequence[Loss]) -> str:
+    return explain(cluster, losses, int(time.time() * 1000))

@@ -9,7 +9,7 @@ never a record, so writing one never fails a task.
 import json
 import logging
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -64,9 +64,9 @@ def report_loss(cluster: Cluster, box: str, partition: TopicPartition, start: in
     _write(cluster, box, partition, {"lost": [[start, end]]})
 
 
-def collect(cluster: Cluster, box: str, partitions: Collection[TopicPartition]) -> Notes:
+def collect(cluster: Cluster, box: str) -> Notes:
     """From the planner: what tasks have written since the last time. Raises ClientError."""
-    found = cluster.committed_with_metadata(box, list(partitions))
+    found = cluster.committed_with_metadata(box)
     query_id = query_name = None
     lost = {}
     for partition, committed in found.items():

@@ -11,13 +11,14 @@ was lost, when the last batch went out. A position means the next offset to read
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import BrokerUnreachable, ClientError
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.spark import notes
+from cordwood.spark.boundaries import Topics
 from cordwood.spark.data_loss import BEGIN_ANEW, Cause, Ledger, Loss, find_losses
 from cordwood.spark.judging import judge
 from cordwood.spark.limits import at_most_bytes, at_most_offsets, available
@@ -49,6 +50,7 @@ class StreamPlanner:
         self._last_batch_s: float | None = None
         self._was_reached = False
         self._expects_notes = False
+        self._said_missing: set[str] = set()
 
     def close(self) -> None:
         self._cluster.close()
@@ -108,39 +110,52 @@ class StreamPlanner:
         losses = self._losses(start, found)
         judge(self._cluster, losses, self.ledger, fail=self.options.fail_on_data_loss)
         dropped = {loss.partition for loss in losses if loss.cause in BEGIN_ANEW}
-        for topic in {partition.topic for partition in dropped}:
-            self._known_ids.pop(topic, None)
-        self._read_notes(start)
-        self._remember(found)
-        self._report_progress(start, found)
-
         known = {partition: position for partition, position in start.items() if partition not in dropped}
-        everything = self._ends(known, found)
-        ends = self._limited(known, everything) if limited else everything
-        if ends is None:
-            return start
-        entering = {
-            partition: now.earliest
-            for partition, now in found.partitions.items()
-            if partition not in start and (self._target is None or partition in self._target)
-        }
-        # A topic that lost its position enters as a whole, with the batch after this one.
-        entering = {p: position for p, position in entering.items() if p.topic not in {d.topic for d in dropped}}
-        end = {**ends, **entering}
+        self._remember(found, dropped)
+        self._read_notes()
+        self._report_progress(known, found)
+        end = self._ends(known, found)
+        if limited:
+            if not dropped and self._waits_for_more(known, end):
+                return start
+            end = self._limited(known, end)
+        end |= self._entering(start, dropped, found)
         if end != start:
             self._last_batch_s = time.monotonic()
             self._expects_notes = True
         return end
 
+    def _entering(self, start: Positions, dropped: Collection[TopicPartition], found: Survey) -> Positions:
+        """Partitions that the query has no position in. A topic that lost its position enters with the next batch."""
+        leaving = {partition.topic for partition in dropped}
+        return {
+            partition: now.earliest
+            for partition, now in found.partitions.items()
+            if partition not in start
+            and partition.topic not in leaving
+            and (self._target is None or partition in self._target)
+        }
+
     def _look(self, start: Mapping[TopicPartition, int]) -> Survey:
         for look in range(_LOOKS):
             existing = subscribed_partitions(self._cluster, self.options.subscription)
-            found = survey(self._cluster, existing, self.options.isolation)
+            self._say_who_is_missing(existing, start)
+            found = survey(self._cluster, existing, self.options.isolation, start)
             is_behind = any(start.get(name, 0) > now.latest for name, now in found.partitions.items())
             if not is_behind or look == _LOOKS - 1:
                 break
             time.sleep(_BETWEEN_LOOKS_S)
         return found
+
+    def _say_who_is_missing(self, existing: Collection[TopicPartition], start: Collection[TopicPartition]) -> None:
+        """A topic that is named and not there is waited for: it may be a mistake in a query that was changed."""
+        subscription = self.options.subscription
+        if isinstance(subscription, Topics):
+            there = {topic for topic, _ in (*existing, *start)}
+            missing = set(subscription.names) - there
+            for topic in sorted(missing - self._said_missing):
+                _log.warning("topic %s does not exist; it is read as soon as it does", topic)
+            self._said_missing = missing
 
     def _losses(self, start: Positions, found: Survey) -> list[Loss]:
         gone = {partition.topic for partition in start if partition not in found.partitions}
@@ -166,33 +181,36 @@ class StreamPlanner:
             ends[partition] = max(position, end)
         return ends
 
-    def _limited(self, start: Positions, ends: Positions) -> Positions | None:
-        """Within the limits of the options; None: wait for more."""
+    def _waits_for_more(self, start: Positions, ends: Positions) -> bool:
         limits = self.options.limits
-        sizes = available(start, ends)
-        if limits.min_offsets is not None and self._target is None and self._last_batch_s is not None:
-            waited_ms = (time.monotonic() - self._last_batch_s) * 1000
-            if sum(sizes.values()) < limits.min_offsets and waited_ms < limits.max_delay_ms:
-                return None
+        if limits.min_offsets is None or self._target is not None or self._last_batch_s is None:
+            return False
+        waited_ms = (time.monotonic() - self._last_batch_s) * 1000
+        return sum(available(start, ends).values()) < limits.min_offsets and waited_ms < limits.max_delay_ms
+
+    def _limited(self, start: Positions, ends: Positions) -> Positions:
+        limits = self.options.limits
         if limits.max_offsets is not None:
             ends = at_most_offsets(start, ends, limits.max_offsets)
         if limits.max_bytes is not None:
-            weights = self._scales.weigh(self._cluster, start, sizes)
+            weights = self._scales.weigh(self._cluster, start, available(start, ends), limits.max_bytes)
             ends = at_most_bytes(start, ends, limits.max_bytes, weights)
         return ends
 
-    def _remember(self, found: Survey) -> None:
-        self._known_ids |= {topic: i for topic, i in found.topic_ids.items() if topic not in self._known_ids}
+    def _remember(self, found: Survey, dropped: Collection[TopicPartition] = ()) -> None:
+        for topic in {partition.topic for partition in dropped}:
+            self._known_ids.pop(topic, None)
+        self._known_ids = {**found.topic_ids, **self._known_ids}
         self._last_seen = {partition: now.latest for partition, now in found.partitions.items()}
 
     # What others know
 
-    def _read_notes(self, start: Positions) -> None:
+    def _read_notes(self) -> None:
         wanted = self.progress.needs_name or not self.options.fail_on_data_loss
         if not (wanted and self._expects_notes):
             return
         try:
-            found = notes.collect(self._cluster, self.box, list(start))
+            found = notes.collect(self._cluster, self.box)
         except ClientError as failure:
             _log.warning("notes of tasks could not be read: %s", failure)
             return

@@ -27,6 +27,7 @@ class Survey:
 
     @property
     def earliest(self) -> Positions:
+        """Of partitions that a query has read to their end: their end."""
         return {partition: found.earliest for partition, found in self.partitions.items()}
 
     @property
@@ -73,18 +74,30 @@ def check_all_exist(
         )
 
 
-def survey(cluster: Cluster, partitions: Mapping[TopicPartition, TopicId | None], isolation: Isolation) -> Survey:
-    """Partitions that went away meanwhile are left out."""
-    earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST), Isolation.READ_UNCOMMITTED)
-    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), Isolation.READ_UNCOMMITTED)
-    readable = ends
-    if isolation is Isolation.READ_COMMITTED:
-        readable = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
-    there = [name for name in sorted(partitions) if name in earliest and name in ends and name in readable]
-    return Survey(
-        {name: Partition(partitions[name], earliest[name].offset, ends[name].offset) for name in there},
-        {name: readable[name].offset for name in there},
-    )
+def survey(
+    cluster: Cluster,
+    partitions: Mapping[TopicPartition, TopicId | None],
+    isolation: Isolation,
+    start: Mapping[TopicPartition, int] | None = None,
+) -> Survey:
+    """Partitions that went away meanwhile are left out. With the positions of a query, what cannot matter is not asked
+    for: where a log begins that has been read to its end, and where one ends for those who read uncommitted records."""
+    start = start or {}
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
+    unread = [name for name, found in ends.items() if start.get(name) != found.offset]
+    earliest = cluster.list_offsets(dict.fromkeys(unread, EARLIEST))
+    ahead = [name for name in unread if start.get(name, 0) > ends[name].offset]
+    # Behind an open transaction, a position may lie beyond what is committed and all the same within the log.
+    beyond = cluster.list_offsets(dict.fromkeys(ahead, LATEST)) if isolation is Isolation.READ_COMMITTED else {}
+    found = {}
+    for name in sorted(ends):
+        end = ends[name].offset
+        if name not in unread:
+            found[name] = Partition(partitions[name], end, end)
+        elif name in earliest:
+            latest = max(end, beyond[name].offset) if name in beyond else end
+            found[name] = Partition(partitions[name], earliest[name].offset, latest)
+    return Survey(found, {name: ends[name].offset for name in found})
 
 
 def names_of(partitions: Collection[TopicPartition]) -> str:

@@ -1,9 +1,9 @@
 """How many bytes an offset takes: an estimate, from a small sample of what comes next.
 
-Brokers tell offsets, not sizes. Before a batch that is limited in bytes, a few kilobytes are fetched at the position of
-the partitions that have most to offer; the bytes of the batches in the sample, as they are stored (compressed, if they
-are), divided by the offsets that they span, are what an offset takes there. Others are taken to be like the sampled
-ones of their topic, or like all of them.
+Brokers tell offsets, not sizes. Before a batch that may exceed its limit in bytes, a few kilobytes are fetched at the
+position of the partitions that have most to offer; the bytes of the batches in the sample, as they are stored
+(compressed, if they are), divided by the offsets that they span, are what an offset takes there. Others are taken to be
+like the sampled ones of their topic, or like all of them.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,20 @@ class Scales:
         self._weights: dict[TopicPartition, float] = {}
 
     def weigh(
-        self, cluster: Cluster, start: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, int]
+        self,
+        cluster: Cluster,
+        start: Mapping[TopicPartition, int],
+        sizes: Mapping[TopicPartition, int],
+        max_bytes: int,
     ) -> dict[TopicPartition, float]:
-        """Bytes for one offset of each partition in `sizes`."""
+        """Bytes for one offset of each partition in `sizes`. Samples unless it is clear that all of it fits."""
         largest = sorted(sizes, key=lambda partition: (-sizes[partition], partition))[:_SAMPLED_PARTITIONS]
-        for partition in largest:
-            weight = self._sample(cluster, partition, start[partition])
-            if weight is not None:
-                self._weights[partition] = weight
+        estimate = sum(size * self._weight(partition) for partition, size in sizes.items())
+        if estimate > max_bytes // 2 or not self._weights.keys() >= set(largest):
+            for partition in largest:
+                weight = self._sample(cluster, partition, start[partition])
+                if weight is not None:
+                    self._weights[partition] = weight
         return {partition: self._weight(partition) for partition in sizes}
 
     def _sample(self, cluster: Cluster, partition: TopicPartition, offset: int) -> float | None:
