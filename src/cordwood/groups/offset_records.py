@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cordwood.groups.record_fields import FieldReader, UnreadableRecord, compact_string, string
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.records.written import Written
 
 OFFSET_COMMIT_KEY_TYPES = (0, 1)
 """Type 0 is how Kafka wrote the same key before 0.9; the layouts are equal."""
@@ -22,6 +23,7 @@ TOPIC_ID_TAG = 0
 _NO_TAGS = b"\0"
 _TOPIC_ID_FOLLOWS = b"\1\0\x10"
 """One tagged field, number 0, of 16 bytes."""
+_TYPE_1 = struct.pack(">h", 1)
 _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
 _FLEXIBLE_HEAD = struct.Struct(">hqiB")
 """Version, offset, leader epoch, length of the note plus one."""
@@ -47,11 +49,12 @@ class Position(NamedTuple):
 
 def encode_key(key: PositionKey) -> bytes:
     topic, partition = key.partition
-    return struct.pack(">h", 1) + string(key.group) + string(topic) + struct.pack(">i", partition)
+    return Written(_TYPE_1 + string(key.group) + string(topic) + _INT32.pack(partition), key)
 
 
 def encode_value(position: Position) -> bytes:
     if position.expire_timestamp_ms >= 0:
+        # This version has no place for the epoch and the topic's id.
         return (
             struct.pack(">hq", EXPIRING_VERSION, position.offset)
             + string(position.metadata)
@@ -59,7 +62,8 @@ def encode_value(position: Position) -> bytes:
         )
     head = struct.pack(">hqi", FLEXIBLE_FROM_VERSION, position.offset, position.leader_epoch)
     tags = _NO_TAGS if position.topic_id == ZERO_TOPIC_ID else _TOPIC_ID_FOLLOWS + position.topic_id.bytes
-    return head + compact_string(position.metadata) + struct.pack(">q", position.commit_timestamp_ms) + tags
+    value = head + compact_string(position.metadata) + _INT64.pack(position.commit_timestamp_ms) + tags
+    return Written(value, position)
 
 
 def record_type(key: bytes) -> int:
@@ -69,6 +73,8 @@ def record_type(key: bytes) -> int:
 
 
 def decode_key(key: bytes) -> PositionKey:
+    if isinstance(key, Written) and isinstance(key.says, PositionKey):
+        return key.says
     kind = record_type(key)
     if kind not in OFFSET_COMMIT_KEY_TYPES:
         raise UnreadableRecord(f"record type {kind} is not a committed position")
@@ -84,6 +90,8 @@ def decode_key(key: bytes) -> PositionKey:
 
 
 def decode_value(value: bytes) -> Position:
+    if isinstance(value, Written) and isinstance(value.says, Position):
+        return value.says
     # The way of nearly all of them, because a coordinator reads millions when it starts: version 4, a note of less
     # than 127 bytes, and the topic's id as the only tagged field.
     if len(value) >= 42 and value[1] == FLEXIBLE_FROM_VERSION and value[14] == len(value) - 41:

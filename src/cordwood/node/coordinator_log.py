@@ -123,6 +123,12 @@ class CoordinatorLog(Generic[M]):
 
     def with_shard(self, index_of: Callable[[int], int], done: Callable[[Shard[M]], None], failed: Done) -> None:
         """Calls `done` with the loaded shard of the partition that `index_of` picks among so many."""
+        partitions = self._node.topics.get(self.topic)
+        if partitions is not None and not self._waiting_for_topic:
+            found = self._shards.get(index_of(len(partitions)))
+            if found is not None and found.loaded:
+                done(found)
+                return
 
         def topic_exists(error: ProtocolError | None) -> None:
             if error is not None:
@@ -197,7 +203,7 @@ class CoordinatorLog(Generic[M]):
         if not records:
             done(ErrorCode.NONE)
             return
-        rows = ((now_ms, key, value, ()) for key, value in records)
+        rows = [(now_ms, key, value, ()) for key, value in records]
         if writer is None:
             batch = build_batch(rows)
         else:
@@ -208,8 +214,12 @@ class CoordinatorLog(Generic[M]):
         if base_offset is None:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        written = [(base_offset + place, key, value) for place, (key, value) in enumerate(records)]
-        shard.take_over(Found(written, -1 if writer is None else writer.producer_id))
+        if writer is None and not shard.pending:
+            for key, value in records:
+                shard.machine.replay(key, value)
+        else:
+            written = [(base_offset + place, key, value) for place, (key, value) in enumerate(records)]
+            shard.take_over(Found(written, -1 if writer is None else writer.producer_id))
         self.when_committed(shard, now_ms, done)
 
     def end_transaction(

@@ -40,6 +40,10 @@ UNSTABLE = Position(-1, -1, "", -1)
 """Stands for a position that an open transaction is about to move."""
 
 
+def nothing(error: ErrorCode) -> None:
+    """For whoever waits for no answer."""
+
+
 class Author(NamedTuple):
     """In whose name positions are committed: a member of a generation, or nobody in particular."""
 
@@ -404,9 +408,13 @@ class GroupCoordinator:
         group_id: str,
         out: Outbox,
         now_ms: int,
-        done: Callable[[ErrorCode], None] = lambda error: None,
+        done: Callable[[ErrorCode], None] = nothing,
     ) -> None:
         """Writes what a transition wants remembered, and gives its answers when that is committed."""
+
+        if done is nothing and out.is_empty:
+            self._set_alarm(shard, group_id)
+            return
 
         def committed(error: ErrorCode) -> None:
             out.settle(error)
@@ -423,7 +431,7 @@ class GroupCoordinator:
         self._set_alarm(shard, group_id)
 
     def _with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Failed) -> None:
-        if len(group_id.encode()) > MAX_NAME_BYTES:
+        if len(group_id) * 4 > MAX_NAME_BYTES and len(group_id.encode()) > MAX_NAME_BYTES:
             failed(ErrorCode.INVALID_GROUP_ID)
             return
         self._log.with_shard(partial(coordinating_partition, group_id), done, failed)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from cordwood.model.identifiers import TopicPartition
+from cordwood.records.written import Written
 from cordwood.transactions.transaction import NO_BATCH_ID, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, Transaction
 
 Record = tuple[bytes, bytes | None]
@@ -39,7 +40,7 @@ class UnreadableRecord(ValueError):
 
 def encode_key(transactional_id: str) -> bytes:
     raw = transactional_id.encode()
-    return struct.pack(">hh", KEY_TYPE, len(raw)) + raw
+    return Written(struct.pack(">hh", KEY_TYPE, len(raw)) + raw, transactional_id)
 
 
 def encode_value(transaction: Transaction) -> bytes:
@@ -74,7 +75,9 @@ def encode_value(transaction: Transaction) -> bytes:
             (_BATCH_ID, transaction.batch_id, NO_BATCH_ID),
         ]
     )
-    return bytes(out)
+    if transaction.state is State.EMPTY and transaction.partitions:
+        return bytes(out)  # it does not say all of this
+    return Written(bytes(out), transaction)
 
 
 def record_of(transaction: Transaction) -> Record:
@@ -83,6 +86,8 @@ def record_of(transaction: Transaction) -> Record:
 
 def decode_key(key: bytes) -> str:
     """The transactional id; UnreadableRecord for a record of another type."""
+    if isinstance(key, Written) and isinstance(key.says, str):
+        return key.says
     reader = _Reader(key)
     kind = reader.int16()
     if kind != KEY_TYPE:
@@ -95,6 +100,8 @@ def record_type(key: bytes) -> int:
 
 
 def decode_value(transactional_id: str, value: bytes) -> Transaction:
+    if isinstance(value, Written) and isinstance(value.says, Transaction):
+        return value.says
     reader = _Reader(value)
     version, producer_id, producer_epoch, timeout_ms, state = reader.take(_START)
     if version not in (0, 1):

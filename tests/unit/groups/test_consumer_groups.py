@@ -319,7 +319,9 @@ resolutions = st.builds(Resolution, st.frozensets(names), st.integers(0, 2**62),
 
 @given(names, names, st.sampled_from(CONSUMER_GROUP_KEY_TYPES))
 def test_keys_read_back(group_id: str, member_id: str, kind: int) -> None:
-    key = decode_consumer_key(encode_consumer_key(kind, group_id, member_id))
+    encoded = encode_consumer_key(kind, group_id, member_id)
+    key = decode_consumer_key(bytes(encoded))
+    assert decode_consumer_key(encoded) == key
     assert key[:2] == (kind, group_id)
     assert key.subject in (member_id, "")
 
@@ -329,10 +331,12 @@ def test_values_read_back(epoch: int, hashed: int, profile: Profile, share: Shar
     assert decode_group_epoch(encode_group_epoch(GroupEpoch(epoch, hashed))) == (epoch, hashed)
     assert decode_target_epoch(encode_target_epoch(epoch)) == epoch
     assert decode_profile(encode_profile(profile)) == profile
-    assert decode_target(encode_target(share)) == share
+    assert decode_target(encode_target(share)) == decode_target(bytes(encode_target(share))) == share
     since = {each: abs(hashed + place) % 2**31 for place, each in enumerate(sorted(share | other))}
     current = Current(epoch, epoch, 2, share, other, since)
-    assert decode_current(encode_current(current)) == current
+    assert decode_current(encode_current(current)) == decode_current(bytes(encode_current(current))) == current
+    more = current._replace(revoking=frozenset())
+    assert decode_current(encode_current(more)) == decode_current(bytes(encode_current(more)))
 
 
 @given(resolutions)

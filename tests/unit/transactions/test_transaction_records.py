@@ -30,12 +30,15 @@ transactions = st.builds(
 
 @given(names)
 def test_a_key_reads_back(transactional_id: str) -> None:
-    assert decode_key(encode_key(transactional_id)) == transactional_id
+    key = encode_key(transactional_id)
+    assert decode_key(bytes(key)) == decode_key(key) == transactional_id
 
 
 @given(transactions)
 def test_a_value_reads_back(transaction: Transaction) -> None:
-    assert decode_value(transaction.transactional_id, encode_value(transaction)) == transaction
+    value = encode_value(transaction)
+    for data in (value, bytes(value)):
+        assert decode_value(transaction.transactional_id, data) == transaction
 
 
 @given(st.binary(max_size=80))

@@ -47,6 +47,10 @@ class Outbox:
         self.joins: list[tuple[JoinTicket, JoinAnswer]] = []
         self.syncs: list[tuple[SyncTicket, SyncAnswer]] = []
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self.records or self.joins or self.syncs)
+
     def settle(self, error: ErrorCode) -> None:
         """Gives every answer; if the records did not become safe, everybody learns that instead."""
         for join_ticket, join_answer in self.joins:

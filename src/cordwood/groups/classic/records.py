@@ -7,6 +7,7 @@ import struct
 from typing import NamedTuple
 
 from cordwood.groups.record_fields import FieldReader, UnreadableRecord, nullable_string, octets, string
+from cordwood.records.written import Written
 
 GROUP_METADATA_KEY_TYPE = 2
 
@@ -66,10 +67,15 @@ def encode_group(group: StoredGroup) -> bytes:
             octets(member.subscription),
             octets(member.assignment),
         )
-    return b"".join(parts)
+    value = b"".join(parts)
+    if any(member.rebalance_timeout_ms < 0 for member in group.members):
+        return value  # it is read as the session timeout
+    return Written(value, group)
 
 
 def decode_group(value: bytes) -> StoredGroup:
+    if isinstance(value, Written) and isinstance(value.says, StoredGroup):
+        return value.says
     fields = FieldReader(value)
     version = fields.int16()
     if not 0 <= version <= _FIRST_FLEXIBLE_VERSION:

@@ -65,6 +65,12 @@ class HeartbeatRequest(NamedTuple):
         return self.topics is not None or self.expression is not None
 
     @property
+    def says_nothing(self) -> bool:
+        """Of itself, that is."""
+        names = (self.instance_id, self.rack_id, self.topics, self.assignor, self.expression)
+        return names == (None, None, None, None, None) and self.rebalance_timeout_ms < 0
+
+    @property
     def is_full(self) -> bool:
         return self.rebalance_timeout_ms >= 0 and self.subscribes and self.owned is not None
 
@@ -96,12 +102,12 @@ def heartbeat(
         # It lost what it knew: it has nothing now, and whoever waits for its partitions need not.
         current = FRESH
     profile = _updated(known, request)
-    if known is None or replaced is not None or profile != known.profile:
+    if known is None or replaced is not None or (profile is not known.profile and profile != known.profile):
         value = encode_profile(profile)
         if len(value) > limits.max_profile_bytes:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "What the member says about itself is too long.")
         records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), value))
-    changed = known is None or _subscription(profile) != _subscription(known.profile)
+    changed = known is None or (profile is not known.profile and _subscription(profile) != _subscription(known.profile))
     epoch, target, owners = group.target_epoch, group.targets.get(request.member_id, NOTHING), group.owners
     if changed or replaced is not None or not is_up_to_date(group, topics):
         profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id != replaced}
@@ -123,7 +129,7 @@ def heartbeat(
 
 def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
     """The id of the static member that this one replaces, if it does."""
-    if max(len(request.member_id.encode()), len((request.instance_id or "").encode())) > MAX_NAME_BYTES:
+    if not _is_short(request.member_id) or not _is_short(request.instance_id or ""):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A member's id has at most {MAX_NAME_BYTES} bytes.")
     expression = request.expression
     if expression and expression not in group.expressions and len(group.expressions) >= MAX_EXPRESSIONS:
@@ -161,6 +167,10 @@ def _check_known(group: ConsumerGroup, request: HeartbeatRequest) -> None:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
 
 
+def _is_short(name: str) -> bool:
+    return len(name) * 4 <= MAX_NAME_BYTES or len(name.encode()) <= MAX_NAME_BYTES
+
+
 def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
     if not request.subscribes or request.rebalance_timeout_ms < 0 or request.owned != NOTHING:
         raise ProtocolError(
@@ -181,8 +191,10 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
 
 
 def _updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
-    """What the member said of itself so far, with what it says now."""
+    """What the member said of itself so far, with what it says now: mostly nothing."""
     before = NOBODY if known is None else known.profile
+    if request.says_nothing and (request.client_id, request.client_host) == (before.client_id, before.client_host):
+        return before
     return Profile(
         before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,

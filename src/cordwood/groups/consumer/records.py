@@ -19,6 +19,7 @@ from cordwood.groups.record_fields import (
     uvarint,
 )
 from cordwood.model.identifiers import TopicId
+from cordwood.records.written import Written
 
 GROUP_TYPE = 3
 MEMBER_TYPE = 5
@@ -91,10 +92,14 @@ class RecordKey(NamedTuple):
 
 def encode_consumer_key(kind: int, group_id: str, subject: str = "") -> bytes:
     key = struct.pack(">h", kind) + string(group_id)
-    return key + string(subject) if kind in _TYPES_WITH_SUBJECT else key
+    if kind in _TYPES_WITH_SUBJECT:
+        return Written(key + string(subject), RecordKey(kind, group_id, subject))
+    return Written(key, RecordKey(kind, group_id, ""))
 
 
 def decode_consumer_key(key: bytes) -> RecordKey:
+    if isinstance(key, Written) and isinstance(key.says, RecordKey):
+        return key.says
     fields = FieldReader(key)
     kind = fields.int16()
     return RecordKey(kind, fields.string(), fields.string() if kind in _TYPES_WITH_SUBJECT else "")
@@ -154,19 +159,26 @@ def decode_profile(value: bytes) -> Profile:
 
 
 def encode_target(share: Share) -> bytes:
-    return struct.pack(">h", 0) + _share(share) + b"\0"
+    return Written(struct.pack(">h", 0) + _share(share) + b"\0", share)
 
 
 def decode_target(value: bytes) -> Share:
+    if isinstance(value, Written) and isinstance(value.says, frozenset):
+        return value.says
     return frozenset(_read_epochs(_fields(value), 0))
 
 
 def encode_current(current: Current) -> bytes:
     head = struct.pack(">hiib", 0, current.epoch, current.previous_epoch, current.state)
-    return head + _share(current.assigned, current.since) + _share(current.revoking, current.since) + b"\0"
+    value = head + _share(current.assigned, current.since) + _share(current.revoking, current.since) + b"\0"
+    if len(current.since) > len(current.assigned) + len(current.revoking):
+        return value  # it does not say all of this
+    return Written(value, current)
 
 
 def decode_current(value: bytes) -> Current:
+    if isinstance(value, Written) and isinstance(value.says, Current):
+        return value.says
     fields = _fields(value)
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
     assigned = _read_epochs(fields, epoch)
