@@ -245,6 +245,7 @@ def pipeline(
             site=site,
         )
         _check_names(made)
+        _check_stateful(made)
         return made
 
     return declare
@@ -315,6 +316,21 @@ def _check_names(made: Pipeline) -> None:
     if made.quarantine_topic in read:
         hint = f"`cordwood pipeline requeue {made.name}` sends them through again"
         raise InvalidDefinition(f"{made.name}: its own quarantine is no input", made.site, hint)
+
+
+def _check_stateful(made: Pipeline) -> None:
+    """What cannot be promised once records have gone into a state."""
+    if not made.settings.stateful:
+        return
+    for each in made.outputs.values():
+        if not each.replayable:
+            hint = "let another pipeline read this one's output, and write it"
+            raise InvalidDefinition(
+                f"{made.name}: a stateful pipeline's {each.name} must be replayable", each.site, hint
+            )
+    if made.budget.share:
+        hint = "budget(rows=…)"
+        raise InvalidDefinition(f"{made.name}: the budget of a stateful pipeline is a number of rows", made.site, hint)
 
 
 def _output_mode(name: str, text: str, stateful: bool, site: Site) -> OutputMode:

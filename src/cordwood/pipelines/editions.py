@@ -8,6 +8,7 @@
         checkpoint/                 Spark's: how far it has read
         tables/<table>/             its own tables
         running                     locked while a process runs it
+      changing                      locked while a command changes what is here
       tables/<table>/               tables that are not replayable: all editions share them
 
 An edition is one build of a pipeline's outputs: `v1`, `v2`, and `v2.2` for the second build by version 2. Everything
@@ -15,14 +16,17 @@ below an edition is its own, so nothing that happens to a fresh edition can touc
 replace `live.json`, whole, by a rename: after a crash anywhere the old edition is live or the new one is.
 """
 
+import fcntl
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from cordwood.pipelines.definition import Pipeline, TableFormat
-from cordwood.pipelines.errors import DamagedState, NotFound, WrongState
+from cordwood.pipelines.errors import DamagedState, InvalidDefinition, NotFound, WrongState
 from cordwood.pipelines.positions import Positions, from_json, furthest, to_json
 from cordwood.pipelines.state_files import StateFiles
 
@@ -200,6 +204,17 @@ class PipelineState:
 
     # Changing it
 
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """One at a time: two first runs at once would both make the first edition."""
+        self.files.make_directory(self.directory)
+        descriptor = os.open(self.directory / "changing", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
     def make_edition(self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool) -> Edition:
         """A new edition, there once its `edition.json` is. The first of a pipeline writes to the topics as declared."""
         name = self._free_name(made.version)
@@ -313,6 +328,10 @@ class PipelineState:
 
     def _keep_definition(self, directory: Path, made: Pipeline) -> str:
         name = f"definition-v{made.version}.py"
+        if not Path(made.site.file).is_file():
+            raise InvalidDefinition(
+                f"{made.name} is not declared in a file", made.site, "save it as one, and load that"
+            )
         self.files.replace_bytes(directory / name, Path(made.site.file).read_bytes())
         return name
 

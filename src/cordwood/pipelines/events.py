@@ -36,9 +36,14 @@ def in_words(event: Event) -> str:
             raise AssertionError(f"an event of no known kind: {kind}")
 
 
+def say(event: Event) -> None:
+    """Prints the line for people."""
+    print(in_words(event), flush=True)
+
+
 def _batch(event: Event) -> str:
     moment = datetime.fromtimestamp(event["at_ms"] / 1000, UTC).strftime("%H:%M:%S")
-    parts = [f"{moment} batch {event['batch']}", f"{event['rows_in']:,} in"]
+    parts = [f"{moment} batch {event['batch']}", "? in" if event["rows_in"] is None else f"{event['rows_in']:,} in"]
     parts += [f"{rows:,} to {output}" for output, rows in event["rows_out"].items()]
     parts += [f"{output} has it already" for output in event["repeated"]]
     if event["quarantined"]:

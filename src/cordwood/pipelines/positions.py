@@ -56,6 +56,13 @@ def distance(ranges: Mapping[str, Mapping[int, tuple[int, int]]]) -> int:
     return sum(end - start for partitions in ranges.values() for start, end in partitions.values())
 
 
+def places_in_words(positions: Positions, limit: int = 5) -> str:
+    """`orders/0@120`, of at most so many partitions."""
+    flat = [(topic, *each) for topic, partitions in sorted(positions.items()) for each in sorted(partitions.items())]
+    shown = ", ".join(f"{topic}/{partition}@{offset}" for topic, partition, offset in flat[:limit])
+    return shown if len(flat) <= limit else f"{shown} and {len(flat) - limit} more"
+
+
 def in_words(ranges: Mapping[str, Mapping[int, tuple[int, int]]], limit: int = 5) -> str:
     """`orders/0: 3 to 12`, of at most so many partitions."""
     flat = list(_flat(ranges))

@@ -5,7 +5,7 @@ it came from (`cordwood.topic`, `.partition`, `.offset`, `.timestamp`), and who 
 `.version`, `.edition`, `.batch`). Its bytes are whole, so it can be sent through again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines.decoding import ERROR, POISON
@@ -25,31 +25,50 @@ _ORIGIN: Final = "topic string, partition int, offset long, error string"
 def check_budget(
     pipeline: Pipeline,
     batch_id: int,
-    rows_in: int,
+    rows_in: int | None,
     count: int,
     samples: Sequence[tuple[Origin, str]],
     *,
     is_all: bool = True,
 ) -> None:
     """Raises OverBudget: nothing of the batch has been written yet. `is_all`: the search did not end early."""
-    allowed = pipeline.budget.allowed(rows_in)
+    allowed = pipeline.budget.allowed(rows_in or 0)
     if count <= allowed:
         return
     shown = "; ".join(f"{origin}: {error}" for origin, error in samples[:SHOWN])
     poison = f"{'' if is_all else 'at least '}{count} poison {'record' if count == 1 else 'records'}"
+    among = "in " if rows_in is None else f"among the {rows_in} of "
     raise OverBudget(
-        f"{pipeline.name}: {poison} among the {rows_in} of batch {batch_id}, the budget is {pipeline.budget}; nothing "
+        f"{pipeline.name}: {poison} {among}batch {batch_id}, the budget is {pipeline.budget}; nothing "
         f"of the batch was written. {shown}",
         "mend the data or the function, or allow more with quarantine=budget(…), and run it again",
     )
 
 
-def undecoded(inputs: "Mapping[str, DataFrame]", who: "Mapping[str, str]") -> "list[DataFrame]":
+def samples(rows: "DataFrame") -> list[tuple[Origin, str]]:
+    """A few of the records that could not be decoded."""
+    from pyspark.sql import functions as F
+
+    found = rows.where(F.col(ERROR).isNotNull()).select(f"{RECORD}.*", ERROR).limit(SHOWN).collect()
+    return [(Origin(row["topic"], row["partition"], row["offset"]), row[ERROR]) for row in found]
+
+
+def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]:
+    """The records of rows that failed (`_record`, `error`), not many more than `limit`."""
+    found: dict[Origin, str] = {}
+    for rows in failures:
+        addresses = rows.select(f"{RECORD}.topic", f"{RECORD}.partition", f"{RECORD}.offset", "error").limit(limit)
+        for row in addresses.collect():
+            found.setdefault(Origin(row["topic"], row["partition"], row["offset"]), row["error"])
+    return found
+
+
+def undecoded(inputs: "Iterable[DataFrame]", who: "Mapping[str, str]") -> "list[DataFrame]":
     """The records that could not be decoded, as records of the quarantine topic."""
     from pyspark.sql import functions as F
 
     found = []
-    for rows in inputs.values():
+    for rows in inputs:
         bad = rows.where(F.col(ERROR).isNotNull())
         origin = {name: F.col(f"{RECORD}.{name}") for name in ("topic", "partition", "offset", "timestamp", "key")}
         found.append(_quarantined(bad, origin, F.col(f"{POISON}.value"), F.col(f"{POISON}.headers"), F.col(ERROR), who))

@@ -21,6 +21,7 @@ from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.errors import DamagedState, WrongState
 from cordwood.pipelines.isolation import Origin
 from cordwood.pipelines.offset_sets import OffsetSet
+from cordwood.pipelines.outputs import Outputs
 from cordwood.pipelines.quarantine import PREFIX
 from cordwood.pipelines.running import place_of
 
@@ -96,6 +97,7 @@ class Requeue:
         assert plan.pending is not None
         report = self._send(plan.number, plan.pending)
         self._write(_Plan(plan.number, plan.done.union(plan.pending), None))
+        assert report.rows_in is not None
         return Requeued(report.rows_in, report.quarantined, passed_over, left, report.rows_out)
 
     def _candidates(self, done: OffsetSet) -> list[_Candidate]:
@@ -162,7 +164,8 @@ class Requeue:
         lenient = replace(self._pipeline, budget=Budget(rows=len(chosen)))
         place = place_of(self._state, self._edition, self._servers)
         application = f"{self._edition.query_id}.requeue"
-        return Batches(lenient, place, application, replaying=False).process(source.persist(), number, {})
+        outputs = Outputs(lenient, place, application, replaying=False)
+        return Batches(lenient, outputs).process(source, number, {})
 
     def _quarantined(self) -> "DataFrame":
         from pyspark.sql import functions as F

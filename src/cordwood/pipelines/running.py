@@ -12,21 +12,23 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines import checkpoint
-from cordwood.pipelines.batches import Batches, BatchReport, Place
+from cordwood.pipelines.batches import Batches, BatchReport
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.errors import WrongState
-from cordwood.pipelines.events import Tell
+from cordwood.pipelines.events import Tell, say
+from cordwood.pipelines.outputs import Outputs, Place
 from cordwood.pipelines.positions import Positions, ahead, distance, from_json
 from cordwood.pipelines.project import Project
 from cordwood.pipelines.run_lock import RunLock
 from cordwood.pipelines.starting import starting_options
+from cordwood.pipelines.stateful import StatefulBatches, one_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +76,7 @@ class Running:
         self._replaying = live.edition != edition.name
         self._place = place_of(state, edition, bootstrap_servers)
         self._checkpoint = state.checkpoint(edition.name)
-        self._batches: Batches | None = None
+        self._process: Callable[[DataFrame, int], BatchReport] | None = None
         self._in_batch = threading.Lock()
         self._stop = threading.Event()
         self._ending: Ending | None = None
@@ -130,8 +132,10 @@ class Running:
             **settings.source_options,
         }
         rows = spark.readStream.format("cordwood").options(**options).load()
+        stream = one_stream(self._pipeline, rows) if settings.stateful else rows
         writer = (
-            rows.writeStream.foreachBatch(self._batch)
+            stream.writeStream.foreachBatch(self._batch)
+            .outputMode(settings.output_mode.value)
             .queryName(f"{self._pipeline.name}.{self._edition.name}")
             .option("checkpointLocation", str(self._checkpoint))
         )
@@ -142,16 +146,22 @@ class Running:
         try:
             with self._in_batch:
                 self._check_wanted()
-                if self._batches is None:
+                if self._process is None:
                     application = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
                     assert application is not None
-                    self._batches = Batches(self._pipeline, self._place, application, replaying=self._replaying)
-                report = self._batches.process(rows, batch_id, self._effects_from())
-                self._reports[batch_id] = report
+                    self._process = self._made(application)
+                self._reports[batch_id] = self._process(rows, batch_id)
         except BaseException as failure:
             self._failure = failure
             # Spark copies the message into ever longer ones and searches them; the whole story is told by `wait`.
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
+
+    def _made(self, application: str) -> "Callable[[DataFrame, int], BatchReport]":
+        outputs = Outputs(self._pipeline, self._place, application, replaying=self._replaying)
+        if self._pipeline.settings.stateful:
+            return StatefulBatches(self._pipeline, outputs, self._place.bootstrap_servers).process
+        batches = Batches(self._pipeline, outputs)
+        return lambda rows, batch_id: batches.process(rows, batch_id, self._effects_from())
 
     def _check_wanted(self) -> None:
         if self._ending is not None:
@@ -196,13 +206,17 @@ class Running:
             if batch_id not in progress and not all_of_them:
                 return
             report = self._reports.pop(batch_id)
-            self._lag = _lag(progress.get(batch_id))
+            told = progress.get(batch_id)
+            self._lag = None if told is None else _offsets_between(told, "endOffset", "latestOffset")
+            rows_in = report.rows_in
+            if rows_in is None and told is not None:
+                rows_in = _offsets_between(told, "startOffset", "endOffset")
             event = {
                 **self._who(),
                 "event": "batch",
                 "batch": batch_id,
                 "at_ms": int(time.time() * 1000),
-                "rows_in": report.rows_in,
+                "rows_in": rows_in,
                 "rows_out": dict(report.rows_out),
                 "quarantined": report.quarantined,
                 "repeated": list(report.repeated),
@@ -241,7 +255,7 @@ def start(
     directory: str | os.PathLike[str] | None = None,
     once: bool = False,
     in_place: bool = False,
-    tell: Tell = print,
+    tell: Tell = say,
 ) -> Running:
     """Starts a pipeline's live edition in this process; the first start makes it. `wait` on what is returned.
 
@@ -251,7 +265,8 @@ def start(
     project = Project(directory)
     state = project.state(pipeline.name)
     now_ms = int(time.time() * 1000)
-    edition = live_edition_for(project, state, pipeline, in_place=in_place, now_ms=now_ms)
+    with state.changing():
+        edition = live_edition_for(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     lock = RunLock(state.edition_directory(edition.name) / "running")
     lock.take(f"edition {edition.name} of {pipeline.name}", now_ms)
     try:
@@ -309,7 +324,7 @@ def note_progress(state: PipelineState, edition: Edition, event: Mapping[str, An
     path = progress_path(state, edition.name)
     before = state.files.read(path) or {}
     totals = {
-        name: before.get(name, 0) + count
+        name: before.get(name, 0) + (count or 0)
         for name, count in (("rows_in", event["rows_in"]), ("quarantined", event["quarantined"]))
     }
     state.files.replace(path, {**totals, "last_batch": dict(event)})
@@ -319,17 +334,15 @@ def progress_path(state: PipelineState, edition: str) -> Path:
     return state.edition_directory(edition) / "progress.json"
 
 
-def _lag(progress: Mapping[str, Any] | None) -> int | None:
-    """How many offsets the end of the log was ahead of the batch's end, as the source saw it."""
-    if progress is None:
-        return None
-    behind = 0
+def _offsets_between(progress: Mapping[str, Any], first: str, second: str) -> int | None:
+    """How far one of a batch's offsets is ahead of another, as Spark tells; None where it does not."""
+    apart = 0
     for source in progress["sources"]:
-        end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
-        if end is None or latest is None:
+        one, two = _offset(source.get(first)), _offset(source.get(second))
+        if one is None or two is None:
             return None
-        behind += distance(ahead(latest, end))
-    return behind
+        apart += distance(ahead(two, one))
+    return apart
 
 
 def _offset(text: str | None) -> Positions | None:

@@ -20,7 +20,7 @@ from typing import Final
 from cordwood.pipelines.checkpoint import committed_position
 from cordwood.pipelines.editions import Edition, Live, PipelineState
 from cordwood.pipelines.errors import AlreadyRunning, WrongState
-from cordwood.pipelines.positions import ahead, furthest, in_words
+from cordwood.pipelines.positions import ahead, distance, furthest, in_words
 from cordwood.pipelines.run_lock import Holder, RunLock, holder
 
 _LOOK_S: Final = 0.1
@@ -36,6 +36,8 @@ class Swapped:
     """Those that are others than before, by name."""
     topics: Mapping[str, tuple[str, str]]
     """Topics that are others than before: where the records were written, and where they will be."""
+    behind: int
+    """Records that the other edition has read and this one has not yet."""
 
 
 def running(state: PipelineState) -> dict[str, Holder]:
@@ -112,6 +114,7 @@ def lock_path(state: PipelineState, edition: str) -> Path:
 @contextmanager
 def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[None]:
     with ExitStack() as locks:
+        locks.enter_context(state.changing())
         for edition in editions:
             stop(state, edition, timeout_s)
             lock = RunLock(lock_path(state, edition))
@@ -138,6 +141,7 @@ def _swapped(state: PipelineState, before: str, now: str) -> Swapped:
             for name, topic in second.topics.items()
             if name in first.topics and first.topics[name] != topic
         },
+        behind=distance(ahead(committed_position(state.checkpoint(before)), committed_position(state.checkpoint(now)))),
     )
 
 

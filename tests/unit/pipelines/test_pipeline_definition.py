@@ -46,7 +46,7 @@ def test_inputs_and_outputs_go_by_name() -> None:
         version=3,
         inputs={"orders": topic("orders", value=json("id string")), "customers": topic("customers", key=text())},
         outputs={"priced": topic("orders.priced", key="id"), "latest": table("orders", key=["tenant", "id"])},
-        quarantine=budget(rows=5, share=0.01),
+        quarantine=budget(rows=5),
         stateful=True,
         output_mode="update",
     )(joined)
@@ -104,6 +104,18 @@ def test_a_mistake_is_told_with_file_and_line() -> None:
             lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), output_mode="update")(same),
             "for stateful pipelines",
         ),
+        (
+            lambda: pipeline(version=1, inputs=topic("t"), outputs=topic("u", replayable=False), stateful=True)(same),
+            "u must be replayable",
+        ),
+        (
+            lambda: pipeline(
+                version=1, inputs=topic("t"), outputs=table("t"), stateful=True, quarantine=budget(share=0.1)
+            )(same),
+            "is a number of rows",
+        ),
+        (lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), starting="@then")(same), "starting: "),
+        (lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), starting="begin")(same), "no place in"),
         (
             lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), max_rows_per_batch=0)(same),
             "max_rows_per_batch=0",

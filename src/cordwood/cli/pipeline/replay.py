@@ -40,6 +40,8 @@ def replay(
         from cordwood.cli.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground
         from cordwood.cli.pipeline.target import find_to_replay
+        from cordwood.pipelines.log_ends import log_starts
+        from cordwood.pipelines.positions import places_in_words
         from cordwood.pipelines.replaying import edition_for
         from cordwood.pipelines.run_lock import RunLock
         from cordwood.pipelines.running import prepare_topics
@@ -53,7 +55,13 @@ def replay(
         found = find_to_replay(target, directory)
         reachable_family(bootstrap_servers)
         now_ms = int(time.time() * 1000)
-        edition = edition_for(found.project, found.state, found.pipeline, starting=starting, fresh=fresh, now_ms=now_ms)
+        with found.state.changing():
+            edition = edition_for(
+                found.project, found.state, found.pipeline, starting=starting, fresh=fresh, now_ms=now_ms
+            )
+        topics = [each.name for each in found.pipeline.inputs.values()]
+        if starting == "earliest" and not as_json and (gone := log_starts(bootstrap_servers, topics)):
+            remark(f"History is not all there: what was before {places_in_words(gone)} is gone and cannot be replayed.")
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:

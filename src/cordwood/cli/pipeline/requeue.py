@@ -38,7 +38,8 @@ def requeue(
         found.state.live_edition()
         reachable_family(bootstrap_servers)
         now_ms = int(time.time() * 1000)
-        edition = live_edition_for(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
+        with found.state.changing():
+            edition = live_edition_for(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:

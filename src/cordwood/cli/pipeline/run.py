@@ -52,7 +52,8 @@ def run(
         found = find_to_run(target, directory)
         reachable_family(bootstrap_servers)
         now_ms = int(time.time() * 1000)
-        edition = live_edition_for(found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms)
+        with found.state.changing():
+            edition = live_edition_for(found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms)
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:

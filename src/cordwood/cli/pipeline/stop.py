@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.failure import Failure
 from cordwood.cli.options import AsJson
 from cordwood.cli.output import print_json, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
@@ -29,10 +29,10 @@ def stop_pipeline(
         state = Project(directory).known(name)
         editions = [state.edition(edition).name] if edition is not None else sorted(running(state))
         stopped = {each: found.pid for each in editions if (found := stop(state, each, timeout_s)) is not None}
+    if not stopped:
+        raise Failure("NOT_RUNNING", f"nothing of {name} is running")
     if as_json:
         print_json({"pipeline": name, "stopped": stopped})
         return
-    if not stopped:
-        raise Failure("NOT_RUNNING", f"nothing of {name} is running", "", ExitCode.FAILED)
     for each, pid in stopped.items():
         say(f"{name} {each}: stopped (process {pid})")

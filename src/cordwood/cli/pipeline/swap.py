@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.options import AsJson
-from cordwood.cli.output import print_json, remark, say
+from cordwood.cli.output import count_in_words, print_json, remark, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def _show(name: str, done: "Swapped", *, as_json: bool) -> None:
                 "before": done.before.name,
                 "live": done.now.name,
                 "version": done.now.version,
+                "records_behind": done.behind,
                 "tables": {table: str(path) for table, path in done.tables.items()},
                 "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
             }
@@ -84,4 +85,6 @@ def _show(name: str, done: "Swapped", *, as_json: bool) -> None:
         say(f"topic {before}: nothing more is written to it, and what is in it stays.")
         say(f"  New records go to {now}, which has all of them since the replay's beginning. Readers of {before}")
         say(f"  have to be pointed to {now}; their position in the one means nothing in the other.")
+    if done.behind:
+        remark(f"It has {count_in_words(done.behind, 'record')} to read that {done.before.name} has read already.")
     remark(f"Nothing runs now: `cordwood pipeline run {name}` goes on from where edition {done.now.name} stopped.")

@@ -1,0 +1,156 @@
+"""All outputs of a pipeline together: a batch is staged in every one of them, then committed in every one of them once.
+
+Tables are committed first, then topics. Each output keeps the number of the batch with the batch, in its own log, and
+numbers count for one application: a query with its checkpoint, or the requeues of an edition.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cordwood.pipelines.definition import RECORD, Pipeline, Table, TableFormat, Topic
+from cordwood.pipelines.encoding import records
+from cordwood.pipelines.errors import InvalidRows, WrongState
+from cordwood.pipelines.tables.delta import DeltaBatches
+from cordwood.pipelines.tables.latest_rows import null_key_rows
+from cordwood.pipelines.tables.parquet import ParquetBatches
+from cordwood.pipelines.tables.staged import BatchTable, Staged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUARANTINE: Final = "_quarantine"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the outputs of an edition are."""
+
+    tables: Mapping[str, Path]
+    """By the table's name."""
+    topics: Mapping[str, str]
+    """By the declared topic's name."""
+    staging: Path
+    bootstrap_servers: str
+    edition: str
+
+
+@dataclass
+class Work:
+    """A batch while it is being made."""
+
+    tables: dict[str, Staged] = field(default_factory=dict)
+    topics: "dict[str, DataFrame]" = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    failures: "list[DataFrame]" = field(default_factory=list)
+    """(`_record`, `error`) of rows that cannot be written, and take their records with them."""
+    kept: "list[DataFrame]" = field(default_factory=list)
+    """Persisted until the batch is done."""
+
+
+class Outputs:
+    """`replaying`: nothing is written to outputs that are not replayable."""
+
+    def __init__(self, pipeline: Pipeline, place: Place, application: str, *, replaying: bool) -> None:
+        self._pipeline = pipeline
+        self._place = place
+        self._application = application
+        self._tables: dict[str, BatchTable] = {
+            name: _open_table(table, place) for name, table in pipeline.tables.items()
+        }
+        self.skipped = tuple(name for name, each in pipeline.outputs.items() if replaying and not each.replayable)
+        self.wanted = {name: each for name, each in pipeline.outputs.items() if name not in self.skipped}
+
+    def stage(self, outputs: "Mapping[str, DataFrame]", work: Work) -> None:
+        """All of them, also those that have the batch already: which records are poison is for all outputs to say."""
+        for name, output in self.wanted.items():
+            rows = outputs[name]
+            if isinstance(output, Topic):
+                encoded = records(rows, output).persist()
+                work.kept.append(encoded)
+                work.topics[name], work.rows[name] = encoded, encoded.count()
+                continue
+            staged = self._tables[name].stage(rows)
+            work.tables[name], work.rows[name] = staged, staged.rows
+            if staged.null_keys:
+                if RECORD not in rows.columns:
+                    raise InvalidRows(
+                        f"table {output.name}: {staged.null_keys} rows of a batch have a null key",
+                        "keep the column _record, and their records are quarantined",
+                    )
+                work.failures.append(null_key_rows(rows, output))
+
+    def discard(self, work: Work) -> None:
+        for rows in work.kept:
+            rows.unpersist()
+        for name, staged in work.tables.items():
+            self._tables[name].discard(staged)
+
+    def repeated(self, batch_id: int) -> list[str]:
+        """Tables that have this batch. Topics know it too, and pass over what they have."""
+        found = []
+        for name, table in self._tables.items():
+            last = table.last_batch(self._application_of(name))
+            if name in self.skipped or last is None or last < batch_id:
+                continue
+            if last > batch_id:
+                raise WrongState(
+                    f"{self._pipeline.name}: batch {batch_id} comes after batch {last}, which the table {name} has: "
+                    "Spark repeats only the last batch, so this is an old copy of the checkpoint",
+                    f"`cordwood pipeline replay {self._pipeline.name}` builds the outputs anew",
+                )
+            found.append(name)
+        return found
+
+    def commit(self, work: Work, batch_id: int, repeated: Sequence[str]) -> None:
+        for name, staged in work.tables.items():
+            if name in repeated:
+                self._tables[name].discard(staged)
+            else:
+                self._tables[name].commit(staged, self._application_of(name), batch_id)
+        for name, rows in work.topics.items():
+            if work.rows[name]:
+                self._produce(rows, self._place.topics[self._pipeline.outputs[name].name], name, batch_id)
+
+    def quarantine(self, rows: "DataFrame", batch_id: int) -> None:
+        """Before everything else of the batch: a record may be in quarantine and not yet missing, never the reverse."""
+        self._produce(rows, self._pipeline.quarantine_topic, _QUARANTINE, batch_id)
+
+    def who(self, batch_id: int) -> dict[str, str]:
+        """What quarantined records tell about who gave up on them."""
+        return {
+            "pipeline": self._pipeline.name,
+            "version": str(self._pipeline.version),
+            "edition": self._place.edition,
+            "batch": str(batch_id),
+        }
+
+    def tidy(self) -> tuple[str, ...]:
+        now_ms = int(time.time() * 1000)
+        said = [table.tidy(now_ms) for name, table in self._tables.items() if name not in self.skipped]
+        return tuple(text for text in said if text is not None)
+
+    def _produce(self, rows: "DataFrame", topic: str, output: str, batch_id: int) -> None:
+        (
+            rows.write.format("cordwood")
+            .option("kafka.bootstrap.servers", self._place.bootstrap_servers)
+            .option("topic", topic)
+            .option("family", self._application_of(output))
+            .option("batchId", batch_id)
+            .mode("append")
+            .save()
+        )
+
+    def _application_of(self, output: str) -> str:
+        """Every output counts batches by itself. The characters and the length are those of a family's name."""
+        return f"{self._application}.{sha256(output.encode()).hexdigest()[:12]}"
+
+
+def _open_table(table: Table, place: Place) -> BatchTable:
+    directory = place.tables[table.name]
+    if table.format is TableFormat.PARQUET:
+        return ParquetBatches(directory, table)
+    return DeltaBatches(directory, table, place.staging / table.name)

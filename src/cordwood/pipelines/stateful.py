@@ -1,0 +1,119 @@
+"""Pipelines whose function needs Spark's state: it is called once, with streams, and all its outputs are one query.
+
+The outputs, and the records that could not be decoded, are branches of one stream. Every row says which branch it is
+of, so that a micro-batch comes with all of them, under one number. Spark reads the log once for each branch.
+
+A record cannot be taken out of a state that it went into: only records that fail before, in decoding or in a guarded
+function, are set aside; any other failure ends the query.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from cordwood.pipelines import quarantine
+from cordwood.pipelines.batches import MAX_ISOLATED, BatchReport, good_rows, outputs_of
+from cordwood.pipelines.decoding import ERROR, POISON, inputs_of
+from cordwood.pipelines.definition import RECORD, Pipeline
+from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.guarding import diverting
+from cordwood.pipelines.isolation import Origin
+from cordwood.pipelines.outputs import Outputs, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BRANCH: Final = "_branch"
+_UNDECODED: Final = "_undecoded"
+_FAILED: Final = "_failed"
+
+
+def one_stream(pipeline: Pipeline, rows: "DataFrame") -> "DataFrame":
+    """The source's stream through the function: all branches, as columns of their own."""
+    from pyspark.sql import functions as F
+
+    inputs = inputs_of(pipeline, rows)
+    with diverting(persist=False) as diverted:
+        outputs = outputs_of(pipeline, good_rows(inputs))
+
+    def branch(rows: "DataFrame", name: str) -> "DataFrame":
+        return rows.select(F.lit(name).alias(_BRANCH), F.struct("*").alias(name))
+
+    branches = [branch(outputs[name], f"_output_{index}") for index, name in enumerate(pipeline.outputs)]
+    undecoded = [rows.where(F.col(ERROR).isNotNull()).select(RECORD, ERROR, POISON) for rows in inputs.values()]
+    branches += [branch(rows, _UNDECODED) for rows in undecoded]
+    branches += [branch(rows.select(RECORD, "error"), _FAILED) for rows in diverted.failures]
+    return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), branches)
+
+
+class StatefulBatches:
+    """Takes batches of such a stream to a pipeline's outputs."""
+
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, bootstrap_servers: str) -> None:
+        self._pipeline = pipeline
+        self._outputs = outputs
+        self._servers = bootstrap_servers
+
+    def process(self, rows: "DataFrame", batch_id: int) -> BatchReport:
+
+        started = time.monotonic()
+        with ExitStack() as kept:
+            rows = rows.persist()
+            kept.callback(rows.unpersist)
+            counts = {row[_BRANCH]: row["count"] for row in rows.groupBy(_BRANCH).count().collect()}
+            undecoded = self._branch(rows, _UNDECODED) if counts.get(_UNDECODED) else None
+            failed: dict[Origin, str] = {}
+            if counts.get(_FAILED):
+                limit = min(self._pipeline.budget.rows + 1, MAX_ISOLATED)
+                failed = quarantine.origins_of([self._branch(rows, _FAILED)], limit)
+            bad = counts.get(_UNDECODED, 0)
+            samples = [*failed.items(), *(quarantine.samples(undecoded) if undecoded is not None else ())]
+            quarantine.check_budget(self._pipeline, batch_id, None, bad + len(failed), samples, is_all=not failed)
+            repeated = self._outputs.repeated(batch_id)
+            work = Work()
+            kept.callback(lambda: [each.unpersist() for each in work.kept])
+            branches = {
+                name: self._branch(rows, f"_output_{index}") for index, name in enumerate(self._pipeline.outputs)
+            }
+            self._outputs.stage(branches, work)
+            if work.failures:
+                self._outputs.discard(work)
+                (told,) = quarantine.origins_of(work.failures, 1).items()
+                raise InvalidRows(f"{self._pipeline.name}: batch {batch_id}: {told[0]}: {told[1]}")
+            who = self._outputs.who(batch_id)
+            aside = [] if undecoded is None else quarantine.undecoded([undecoded], who)
+            if failed:
+                aside.append(quarantine.failed(self._records(rows.sparkSession, failed), failed, who))
+            if aside:
+                self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
+            self._outputs.commit(work, batch_id, repeated)
+        remarks = self._outputs.tidy()
+        duration_ms = round((time.monotonic() - started) * 1000)
+        return BatchReport(batch_id, None, work.rows, bad + len(failed), (), repeated, duration_ms, remarks)
+
+    def _branch(self, rows: "DataFrame", name: str) -> "DataFrame":
+        from pyspark.sql import functions as F
+
+        return rows.where(F.col(_BRANCH) == name).select(f"{name}.*")
+
+    def _records(self, spark: "SparkSession", failed: Mapping[Origin, str]) -> "DataFrame":
+        """The records themselves, from the log: rows have come a long way without their bytes."""
+        starts: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
+        for topic, partition, offset in failed:
+            first = starts.setdefault(topic, {})
+            first[str(partition)] = min(first.get(str(partition), offset), offset)
+            last = ends.setdefault(topic, {})
+            last[str(partition)] = max(last.get(str(partition), 0), offset + 1)
+        return (
+            spark.read.format("cordwood")
+            .option("kafka.bootstrap.servers", self._servers)
+            .option("assign", json.dumps({topic: sorted(map(int, each)) for topic, each in starts.items()}))
+            .option("startingOffsets", json.dumps(starts))
+            .option("endingOffsets", json.dumps(ends))
+            .option("includeHeaders", "true")
+            .load()
+        )

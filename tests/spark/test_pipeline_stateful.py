@@ -1,0 +1,55 @@
+"""Pipelines with Spark's state: sums that go on after a restart, in a table that is upserted as they change."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.conftest import MakeTopic, RunningBroker
+from tests.spark.conftest import Load, Produce, Record
+from tests.spark.pipeline_workshop import Workshop
+
+PIPELINE = """
+@guarded("cents int")
+def cents(row):
+    if row["amount"] == 13:
+        raise ValueError("unlucky")
+    return {{"cents": row["amount"] * 100}}
+
+@pipeline("{name}", version=1, inputs=topic("{topic}", value=json("who string, amount int")), stateful=True,
+          output_mode="update", quarantine=budget(rows=2), max_rows_per_batch=100,
+          outputs={{"sums": table("{name}", key="who"), "seen": topic("{name}.seen", key="who")}})
+def sums(payments):
+    paid = cents(payments)
+    by_person = paid.groupBy("who").agg(F.sum("cents").alias("cents"), F.count("*").alias("payments"))
+    return {{"sums": by_person, "seen": paid}}
+"""
+READING = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
+    return Workshop(tmp_path, spark, broker.bootstrap)
+
+
+def payment(who: str, amount: int) -> Record:
+    return Record(f'{{"who": "{who}", "amount": {amount}}}'.encode(), who.encode())
+
+
+def test_sums_go_on_after_a_restart_and_poison_stays_out_of_them(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(PIPELINE.format(name=name, topic=topic))
+    put(topic, [payment("ann", 1), payment("bob", 2), Record(b"junk", b"k"), payment("ann", 3), payment("bob", 13)])
+    first = workshop.run()
+    assert sum(event["quarantined"] for event in first) == 2
+    assert workshop.rows(name) == [("ann", 400, 2), ("bob", 200, 1)]
+    assert load(f"{name}.seen", **READING).count() == 3
+    aside = sorted(bytes(row["value"]) for row in load(f"{name}.quarantine", **READING).collect())
+    assert aside == [b"junk", b'{"who": "bob", "amount": 13}']
+
+    put(topic, [payment("ann", 5), payment("cid", 7)])
+    (event,) = [event for event in workshop.run() if event["rows_in"]]
+    assert (event["rows_in"], event["rows_out"]) == (2, {"sums": 2, "seen": 2})
+    assert workshop.rows(name) == [("ann", 900, 3), ("bob", 200, 1), ("cid", 700, 1)]

@@ -1,0 +1,184 @@
+"""`cordwood pipeline …` where no Spark is needed: what is there, what is refused, what swap and rollback tell."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cordwood.cli.app import app
+from cordwood.cli.failure import ExitCode
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.project import Project, table_path
+
+FILE = """
+from cordwood.pipelines import pipeline, table, topic
+
+@pipeline(
+    version={version},
+    inputs=topic("orders"),
+    outputs={{
+        "latest": table("latest", key="id"),
+        "priced": topic("priced", key="id"),
+        "mails": topic("mails", replayable=False),
+    }},
+)
+def enrich(orders):
+    return orders
+"""
+
+HOLD = """
+import signal, sys, time
+from pathlib import Path
+from cordwood.pipelines.run_lock import RunLock
+RunLock(Path(sys.argv[1])).take("it", 5)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+class Commands:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.project = Project(directory / "project")
+        self.state = self.project.state("enrich")
+        self.file = directory / "enrich.py"
+        # Port 1 of this machine: nobody listens there.
+        environment = {"CORDWOOD_PIPELINES": str(self.project.directory), "CORDWOOD_BOOTSTRAP": "127.0.0.1:1"}
+        self._runner = CliRunner(env=environment)
+
+    def run(self, *words: object) -> Result:
+        return self._runner.invoke(app, ["pipeline", *map(str, words)])
+
+    def __call__(self, *words: object) -> str:
+        result = self.run(*words)
+        assert result.exit_code == ExitCode.DONE, result.output
+        return result.stdout
+
+    def json(self, *words: object) -> Any:
+        return json.loads(self(*words, "--json"))
+
+    def error(self, *words: object) -> tuple[int, str, str]:
+        result = self.run(*words, "--json")
+        error = json.loads(result.stderr)["error"]
+        return result.exit_code, error["code"], error["message"]
+
+    def version(self, number: int) -> None:
+        self.file.write_text(FILE.format(version=number))
+
+    def with_two_editions(self) -> None:
+        self.version(1)
+        self.state.begin(load_pipeline(self.file), starting="earliest", now_ms=1_000)
+        self.read_up_to("v1", {"orders": {"0": 12}})
+        self.version(2)
+        self.state.make_edition(load_pipeline(self.file), starting="earliest", now_ms=2_000, replayed=True)
+        self.read_up_to("v2", {"orders": {"0": 10}})
+
+    def read_up_to(self, edition: str, offset: dict[str, dict[str, int]]) -> None:
+        """A checkpoint as Spark leaves it."""
+        checkpoint = self.state.checkpoint(edition)
+        for name in ("offsets", "commits"):
+            (checkpoint / name).mkdir(parents=True, exist_ok=True)
+        (checkpoint / "offsets/3").write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+        (checkpoint / "commits/3").write_text("v1\n{}")
+        (checkpoint / "commits/.3.crc").write_bytes(b"")
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    return Commands(tmp_path)
+
+
+def test_where_nothing_has_run_there_is_nothing(commands: Commands) -> None:
+    assert commands.json("list") == []
+    assert commands.error("status", "enrich")[:2] == (ExitCode.NOT_FOUND, "NOT_FOUND")
+    code, _, message = commands.error("run", "nowhere.py")
+    assert (code, message) == (ExitCode.NOT_FOUND, "nowhere.py cannot be read: no such file or directory")
+
+
+def test_what_has_run_is_listed_with_its_editions(commands: Commands) -> None:
+    commands.with_two_editions()
+    (listed,) = commands.json("list")
+    assert (listed["pipeline"], listed["live"], listed["version"], listed["running"]) == ("enrich", "v1", 1, [])
+    assert (listed["tables"], listed["topics"]) == (["latest"], ["mails", "priced"])
+    editions = commands.json("status", "enrich")["editions"]
+    assert [(each["edition"], each["role"], each["running"]) for each in editions] == [
+        ("v1", "live", False),
+        ("v2", "fresh", False),
+    ]
+    text = commands("status", "enrich")
+    assert "editions/v1/tables/latest" in text
+    assert str(commands.file) in text
+    assert "enrich" in commands("list")
+
+
+def test_a_wrong_file_is_told_with_its_line_and_a_broker_that_is_away_by_its_address(commands: Commands) -> None:
+    commands.file.write_text("\n\nno_such_name\n")
+    code, kind, message = commands.error("run", commands.file)
+    assert (code, kind) == (ExitCode.FAILED, "INVALID_DEFINITION")
+    assert message == f"{commands.file}:3: NameError: name 'no_such_name' is not defined"
+    commands.version(1)
+    assert commands.error("run", commands.file)[:2] == (ExitCode.NOT_REACHABLE, "BROKER_NOT_REACHABLE")
+    assert commands.error("replay", commands.file, "--from", "whenever")[:2] == (ExitCode.USAGE, "USAGE")
+
+
+def test_swap_and_rollback_lead_readers_to_the_other_edition_and_tell_what_they_get(commands: Commands) -> None:
+    commands.with_two_editions()
+    assert commands.error("swap", "enrich") == (
+        ExitCode.FAILED,
+        "WRONG_STATE",
+        "edition v2 of enrich has not caught up yet",
+    )
+    commands.state.note_caught_up(commands.state.edition("v2"), now_ms=3_000)
+    told = commands("swap", "enrich")
+    assert "edition v2 (version 2) is live, v1 was before" in told
+    assert "topic priced: nothing more is written to it" in told
+    assert "New records go to priced.v2" in told
+    assert "mails" not in told
+    assert table_path("latest", commands.project.directory).parts[-3] == "v2"
+    live = commands.state.live()
+    assert live is not None
+    assert live.effects_from == {"orders": {0: 12}}
+    assert commands.error("swap", "enrich")[2] == "enrich has no edition beside the live one"
+
+    back = commands.json("rollback", "enrich")
+    assert (back["before"], back["live"], back["records_behind"]) == ("v2", "v1", 0)
+    assert back["topics"] == {"priced": {"before": "priced.v2", "now": "priced"}}
+    assert table_path("latest", commands.project.directory).parts[-3] == "v1"
+    assert commands.error("rollback", "enrich")[2] == "enrich has no swap to undo"
+
+
+def test_an_edition_that_is_ahead_is_not_swapped_in_over_lost_effects(commands: Commands) -> None:
+    commands.with_two_editions()
+    commands.read_up_to("v2", {"orders": {"0": 15}})
+    code, kind, message = commands.error("swap", "enrich", "--force")
+    assert (code, kind) == (ExitCode.FAILED, "WRONG_STATE")
+    assert "never reach mails: orders/0: 12 to 15" in message
+    assert commands.json("swap", "enrich", "--force", "--skip-effects")["live"] == "v2"
+
+
+def test_what_runs_is_stopped_before_a_swap_or_when_asked_to(commands: Commands) -> None:
+    commands.with_two_editions()
+    lock = commands.state.edition_directory("v1") / "running"
+    assert commands.error("stop", "enrich")[1] == "NOT_RUNNING"
+    for stop in (("stop", "enrich"), ("swap", "enrich", "--force")):
+        process = subprocess.Popen([sys.executable, "-c", HOLD, str(lock)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert commands.json("list")[0]["running"] == ["v1"]
+        assert commands.error("forget", "enrich", "v1")[1] == "ALREADY_RUNNING"
+        commands(*stop)
+        assert process.wait(60) == 0
+        process.stdout.close()
+
+
+def test_an_edition_is_forgotten_with_its_tables_and_its_topic_is_named(commands: Commands) -> None:
+    commands.with_two_editions()
+    assert commands.error("forget", "enrich", "v1")[2] == "edition v1 of enrich is live"
+    assert "topic priced.v2 is still there" in commands("forget", "enrich", "v2")
+    assert not commands.state.edition_directory("v2").exists()
+    assert commands.error("forget", "enrich", "v2")[0] == ExitCode.NOT_FOUND
