@@ -14,7 +14,7 @@ from cordwood.records.batch import Codec
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.records import Record, records_in
 
-EXAMPLES = int(os.environ.get("CORDWOOD_COLUMNAR_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("CORDWOOD_COLUMNAR_EXAMPLES", "60"))
 
 payloads = st.one_of(st.none(), st.binary(max_size=40), st.integers(0, 9000).map(bytes))
 header_lists = st.lists(

@@ -11,6 +11,7 @@ call what stands in its own file or in memory.py, and Spark's many workers may c
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
     Longs = np.ndarray[Any, np.dtype[np.int64]]
 
     # To a reader, numbers of a certain width are numbers.
-    def int16(number: int) -> int: ...
     def int64(number: int) -> int: ...
-    def uint8(number: int) -> int: ...
     def uint32(number: int) -> int: ...
 else:
-    int16, int64, uint8, uint32 = np.int16, np.int64, np.uint8, np.uint32
+    int64, uint32 = np.int64, np.uint32
 
 # numba is typed here and there, which is worse than not at all.
 types: Any = _types
@@ -67,12 +66,16 @@ def _compiled_from() -> str:
     for source in (here, here.with_name("memory.py"), *sorted(here.parent.glob("*_kernels.py"))):
         digest.update(source.read_bytes())
     processor = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
-    digest.update(repr((numba.__version__, *processor)).encode())
+    told = (config.CPU_NAME, config.CPU_FEATURES, config.BOUNDSCHECK, config.OPT)
+    digest.update(repr((numba.__version__, *processor, *told)).encode())
     return digest.hexdigest()[:16]
 
 
 def _cache_homes() -> Iterator[Path]:
-    """Where compiled code may be kept, best first: beside the sources, else the user's own, else a temporary place."""
+    """Where compiled code may be kept, best first: where numba is told to, beside the sources, with what else the user
+    keeps, or in a temporary place."""
+    if config.CACHE_DIR:
+        yield Path(config.CACHE_DIR)
     yield Path(__file__).parent / "__pycache__"
     yield Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "cordwood"
     yield Path(tempfile.gettempdir()) / f"cordwood-{os.getuid()}"
@@ -86,7 +89,7 @@ def _is_ours(home: Path) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
-def _cache_directory() -> str | None:
+def _cache_directory() -> Path | None:
     """A directory that can be written to, for this version's code alone; None where there is none."""
     try:
         name = f"numba-{_compiled_from()}"
@@ -102,18 +105,18 @@ def _cache_directory() -> str | None:
             tempfile.TemporaryFile(dir=directory).close()
         except OSError:
             continue
-        return str(directory)
+        return directory
     return None
 
 
-_directory: str | None = config.CACHE_DIR or _cache_directory()
+_directory = None if config.DISABLE_JIT else _cache_directory()
 
 
 @contextmanager
-def _cache_in(directory: str | None) -> Iterator[None]:
+def _cache_in(directory: Path) -> Iterator[None]:
     # numba asks for the directory when a function is decorated, and the setting is the whole process's.
     before = config.CACHE_DIR
-    config.CACHE_DIR = directory or ""
+    config.CACHE_DIR = str(directory)
     try:
         yield
     finally:
@@ -124,15 +127,22 @@ def kernel(signature: Any) -> Callable[[_Function], _Function]:
     """Compiles a function for this signature, now, or takes it from the disk."""
 
     def compile_now(function: _Function) -> _Function:
-        with _cache_in(_directory):
-            if _directory is not None:
-                try:
-                    return njit(signature, nogil=True, error_model="numpy", cache=True)(function)  # type: ignore[no-any-return]
-                except (OSError, RuntimeError):  # the disk is full, or the directory went away: do without
-                    pass
-            return njit(signature, nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+        if _directory is not None:
+            with _cache_in(_directory):
+                for _ in range(2):
+                    try:
+                        return _compiled(function, signature, cache=True)
+                    except Exception:
+                        # A file that a power cut left empty, a disk that is full: there is much that can be wrong with
+                        # files, and none of it is worth more than compiling again.
+                        shutil.rmtree(_directory, ignore_errors=True)
+        return _compiled(function, signature, cache=False)
 
     return compile_now
+
+
+def _compiled(function: _Function, signature: Any, *, cache: bool) -> _Function:
+    return njit(signature, nogil=True, error_model="numpy", cache=cache)(function)  # type: ignore[no-any-return]
 
 
 def part(function: _Function) -> _Function:

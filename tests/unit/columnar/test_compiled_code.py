@@ -87,6 +87,17 @@ def test_compiled_code_is_kept_beside_the_sources_and_not_used_for_others(instal
     assert (second != first, hits) == (True, 0)
 
 
+def test_files_that_are_damaged_are_made_again(installed: Installation) -> None:
+    directory, _ = installed.run()
+    assert directory is not None
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    assert len(files) == 2
+    for broken in files:
+        broken.write_bytes(b"")
+        assert installed.run() == (directory, 0)
+    assert installed.run() == (directory, 1)
+
+
 def test_an_installation_that_cannot_be_written_to_uses_the_users_cache_even_all_at_once(
     installed: Installation,
 ) -> None:
