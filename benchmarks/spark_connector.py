@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.maven import PEERS, FetchFailed, PeerUnavailable, fetch_jars
 
-VERSIONS = (("4.3.0", "4.3.0"), ("4.2.0", "4.0.0"), ("4.0.0", "4.0.0"))
+VERSIONS = (("4.2.0", "4.0.0"), ("4.0.0", "4.0.0"))
 """Of the connector and of the token provider beside it, tried in this order."""
 
 _KAFKA_CLIENTS = "3.9.1"
