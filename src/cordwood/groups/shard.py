@@ -18,13 +18,8 @@ from cordwood.groups.classic.sync import SyncRequest, not_written, sync
 from cordwood.groups.consumer import heartbeat as consumer_protocol
 from cordwood.groups.consumer.group import ConsumerGroup
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
-from cordwood.groups.consumer.records import (
-    CONSUMER_GROUP_KEY_TYPES,
-    GROUP_TYPE,
-    NOTHING,
-    Share,
-    decode_consumer_key,
-)
+from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, decode_consumer_key
+from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
 from cordwood.groups.offset_records import Position, PositionKey, encode_key, record_type
 from cordwood.groups.positions import Positions, Record, is_current

@@ -15,7 +15,7 @@ from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
-from cordwood.groups.consumer.records import Share
+from cordwood.groups.consumer.shares import Share, partition_in
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
@@ -459,7 +459,7 @@ class GroupCoordinator:
 
 
 def _committed_in(commits: list[Commit]) -> Share:
-    return frozenset((commit.topic_id, commit.partition.partition) for commit in commits)
+    return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in commits])
 
 
 def _pending(shard: Shard[GroupShard], group_id: str) -> Iterator[TopicPartition]:

@@ -10,7 +10,8 @@ from tests.unit.groups.stage import LIMITS as CLASSIC_LIMITS
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
-from cordwood.groups.consumer.records import NOTHING, Resolution, Share
+from cordwood.groups.consumer.records import Resolution
+from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.positions import Record
 from cordwood.groups.shard import GroupShard

@@ -26,12 +26,10 @@ from cordwood.groups.consumer.group import ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer
 from cordwood.groups.consumer.records import (
     CONSUMER_GROUP_KEY_TYPES,
-    NOTHING,
     Current,
     GroupEpoch,
     Profile,
     Resolution,
-    Share,
     decode_consumer_key,
     decode_current,
     decode_group_epoch,
@@ -47,6 +45,7 @@ from cordwood.groups.consumer.records import (
     encode_target,
     encode_target_epoch,
 )
+from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, partition_in
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ErrorCode, ProtocolError
 
@@ -157,7 +156,7 @@ def test_new_partitions_and_deleted_topics_change_the_target() -> None:
     stage.topics["later"] = TopicShape(uuid.UUID(int=3), 1)
     settle(a)
     assert len(a.owned) == 10
-    assert all(topic_id != REFUNDS for topic_id, _ in a.owned)
+    assert all(topic_id != REFUNDS for topic_id, _ in by_topic_id(a.owned))
 
 
 def test_a_member_changes_its_subscription() -> None:
@@ -169,7 +168,7 @@ def test_a_member_changes_its_subscription() -> None:
     assert answer.epoch == 1, "first it gives back"
     a.owned = NOTHING if answer.assignment is None else answer.assignment
     settle(a)
-    assert {topic_id for topic_id, _ in a.owned} == {REFUNDS}
+    assert {topic_id for topic_id, _ in by_topic_id(a.owned)} == {REFUNDS}
 
 
 def test_a_static_member_that_is_away_keeps_its_share() -> None:
@@ -302,7 +301,7 @@ def test_an_empty_group_can_be_deleted() -> None:
 
 names = st.text(max_size=12)
 ints = st.integers(-(2**31), 2**31 - 1)
-shares = st.frozensets(st.tuples(st.uuids(), st.integers(0, 2**31 - 1)), max_size=6)
+shares = st.frozensets(st.builds(partition_in, st.uuids(), st.integers(0, 2**31 - 1)), max_size=6)
 profiles = st.builds(
     Profile,
     st.none() | names,
@@ -358,7 +357,7 @@ def test_every_partition_goes_to_exactly_one_who_reads_it(
     topics = {"orders": TopicShape(ORDERS, orders), "refunds": TopicShape(REFUNDS, refunds)}
     subscribers = [Subscriber(name, None, read, NOTHING) for name, read in readers.items()]
     expected = {
-        (shape.topic_id, partition)
+        partition_in(shape.topic_id, partition)
         for name, shape in topics.items()
         if any(name in each.topics for each in subscribers)
         for partition in range(shape.partitions)
@@ -369,7 +368,7 @@ def test_every_partition_goes_to_exactly_one_who_reads_it(
         assert sorted(flat) == sorted(expected)
         for each in subscribers:
             allowed = {topics[name].topic_id for name in each.topics}
-            assert {topic_id for topic_id, _ in assigned[each.member_id]} <= allowed
+            assert {topic_id for topic_id, _ in by_topic_id(assigned[each.member_id])} <= allowed
 
 
 @given(st.integers(1, 30), st.integers(1, 8))
@@ -383,6 +382,33 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(partitions: int, count: 
     moved = sum(len(after[name] - share) for name, share in before.items())
     assert moved == 0, "only the newcomer gets anything"
     assert max(map(len, after.values())) - min(map(len, after.values())) <= 1
+
+
+@given(st.integers(1, 40), st.integers(2, 9), st.integers(1, 8), st.integers(0, 12))
+def test_when_members_leave_or_topics_grow_those_who_stay_keep_what_they_have(
+    partitions: int, count: int, leaving: int, growing: int
+) -> None:
+    read = frozenset({"orders", "refunds"})
+    topics = {"orders": TopicShape(ORDERS, partitions), "refunds": TopicShape(REFUNDS, 3)}
+    before = assign_uniform([Subscriber(f"m{n}", None, read, NOTHING) for n in range(count)], topics)
+    stay = range(min(leaving, count - 1), count)
+    grown = topics | {"orders": TopicShape(ORDERS, partitions + growing)}
+    after = assign_uniform([Subscriber(f"m{n}", None, read, before[f"m{n}"]) for n in stay], grown)
+    assert all(before[f"m{n}"] <= after[f"m{n}"] for n in stay)
+    flat = [partition for share in after.values() for partition in share]
+    assert len(flat) == len(set(flat)) == partitions + growing + 3
+    assert max(map(len, after.values())) - min(map(len, after.values())) <= 1
+
+
+def test_a_thousand_members_share_ten_thousand_partitions_without_holding_up_the_loop() -> None:
+    """Work grows with members and partitions, not with their product: that would take half a minute here."""
+    topics = {"orders": TopicShape(ORDERS, 10_000)}
+    read = frozenset({"orders"})
+    before = assign_uniform([Subscriber(f"m{n}", None, read, NOTHING) for n in range(1000)], topics)
+    after = assign_uniform([Subscriber(f"m{n}", None, read, before.get(f"m{n}", NOTHING)) for n in range(1001)], topics)
+    assert {len(share) for share in before.values()} == {10}
+    assert sum(len(share) for share in after.values()) == 10_000
+    assert sum(before[name] != after[name] for name in before) == len(after["m1000"]) == 9
 
 
 # Random schedules
@@ -404,7 +430,7 @@ def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(seed
 
     def check() -> None:
         """What the log says that members have, or have not given back, never overlaps."""
-        held: dict[tuple[uuid.UUID, int], str] = {}
+        held: dict[int, str] = {}
         group = stage.shard.consumer_groups.get(GROUP)
         for member_id, current in (group.currents if group is not None else {}).items():
             for partition in current.assigned | current.revoking:

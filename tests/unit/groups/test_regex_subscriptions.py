@@ -9,13 +9,13 @@ from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.heartbeat import MAX_EXPRESSIONS
 from cordwood.groups.consumer.records import (
     EXPRESSION_TYPE,
-    NOTHING,
     Resolution,
     decode_consumer_key,
     decode_resolution,
     encode_consumer_key,
     encode_resolution,
 )
+from cordwood.groups.consumer.shares import NOTHING, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
@@ -24,7 +24,7 @@ RETURNS = uuid.UUID(int=3)
 
 
 def read_by(member: Member) -> set[TopicId]:
-    return {topic_id for topic_id, _ in member.owned}
+    return {topic_id for topic_id, _ in by_topic_id(member.owned)}
 
 
 def resolutions(stage: Stage) -> list[tuple[str, list[str] | None]]:

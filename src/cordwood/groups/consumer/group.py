@@ -10,7 +10,6 @@ from cordwood.groups.consumer.records import (
     EXPRESSION_TYPE,
     GROUP_TYPE,
     MEMBER_TYPE,
-    NOTHING,
     TARGET_EPOCH_TYPE,
     TARGET_TYPE,
     Current,
@@ -18,7 +17,6 @@ from cordwood.groups.consumer.records import (
     Profile,
     RecordKey,
     Resolution,
-    Share,
     decode_current,
     decode_group_epoch,
     decode_profile,
@@ -27,8 +25,8 @@ from cordwood.groups.consumer.records import (
     decode_target_epoch,
     encode_consumer_key,
 )
+from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.positions import Record
-from cordwood.model.identifiers import TopicId
 
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will be back."""
@@ -63,7 +61,7 @@ class ConsumerGroup:
     """Apart from the members: in a compacted log this record may stand before the member's own."""
     targets: dict[str, Share] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    owners: dict[tuple[TopicId, int], str] = field(default_factory=dict)
+    owners: dict[int, str] = field(default_factory=dict)
     """Who has a partition, or has not given it back yet."""
     expressions: dict[str, Resolution] = field(default_factory=dict)
     """What the members' regular expressions match."""

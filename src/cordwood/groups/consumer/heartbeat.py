@@ -9,17 +9,16 @@ from cordwood.groups.consumer.reconcile import next_step
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     MEMBER_TYPE,
-    NOTHING,
     TARGET_TYPE,
     Current,
     MemberState,
     Profile,
-    Share,
     encode_consumer_key,
     encode_current,
     encode_profile,
     encode_target,
 )
+from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.target import is_up_to_date, retarget
 from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.positions import Record
@@ -89,6 +88,8 @@ def heartbeat(
     limits: ConsumerLimits,
 ) -> HeartbeatAnswer:
     """The records that the heartbeat makes, and what the member is told. Raises ProtocolError; then nothing happens."""
+    if _changes_nothing(group, request, topics):
+        return HeartbeatAnswer(request.epoch, None)
     if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
         return _leave(group, request, topics, records)
     replaced = _check(group, request, limits)
@@ -125,6 +126,20 @@ def heartbeat(
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), encode_current(after)))
     tell = request.is_full or request.epoch == JOINING or after.assigned != current.assigned
     return HeartbeatAnswer(after.epoch, after.assigned if tell else None)
+
+
+def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView) -> bool:
+    """Nearly all heartbeats: the member has what it is to have, and says nothing new. Worth telling at once."""
+    member = group.members.get(request.member_id)
+    if member is None or not request.says_nothing:
+        return False
+    current, profile = group.current(request.member_id), member.profile
+    return (
+        request.epoch == current.epoch == group.target_epoch
+        and current.state == MemberState.STABLE
+        and group.checked_version == topics.version
+        and (request.client_id, request.client_host) == (profile.client_id, profile.client_host)
+    )
 
 
 def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:

@@ -6,8 +6,8 @@ when that one has given it back. So a partition never has two owners, and nobody
 
 from collections.abc import Mapping
 
-from cordwood.groups.consumer.records import Current, MemberState, Share
-from cordwood.model.identifiers import TopicId
+from cordwood.groups.consumer.records import Current, MemberState
+from cordwood.groups.consumer.shares import Share
 
 
 def next_step(
@@ -15,7 +15,7 @@ def next_step(
     current: Current,
     target: Share,
     target_epoch: int,
-    owners: Mapping[tuple[TopicId, int], str],
+    owners: Mapping[int, str],
     owned: Share | None,
 ) -> Current:
     """`owned` is what the member says that it has, or None if it did not say."""

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from cordwood.groups.consumer.shares import Share, by_topic_id, partitions_in
 from cordwood.groups.record_fields import (
     FieldReader,
     UnreadableRecord,
@@ -18,7 +19,6 @@ from cordwood.groups.record_fields import (
     string,
     uvarint,
 )
-from cordwood.model.identifiers import TopicId
 from cordwood.records.written import Written
 
 GROUP_TYPE = 3
@@ -29,11 +29,6 @@ CURRENT_TYPE = 8
 EXPRESSION_TYPE = 16
 CONSUMER_GROUP_KEY_TYPES = (GROUP_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
 _TYPES_WITH_SUBJECT = (MEMBER_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
-
-Share = frozenset[tuple[TopicId, int]]
-"""Partitions by topic id and number."""
-
-NOTHING: Share = frozenset()
 
 
 class MemberState:
@@ -71,7 +66,7 @@ class Current(NamedTuple):
     state: int
     assigned: Share
     revoking: Share
-    since: Mapping[tuple[TopicId, int], int]
+    since: Mapping[int, int]
     """The epoch in which the member got each of these partitions: its positions there count from then on."""
 
 
@@ -215,34 +210,26 @@ def _fields(value: bytes) -> FieldReader:
     return fields
 
 
-def by_topic_id(share: Share) -> list[tuple[TopicId, list[int]]]:
-    """Sorted, as answers and records list them."""
-    topics: dict[TopicId, list[int]] = {}
-    for topic_id, partition in sorted(share):
-        topics.setdefault(topic_id, []).append(partition)
-    return list(topics.items())
-
-
-def _share(share: Share, since: Mapping[tuple[TopicId, int], int] | None = None) -> bytes:
+def _share(share: Share, since: Mapping[int, int] | None = None) -> bytes:
     topics = by_topic_id(share)
     parts = [uvarint(len(topics) + 1)]
-    for topic_id, partitions in topics:
-        count = len(partitions)
-        parts += (topic_id.bytes, uvarint(count + 1), struct.pack(f">{count}i", *partitions))
+    for topic_id, numbers in topics:
+        count = len(numbers)
+        parts += (topic_id.bytes, uvarint(count + 1), struct.pack(f">{count}i", *numbers))
         if since is None:
             parts.append(b"\0")
         else:
-            epochs = [since[topic_id, partition] for partition in partitions]
+            epochs = [since[partition] for partition in partitions_in(topic_id, numbers)]
             parts.append(one_tag(uvarint(count + 1) + struct.pack(f">{count}i", *epochs)))
     return b"".join(parts)
 
 
-def _read_epochs(fields: FieldReader, epoch: int) -> dict[tuple[TopicId, int], int]:
+def _read_epochs(fields: FieldReader, epoch: int) -> dict[int, int]:
     """Partitions, and the epochs in which they were assigned; this one where the record does not say."""
-    found: dict[tuple[TopicId, int], int] = {}
+    found: dict[int, int] = {}
     for _ in range(fields.count()):
         topic_id = uuid.UUID(bytes=fields.raw(16))
-        partitions = [fields.int32() for _ in range(fields.count())]
+        partitions = partitions_in(topic_id, [fields.int32() for _ in range(fields.count())])
         raw = fields.tagged().get(0)
         epochs = [epoch] * len(partitions)
         if raw is not None:
@@ -250,5 +237,5 @@ def _read_epochs(fields: FieldReader, epoch: int) -> dict[tuple[TopicId, int], i
             epochs = [told.int32() for _ in range(told.count())] or epochs
         if len(epochs) != len(partitions):
             raise UnreadableRecord(f"{len(epochs)} epochs for {len(partitions)} partitions")
-        found.update(((topic_id, partition), each) for partition, each in zip(partitions, epochs, strict=True))
+        found.update(zip(partitions, epochs, strict=True))
     return found

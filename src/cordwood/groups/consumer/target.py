@@ -8,19 +8,18 @@ from cordwood.groups.consumer.group import ConsumerGroup, topics_of
 from cordwood.groups.consumer.records import (
     EXPRESSION_TYPE,
     GROUP_TYPE,
-    NOTHING,
     TARGET_EPOCH_TYPE,
     TARGET_TYPE,
     GroupEpoch,
     Profile,
     Resolution,
-    Share,
     encode_consumer_key,
     encode_group_epoch,
     encode_resolution,
     encode_target,
     encode_target_epoch,
 )
+from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import TopicShape, TopicView
 from cordwood.groups.positions import Record
 

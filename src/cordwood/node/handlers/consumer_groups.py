@@ -8,7 +8,7 @@ from cordwood.groups.consumer.heartbeat import (
     HeartbeatAnswer,
     HeartbeatRequest,
 )
-from cordwood.groups.consumer.records import NOTHING, Share, by_topic_id
+from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, partitions_in
 from cordwood.groups.consumer.target import assignor_of
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -81,7 +81,10 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
 def _owned(topics: Any) -> Share | None:
     if topics is None:
         return None
-    return frozenset((topic.topic_id or ZERO_TOPIC_ID, partition) for topic in topics for partition in topic.partitions)
+    owned: list[int] = []
+    for topic in topics:
+        owned += partitions_in(topic.topic_id or ZERO_TOPIC_ID, topic.partitions)
+    return frozenset(owned)
 
 
 def _partitions(share: Share) -> list[dict[str, Any]]:
