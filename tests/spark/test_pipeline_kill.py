@@ -24,7 +24,7 @@ WITHIN_S = 600
 
 @pytest.mark.skipif(
     "CORDWOOD_SPARK_CRASH_ROUNDS" not in os.environ,
-    reason="the demo, which is a test, kills a pipeline and counts; this longer story needs CORDWOOD_SPARK_CRASH_ROUNDS",
+    reason="the demo kills a pipeline and counts; this longer story needs CORDWOOD_SPARK_CRASH_ROUNDS",
 )
 def test_nothing_is_lost_or_doubled_when_the_worker_is_killed_in_the_middle(
     broker: RunningBroker, make_topic: MakeTopic, put: Produce, load: Load, tmp_path: Path

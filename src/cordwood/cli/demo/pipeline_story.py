@@ -181,10 +181,15 @@ def _write(scene: Scene, *, version: int, done: str) -> Path:
 
 def _environment(scene: Scene) -> dict[str, str]:
     own = {name: text for name, text in os.environ.items() if not name.startswith("CORDWOOD_")}
+    scratch = os.path.join(scene.directory, "scratch")
+    os.makedirs(scratch, exist_ok=True)
     return {
         **own,
         "CORDWOOD_BOOTSTRAP": scene.broker.bootstrap_servers,
         "CORDWOOD_PIPELINES": os.path.join(scene.directory, "pipelines"),
+        # What a killed Spark leaves behind goes with the demo's own directory.
+        "SPARK_LOCAL_DIRS": scratch,
+        "TMPDIR": scratch,
     }
 
 
