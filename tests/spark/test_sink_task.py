@@ -3,29 +3,22 @@
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.conftest import await_topic
 from tests.deadline import eventually
-from tests.spark.sink_stories import committed, families, values
+from tests.spark.sink_query import COLUMNS, Query, batch_of
 
 from cordwood.client.errors import ClientError
 from cordwood.spark.sink_checkpoint import query_id_of
-from cordwood.spark.sink_columns import SinkColumns
-from cordwood.spark.sink_commits import abort_batch, commit_batch
-from cordwood.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
-from cordwood.spark.sink_promises import WriteIdentity
+from cordwood.spark.sink_options import Guarantee
 from cordwood.spark.sink_protocol import OlderBatch, SinkFailure, TaskReport
-from cordwood.spark.sink_task import write_task
 from cordwood.spark.writer import StreamSink
 
-COLUMNS = SinkColumns(value=0)
 SHORT_MS = 1500
 RENEWED_MS = 5000
 """Long enough for a machine that stands still for a while: four renewals fit into it."""
@@ -47,41 +40,6 @@ def topic(quick_broker: BrokerProcess) -> str:
     admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(timeout=30)
     await_topic(admin, name, 1)
     return name
-
-
-class Query:
-    """One streaming query as its tasks and its driver see it."""
-
-    def __init__(self, bootstrap: str, topic: str, **options: str) -> None:
-        given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, **options}
-        self.options: SinkOptions = parse_sink_options(given, streaming=True)
-        self.bootstrap = bootstrap
-        self.topic = topic
-        self.family = str(uuid.uuid4())
-
-    def task(self, batch_id: int, task: int, rows: Iterator[Any] | list[str], attempt: int = 0) -> TaskReport:
-        # A client of its own for each attempt, as each runs in a process of its own.
-        client = replace(self.options.client, client_id=f"{batch_id}-{task}-{attempt}-{uuid.uuid4()}")
-        identity = WriteIdentity(self.family, batch_id, task, attempt, repeatable=True)
-        batches = iter([batch_of(rows)]) if isinstance(rows, list) else rows
-        return write_task(replace(self.options, client=client), COLUMNS, identity, batches)
-
-    def commit(self, batch_id: int, *reports: TaskReport | None) -> None:
-        commit_batch(self.options, reports, batch_id, forget=False)
-
-    def abort(self, batch_id: int, *reports: TaskReport | None) -> None:
-        abort_batch(self.options, reports, batch_id, forget=False)
-
-    def visible(self) -> list[str]:
-        return values(committed(self.bootstrap, self.topic))
-
-    @property
-    def open_slots(self) -> int:
-        return families(self.bootstrap)[self.family].open_slots
-
-
-def batch_of(rows: list[str]) -> Any:
-    return pa.record_batch([pa.array(rows)], names=["value"])
 
 
 MakeQuery = Callable[..., Query]

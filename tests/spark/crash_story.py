@@ -1,0 +1,180 @@
+"""Driver, executors and broker as processes, killed at named steps of the sink, and started again until all is written.
+
+A fault names steps and who dies there: `executor` is one of the executors, `worker` is the process that reaches the
+step, `driver` the driver's JVM and program with it (its Python workers live on for a while, as zombies), `broker` the
+broker. The next fault comes when all steps of the last one have been reached. Owns all processes; promises that none
+is left when the story is over.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.broker_process import BrokerProcess
+from tests.deadline import eventually
+from tests.spark.sink_stories import Lines, committed, families, query_id
+
+DRIVER = Path(__file__).parent / "sink_driver.py"
+PARTITIONS = 2
+ROWS = 30
+FAULT_WITHIN_S = 240.0
+END_WITHIN_S = 240.0
+
+Fault = Mapping[str, str]
+
+
+class CrashStory:
+    def __init__(self, directory: Path, *, master: str = "local[2,4]", **story: Any) -> None:
+        self.directory = directory
+        self.faults_directory = directory / "faults"
+        self.faults_directory.mkdir()
+        self.lines = Lines(directory / "lines")
+        self.checkpoint = directory / "checkpoint"
+        settings = {
+            "num.partitions": str(PARTITIONS),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        }
+        self.broker = BrokerProcess(directory / "data", settings=settings, keep_port=True)
+        self.topic = "target"
+        self.runs = 0
+        self.expected: list[list[str]] = []
+        self._story = {"master": master, **story}
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._output = directory / "driver.out"
+
+    def __enter__(self) -> "CrashStory":
+        self.broker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kill_driver()
+        self.broker.end()
+
+    def add_batch(self) -> None:
+        number = len(self.expected)
+        self.expected.append([f"{number:04d}-{row:03d}" for row in range(ROWS)])
+        self.lines.add(self.expected[-1])
+
+    def play(self, faults: Sequence[Fault]) -> None:
+        """All of these happen, one after the other, and then everything is written."""
+        for fault in faults:
+            self._keep_running()
+            self._arm(fault)
+            self.add_batch()
+            deadline_s = time.monotonic() + FAULT_WITHIN_S
+            while any((self.faults_directory / step).exists() for step in fault):
+                assert time.monotonic() < deadline_s, f"{dict(fault)} did not come about:\n{self.said()}"
+                self._keep_running(fault)
+                time.sleep(0.02)
+        self.add_batch()
+        stop = self.directory / "stop"
+        stop.touch()
+        deadline_s = time.monotonic() + END_WITHIN_S
+        while self._keep_running() is None:
+            assert time.monotonic() < deadline_s, f"the driver did not come to its end:\n{self.said()}"
+            time.sleep(0.02)
+
+    def check(self) -> None:
+        """Every line is visible once, each batch is from one run, and nothing is open."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for message in committed(self.broker.bootstrap, self.topic, PARTITIONS):
+            line, run, _ = (message.value() or b"").decode().split("|")
+            assert (message.key() or b"").decode() == line
+            found[line].append(run)
+        expected = [line for batch in self.expected for line in batch]
+        assert sorted(found) == expected, f"lost: {sorted(set(expected) - set(found))}"
+        doubled = {line: runs for line, runs in found.items() if len(runs) != 1}
+        assert doubled == {}
+        for batch in self.expected:
+            assert len({found[line][0] for line in batch}) == 1, f"two runs have written {batch[0]}"
+        family = families(self.broker.bootstrap)[query_id(self.checkpoint)]
+        assert family.last_batch_id == len(self.expected) - 1
+        assert family.joined_slots == 0, "something is left open"
+
+    def said(self) -> str:
+        return self._output.read_text(errors="replace")[-6000:] if self._output.exists() else ""
+
+    def _arm(self, fault: Fault) -> None:
+        """Written beside and moved, all at once as far as anybody can tell: steps of a fault follow each other."""
+        assert self._driver is not None
+        who = {"worker": "self", "driver": str(-self._driver.pid), "broker": str(self.broker.pid)}
+        if any("executor" in victims for victims in fault.values()):
+            executors = eventually(self._executors, FAULT_WITHIN_S, what="an executor")
+            who["executor"] = str(executors[0])
+        for step in reversed(list(fault)):
+            victims = " ".join(who[name] for name in fault[step].split())
+            hidden = self.faults_directory / f".{step}"
+            hidden.write_text(victims)
+            hidden.rename(self.faults_directory / step)
+
+    def _executors(self) -> list[int]:
+        """Process ids of the JVMs that run this driver's tasks, where they are processes of their own."""
+        assert self._driver is not None
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
+                    session = int((process / "stat").read_text().rpartition(")")[2].split()[3])
+                    if session == self._driver.pid:
+                        found.append(int(process.name))
+        return sorted(found)
+
+    def _keep_running(self, armed: Fault | None = None) -> int | None:
+        """Starts again whoever died. The driver's exit code once it has ended well."""
+        if not self.broker.alive:
+            self.broker.kill()
+            self.broker.start()
+        if self._driver is None or self._driver.poll() not in (None, 0):
+            self._start_driver()
+            if armed is not None:
+                # Those who were to die may have new process ids.
+                self._arm({step: who for step, who in armed.items() if (self.faults_directory / step).exists()})
+        assert self._driver is not None
+        return self._driver.poll()
+
+    def _start_driver(self) -> None:
+        self._kill_driver()
+        self.runs += 1
+        local = self.directory / f"local-{self.runs}"
+        story = {
+            "bootstrap": self.broker.bootstrap,
+            "topic": self.topic,
+            "lines": str(self.lines.directory),
+            "checkpoint": str(self.checkpoint),
+            "stop": str(self.directory / "stop"),
+            "local": str(local),
+            "run": f"run-{self.runs}",
+            **self._story,
+        }
+        environment = {
+            **os.environ,
+            "CORDWOOD_SINK_FAULTS": str(self.faults_directory),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with self._output.open("ab") as output:
+            self._driver = subprocess.Popen(
+                [sys.executable, str(DRIVER), json.dumps(story)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd=self.directory,
+                start_new_session=True,
+            )
+
+    def _kill_driver(self) -> None:
+        """With its process group, so that no JVM is left of a driver that died alone."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait(30)
