@@ -1,11 +1,13 @@
 """Options of a write: what is obeyed, what is refused, and that every refusal names its option."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 from cordwood.records.batch import Codec
 from cordwood.spark.sink_options import (
+    SINK_OPTIONS,
     Guarantee,
     OlderBatches,
     SinkOptionError,
@@ -155,3 +157,11 @@ def test_a_numbered_batch_needs_a_family_and_exactly_once() -> None:
 )
 def test_a_value_that_cannot_be_is_refused_with_its_name(name: str, value: str) -> None:
     assert f"'{name}" in refusal({name: value})
+
+
+def test_the_documentation_lists_what_is_obeyed() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    for key, meaning in SUPPORTED_KEYS.items():
+        assert f"| `kafka.{key}` | {meaning} |" in page
+    for option in SINK_OPTIONS:
+        assert f"| `{option}` |" in page

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from cordwood.client.settings import ClientSettings
 from cordwood.records.batch import Codec
+from cordwood.spark.option_names import OPTIONS
 from cordwood.spark.sink_producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
 
 SINK_OPTIONS = ("topic", "exactlyOnce", "family", "batchId", "olderBatches", "includeHeaders")
@@ -22,32 +23,7 @@ SINK_OPTIONS = ("topic", "exactlyOnce", "family", "batchId", "olderBatches", "in
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """Spark hands these to every sink; they are not ours to judge."""
 
-_OF_THE_SOURCE = frozenset(
-    name.lower()
-    for name in (
-        "subscribe",
-        "subscribePattern",
-        "assign",
-        "startingOffsets",
-        "endingOffsets",
-        "startingTimestamp",
-        "endingTimestamp",
-        "startingOffsetsByTimestamp",
-        "endingOffsetsByTimestamp",
-        "startingOffsetsByTimestampStrategy",
-        "failOnDataLoss",
-        "minPartitions",
-        "maxRecordsPerPartition",
-        "maxOffsetsPerTrigger",
-        "minOffsetsPerTrigger",
-        "maxTriggerDelay",
-        "maxBytesPerTrigger",
-        "groupIdPrefix",
-        "kafkaConsumer.pollTimeoutMs",
-        "fetchOffset.numRetries",
-        "fetchOffset.retryIntervalMs",
-    )
-)
+_OF_THE_SOURCE = frozenset(name.lower() for name in (*OPTIONS, "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"))
 """Options of the reading half, passed over: Spark's own sink lets one set of options serve both halves."""
 
 _FAMILY_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
