@@ -106,30 +106,36 @@ class _Task:
         for batch in batches:
             block = to_block(batch, self._columns, int(time.time() * 1000))
             outgoing = OutgoingRows(block.key, block.value, block.headers, block.timestamp_ms)
-            encoded = {
-                partition: self._encoded(outgoing, partition, rows) for partition, rows in self._router.route(block)
-            }
+            encoded = self._encoded(outgoing, self._router.route(block))
             pipeline.send(encoded)
             self.rows += block.count
             self.encoded_bytes += sum(len(data) for of_partition in encoded.values() for data in of_partition)
             reached("task-produced")
         pipeline.finish()
 
-    def _encoded(self, outgoing: OutgoingRows, partition: TopicPartition, rows: Rows) -> list[Buffer]:
+    def _encoded(
+        self, outgoing: OutgoingRows, routed: list[tuple[TopicPartition, Rows]]
+    ) -> dict[TopicPartition, list[Buffer]]:
         options, producer = self._options, self._producer
-        sequence = self.sequences.get(partition, 0)
-        self.sequences[partition] = (sequence + len(rows)) % _SEQUENCES
-        batches = outgoing.encode(
-            rows,
+        encoded = outgoing.encode_groups(
+            [(rows, self._take_sequences(partition, len(rows))) for partition, rows in routed],
             codec=options.codec,
             level=options.codec_level,
             max_batch_bytes=options.batch_bytes,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
-            base_sequence=sequence if producer.producer_id >= 0 else -1,
             transactional=producer.transactional_id is not None,
         )
-        return [batch.data for batch in batches]
+        return {
+            partition: [batch.data for batch in batches]
+            for (partition, _), batches in zip(routed, encoded, strict=True)
+        }
+
+    def _take_sequences(self, partition: TopicPartition, count: int) -> int:
+        """The first of the next `count` sequence numbers in this partition; -1 if the producer has none."""
+        sequence = self.sequences.get(partition, 0)
+        self.sequences[partition] = (sequence + count) % _SEQUENCES
+        return sequence if self._producer.producer_id >= 0 else -1
 
     def _partition_count(self, topic: str) -> int:
         known = self._partition_counts.get(topic)
