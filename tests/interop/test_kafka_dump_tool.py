@@ -21,6 +21,7 @@ from cordwood.groups.consumer.records import (
     encode_profile,
     encode_resolution,
 )
+from cordwood.groups.consumer.shares import partition_in
 from cordwood.groups.offset_records import Position, PositionKey
 from cordwood.groups.offset_records import encode_key as encode_position_key
 from cordwood.groups.offset_records import encode_value as encode_position
@@ -278,7 +279,7 @@ def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_
 def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: KafkaJars, tmp_path: Path) -> None:
     """Those of __consumer_offsets that only the newest of its versions have."""
     profile = Profile(None, None, "client", "/127.0.0.1", (), 1000, None, "ord.*")
-    first, second = (TopicId(int=77), 0), (TopicId(int=77), 1)
+    first, second = (partition_in(TopicId(int=77), number) for number in (0, 1))
     current = Current(4, 3, 0, frozenset({first, second}), frozenset(), {first: 2, second: 4})
     records = [
         (
