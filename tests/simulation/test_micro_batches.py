@@ -26,8 +26,13 @@ MOST_GAMES = 40
 ZEROS_IN_THE_TRANSACTION_INDEX = (72,)
 """The power went after an entry was written and before it was synced: zeros were taken for an entry."""
 
+INDEX_EMPTIED_TO_BE_WRITTEN_AGAIN = (1032,)
+"""The power went twice: while a damaged index was made again, it lacked entries below the recovery point."""
 
-@pytest.mark.parametrize("seed", [*range(8), *ZEROS_IN_THE_TRANSACTION_INDEX])
+FOUND = (*ZEROS_IN_THE_TRANSACTION_INDEX, *INDEX_EMPTIED_TO_BE_WRITTEN_AGAIN)
+
+
+@pytest.mark.parametrize("seed", [*range(8), *FOUND])
 def test_every_batch_is_seen_once_and_whole(seed: int) -> None:
     outcome = play(seed)
     assert outcome.finished > 1

@@ -61,6 +61,7 @@ class CheckpointTicket:
         "log",
         "obsolete_snapshots",
         "renamed_snapshot",
+        "replaced",
         "saved",
         "snapshots",
         "truncations",
@@ -73,6 +74,8 @@ class CheckpointTicket:
         self.truncations = log.truncations
         self.directory = log.directory
         self.indexes: list[IndexWrite] = []
+        self.replaced: list[tuple[str, bytes]] = []
+        """Path and whole content of index files that must not lose, even for a moment, what they have."""
         self.saved: list[SavedIndexes] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.renamed_snapshot: tuple[int, int] | None = None
@@ -90,6 +93,8 @@ class CheckpointTicket:
         with self._void_if_cut():
             for path, keep_bytes, data in self.indexes:
                 self._write_file(path, keep_bytes, data)
+            for path, data in self.replaced:
+                self._write_file(path + TEMPORARY, 0, data)
             for offset, data in self.snapshots:
                 self._write_file(self._snapshot_path(offset), 0, data)
             if self.epochs is not None:
@@ -112,6 +117,8 @@ class CheckpointTicket:
         with self._void_if_cut():
             if self.epochs is not None:
                 self._filesystem.rename(self._epochs_path + TEMPORARY, self._epochs_path)
+            for path, _ in self.replaced:
+                self._filesystem.rename(path + TEMPORARY, path)
             if self.renamed_snapshot is not None:
                 old, new = self.renamed_snapshot
                 self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
@@ -136,7 +143,7 @@ class CheckpointTicket:
     def _forget(self) -> None:
         """The log was cut after this was taken: none of it is true any more."""
         self.flush = self.epochs = self.renamed_snapshot = None
-        self.indexes, self.snapshots, self.obsolete_snapshots = [], [], []
+        self.indexes, self.replaced, self.snapshots, self.obsolete_snapshots = [], [], [], []
 
     @property
     def _epochs_path(self) -> str:
@@ -231,7 +238,13 @@ def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
             indexes.times.to_bytes(segment.saved_times),
         )
     )
-    if transactions is not None and aborted != segment.saved_transactions:
+    if transactions is None or aborted == segment.saved_transactions:
+        return
+    if not segment.saved_transactions:
+        # A file that was damaged is still there, and the recovery point vouches for part of it. Cut to nothing it would
+        # pass for one of a segment without aborts if a crash came before the entries are back.
+        ticket.replaced.append((segment.path(Suffix.TXN_INDEX), transactions.to_bytes()))
+    else:
         ticket.indexes.append(
             IndexWrite(
                 segment.path(Suffix.TXN_INDEX),

@@ -24,7 +24,7 @@ from tests.unit.log.log_making import (
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
-from cordwood.model.errors import DamagedLog
+from cordwood.model.errors import DamagedLog, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE
 from cordwood.segments.names import Suffix
@@ -482,3 +482,29 @@ def test_an_aborted_transaction_whose_marker_a_crash_took_back_is_open_again() -
     assert found.aborted_transactions(0, 1) == []
     end_transaction(found, 7, committed=False)
     assert found.aborted_transactions(0, 2) == [(7, 0)]
+
+
+def test_a_damaged_transaction_index_is_made_again_without_a_moment_in_which_it_has_less() -> None:
+    """A power cut left zeros for an entry, and then the file is caught while it is written again."""
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    append(log, b"aborted", producer=7, transactional=True)
+    end_transaction(log, 7, committed=False)
+    log.checkpoint()
+    append(log, b"aborted too", producer=8, transactional=True)
+    end_transaction(log, 8, committed=False)
+    log.close()
+    filesystem.open(beside(Suffix.TXN_INDEX)).append(bytes(34))
+    filesystem.sync_everything()
+    for _ in range(2):
+        log = open_log(filesystem, ONE_SEGMENT, recovery_point=2, clean=False)
+        assert log.aborted_transactions(0, 4) == [(7, 0), (8, 2)]
+        ticket = log.begin_checkpoint()
+        assert ticket is not None
+        filesystem.free_for_appends = sum(
+            len(write.data) for write in ticket.indexes if not write.path.endswith(Suffix.TXN_INDEX)
+        )
+        with pytest.raises(StorageFailure):
+            ticket.write()
+        filesystem.free_for_appends = None
+        filesystem.sync_everything()
