@@ -1,5 +1,6 @@
 """Families on a whole node: real batches, read_committed readers, restarts between any two steps, and bad requests."""
 
+import random
 from contextlib import suppress
 from typing import Any
 
@@ -28,13 +29,17 @@ from cordwood.transactions.families_deciding import FORGET_AFTER_MS
 from cordwood.wire.apis import ApiKey
 
 
-@pytest.fixture
-def world() -> World:
-    world = World(1, {**SETTINGS, "transactional.id.expiration.ms": "500000"})
+def started(seed: int) -> World:
+    world = World(seed, {**SETTINGS, "transactional.id.expiration.ms": "500000"})
     world.start()
     topic = {"name": TOPIC, "num_partitions": 3, "replication_factor": 1}
     assert world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000).topics[0].error_code == 0
     return world
+
+
+@pytest.fixture
+def world() -> World:
+    return started(1)
 
 
 def restart(world: World) -> None:
@@ -255,6 +260,37 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     assert exchange.answer.error_code == 0
     assert appended[0] == 6, "the family's record and five slots"
     assert partition.replica.log.log_end_offset == end_before + 6 + 5
+
+
+def test_no_marker_is_written_before_it_is_safe_that_its_slot_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tasks take back what is theirs, and the power goes at a first marker: whichever is open then is whole."""
+    marked: list[Any] = []
+
+    def write(node: Any, how: Any, *arguments: Any) -> None:
+        marked.append(how)
+        write_markers(node, how, *arguments)
+
+    monkeypatch.setattr(transaction_coordinator, "write_markers", write)
+    whole = 0
+    for seed in range(60):
+        chance = random.Random(seed)
+        world = started(seed)
+        tasks = [Task(world, 0) for _ in range(2)]
+        for task in tasks:
+            assert task.write(b"value of %d" % task.producer_id) is ErrorCode.NONE
+        for task in tasks:
+            begin_decision(world, 0, task, commit=False)
+        marked.clear()
+        while not marked:
+            world.do(chance.choice(world.steps())[1])
+        restart(world)
+        for task in tasks:
+            answer = decide(world, 0, task)
+            if answer.error_code == 0 and not answer.already_decided:
+                assert visible(world) == [b"value of %d" % task.producer_id], seed
+                whole += 1
+        world.kill()
+    assert whole > 0
 
 
 # Time

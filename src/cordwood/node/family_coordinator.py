@@ -146,7 +146,7 @@ class FamilyCoordinator:
                 else:
                     self._when_marked(slots, timeout_ms, marked)
                 # What was appended is decided whenever it is committed, even if that takes longer than anybody waits.
-                self._transactions.complete_all(shard, slots, committed=error is ErrorCode.NONE)
+                self._transactions.complete_all(shard, slots)
 
             self._write(shard, decision.appends, now_ms, committed)
 

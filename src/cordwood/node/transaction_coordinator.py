@@ -240,10 +240,8 @@ class TransactionCoordinator:
 
     # From the decision to the completion
 
-    def complete_all(
-        self, shard: Shard[Transactions], transactional_ids: Sequence[str], *, committed: bool = False
-    ) -> None:
-        """Completes many transactions, some at a time. `committed`: that they are decided is known to be committed."""
+    def complete_all(self, shard: Shard[Transactions], transactional_ids: Sequence[str]) -> None:
+        """Completes many transactions, some at a time."""
         node = self._node
         markers = taken = 0
         for transactional_id in transactional_ids:
@@ -252,13 +250,13 @@ class TransactionCoordinator:
             found = shard.machine.get(transactional_id)
             markers += 0 if found is None else len(found.partitions)
             taken += 1
-            self._complete(shard, transactional_id, committed=committed)
+            self._complete(shard, transactional_id)
         rest = transactional_ids[taken:]
         if rest:
-            node.timers.at(node.now_ms + 1, lambda _: self.complete_all(shard, rest, committed=committed))
+            node.timers.at(node.now_ms + 1, lambda _: self.complete_all(shard, rest))
             node.effects.wake()
 
-    def _complete(self, shard: Shard[Transactions], transactional_id: str, *, committed: bool = False) -> None:
+    def _complete(self, shard: Shard[Transactions], transactional_id: str) -> None:
         """Writes the markers of a transaction that is decided, then that it is complete. Tries until it is."""
         node = self._node
         found = shard.machine.get(transactional_id)
@@ -289,7 +287,7 @@ class TransactionCoordinator:
             if error is not ErrorCode.NONE and still is decided:
                 again_later()
 
-        def is_committed(error: ErrorCode) -> None:
+        def committed(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 again_later()
                 return
@@ -298,10 +296,8 @@ class TransactionCoordinator:
             how = Ending(writer, marker, decided.client_version)
             write_markers(node, how, sorted(decided.partitions), node.now_ms, marked)
 
-        if committed:
-            is_committed(ErrorCode.NONE)
-        else:
-            self.log.when_committed(shard, node.now_ms, is_committed)
+        # Not only what the caller knows of: somebody else may have ended it a moment ago.
+        self.log.when_committed(shard, node.now_ms, committed)
 
     def _when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
         """Calls back when the markers are written, or soon."""
