@@ -96,9 +96,13 @@ Join = Callable[..., IdempotentConsumer]
 
 
 @pytest.fixture
-def join(process: BrokerProcess, topic: str, books: Books) -> Iterator[Join]:
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def join(process: BrokerProcess, topic: str, books: Books, group: str) -> Iterator[Join]:
     made: list[IdempotentConsumer] = []
-    group = f"group-{uuid.uuid4().hex[:8]}"
 
     def new(protocol: str = "eager", **settings: Any) -> IdempotentConsumer:
         common = {"bootstrap.servers": process.bootstrap, "group.id": group}
@@ -231,14 +235,14 @@ def test_a_member_that_was_away_too_long_writes_nothing_and_comes_back(
 
 
 def test_a_group_goes_on_where_it_committed_before_it_kept_its_positions_itself(
-    process: BrokerProcess, topic: str, books: Books, join: Join
+    process: BrokerProcess, topic: str, books: Books, group: str, join: Join
 ) -> None:
     fill(process, topic, 0, 20)
-    consumer = join()
-    plain = Consumer({"bootstrap.servers": process.bootstrap, "group.id": consumer._group})
+    # Before anybody joins: a group with members takes commits from them alone.
+    plain = Consumer({"bootstrap.servers": process.bootstrap, "group.id": group})
     plain.commit(offsets=[TopicPartition(topic, partition, 4) for partition in range(PARTITIONS)], asynchronous=False)
     plain.close()
-    work(books, consumer, until=12)
+    work(books, join(), until=12)
     assert books.effects(0) == [f"v{n}" for n in range(8, 20, 2)]
 
 
