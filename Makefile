@@ -22,7 +22,7 @@ lint: env
 	$(BIN)/lint-imports
 
 test: env lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 bench: env
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)

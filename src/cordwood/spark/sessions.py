@@ -4,6 +4,8 @@ Without them everything works too, more slowly: a pause of 40 ms in every task, 
 applies after all rows have been decoded.
 """
 
+import os
+import sys
 from pkgutil import iter_modules
 from typing import Any, Final
 
@@ -48,6 +50,9 @@ def session(
     is_elsewhere = remote is not None and not remote.startswith("local")
     if not is_elsewhere:
         ensure_java()
+        if (master or remote or "local").startswith("local"):
+            # Spark would take the first python3 on the path, which need not be the one that has this package.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if remote is not None:
         builder = builder.remote(remote)
     elif master is not None:
