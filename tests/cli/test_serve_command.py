@@ -177,7 +177,7 @@ def test_the_demo_holds_what_it_claims(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "cordwood.cli.demo"],
         cwd=tmp_path,
-        env=_environment(TMPDIR=str(tmp_path)),
+        env=_environment(TMPDIR=str(tmp_path), CORDWOOD_DEMO_SPARK=os.environ.get("CORDWOOD_DEMO_SPARK", "no")),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

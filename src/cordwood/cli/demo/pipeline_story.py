@@ -121,7 +121,9 @@ def _audit(scene: Scene) -> None:
 
 def _no_spark(scene: Scene) -> None:
     scene.stage.chapter("Pipelines on Spark")
-    scene.stage.say("They are left out: Spark is not installed here. `pip install 'cordwood[spark]'` brings it.")
+    scene.stage.say(
+        "They are left out: Spark is not asked for or not installed. `pip install 'cordwood[spark]'` brings it."
+    )
 
 
 class _Run:
@@ -252,4 +254,5 @@ def _last_steps(scene: Scene) -> dict[tuple[str, int], tuple[str, bool]]:
     return {place: (STEPS[step], STEPS[step] == "delivered") for place, step in found.items()}
 
 
-CHAPTERS = (_pipeline, _correct, _audit) if find_spec("pyspark") is not None else (_no_spark,)
+_WITH_SPARK = find_spec("pyspark") is not None and os.environ.get("CORDWOOD_DEMO_SPARK") != "no"
+CHAPTERS = (_pipeline, _correct, _audit) if _WITH_SPARK else (_no_spark,)
