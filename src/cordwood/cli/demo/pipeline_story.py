@@ -122,7 +122,7 @@ def _audit(scene: Scene) -> None:
 def _no_spark(scene: Scene) -> None:
     scene.stage.chapter("Pipelines on Spark")
     scene.stage.say(
-        "They are left out: Spark is not asked for or not installed. `pip install 'cordwood[spark]'` brings it."
+        "Left out: Spark is not asked for or not installed. `pip install 'cordwood[spark]'` brings it."
     )
 
 
