@@ -121,9 +121,7 @@ def _audit(scene: Scene) -> None:
 
 def _no_spark(scene: Scene) -> None:
     scene.stage.chapter("Pipelines on Spark")
-    scene.stage.say(
-        "Left out: Spark is not asked for or not installed. `pip install 'cordwood[spark]'` brings it."
-    )
+    scene.stage.say("Left out: Spark is not asked for or not installed. `pip install 'cordwood[spark]'` brings it.")
 
 
 class _Run:
