@@ -171,9 +171,12 @@ public final class TransactionCases {
                 KafkaConsumer<String, String> second = member(group, protocol)) {
             first.subscribe(List.of(topic));
             until(() -> {
-                first.poll(Duration.ofMillis(50));
+                first.poll(Duration.ZERO);
                 return first.assignment().size() == 2;
             });
+            // The classic consumer answers committed() from a request that is still under way: wait for that one.
+            first.position(zero);
+            first.position(one);
             ConsumerGroupMetadata before = first.groupMetadata();
             OffsetAndMetadata five = new OffsetAndMetadata(5);
             producer.beginTransaction();
@@ -188,6 +191,7 @@ public final class TransactionCases {
                 return first.assignment().size() == 1 && second.assignment().size() == 1;
             });
             TopicPartition moved = second.assignment().iterator().next();
+            first.position(first.assignment().iterator().next());
             Map<TopicPartition, OffsetAndMetadata> nine = Map.of(moved, new OffsetAndMetadata(9));
             refused(producer, nine, before);
             refused(producer, nine, new ConsumerGroupMetadata(
