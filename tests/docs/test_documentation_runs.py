@@ -25,7 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 _BLOCK = re.compile(r"^```(\w+ (?:run|test))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TIMEOUT_S = 600
-"""Some start Spark, which takes a minute on a machine with other things to do."""
+"""Some start Spark, which takes a minute on a machine with other things to do; one runs twenty queries on it."""
 
 
 class Program(NamedTuple):
