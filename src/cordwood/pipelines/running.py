@@ -27,7 +27,7 @@ from cordwood.pipelines.outputs import Outputs, Place
 from cordwood.pipelines.positions import Positions, ahead, distance, from_json
 from cordwood.pipelines.project import Project
 from cordwood.pipelines.run_lock import RunLock
-from cordwood.pipelines.starting import starting_options
+from cordwood.pipelines.sources import source_stream
 from cordwood.pipelines.stateful import StatefulBatches, one_stream
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class Running:
         """Until the query ends: why it did. Raises what it failed with."""
         try:
             while self.query.isActive:
-                self._tell_batches(self._progress())
+                if self._reports:
+                    self._tell_batches(self._progress())
                 if self._stop.wait(_LOOK_S):
                     self._end(Ending.STOPPED)
             self._tell_batches(self._progress(), all_of_them=True)
@@ -122,16 +123,8 @@ class Running:
 
     def _start(self, spark: "SparkSession", bootstrap_servers: str, once: bool) -> "StreamingQuery":
         settings = self._pipeline.settings
-        options = {
-            "kafka.bootstrap.servers": bootstrap_servers,
-            "kafka.isolation.level": "read_committed",
-            "subscribe": ",".join(topic.name for topic in self._pipeline.inputs.values()),
-            "includeHeaders": "true",
-            "maxOffsetsPerTrigger": str(settings.max_rows_per_batch),
-            **starting_options(self._edition.starting),
-            **settings.source_options,
-        }
-        rows = spark.readStream.format("cordwood").options(**options).load()
+        starting = self._edition.starting
+        rows = source_stream(self._pipeline, spark, bootstrap_servers=bootstrap_servers, starting=starting)
         stream = one_stream(self._pipeline, rows) if settings.stateful else rows
         writer = (
             stream.writeStream.foreachBatch(self._batch)
@@ -305,7 +298,7 @@ def prepare_topics(pipeline: Pipeline, edition: Edition, bootstrap_servers: str)
     from cordwood.pipelines.topics import ensure_topics
 
     written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}
-    return ensure_topics(bootstrap_servers, written, [pipeline.quarantine_topic])
+    return ensure_topics(bootstrap_servers, written, pipeline.quarantine_topic)
 
 
 def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:

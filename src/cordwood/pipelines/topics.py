@@ -1,31 +1,35 @@
 """Topics that a pipeline writes: made before it begins, as an ordinary Kafka client.
 
-A topic that an edition writes beside the live one has as many partitions as the one that it will take the place of, so
-that the same key goes to the partition of the same number.
+A topic that an edition writes beside the live one has as many partitions as the one whose place it will take, so that
+the same key goes to the partition of the same number, and the same settings, so that a compacted one stays compacted.
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
 from cordwood.pipelines.errors import Refusal
 
 _TIMEOUT_S: Final = 30.0
+_QUARANTINE_SETTINGS: Final = {"retention.ms": "-1"}
+"""What was set aside stays until somebody looks at it."""
 
 
-def ensure_topics(bootstrap_servers: str, topics: Mapping[str, str], others: Iterable[str]) -> list[str]:
-    """Makes what is missing, and returns the names. `topics` are by the declared name, whose size they take."""
+def ensure_topics(bootstrap_servers: str, topics: Mapping[str, str], quarantine: str) -> list[str]:
+    """Makes what is missing, and returns the names. `topics` are by the declared name, whose likeness they are."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
-    sizes: dict[str, int] = {}
+    missing = []
     for declared, name in topics.items():
-        sizes[name] = len(there[declared].partitions) if declared in there else -1
-    for name in others:
-        sizes[name] = -1
-    missing = [NewTopic(name, num_partitions=size) for name, size in sizes.items() if name not in there]
+        if name not in there:
+            partitions = len(there[declared].partitions) if declared in there else -1
+            settings = _settings_of(admin, declared) if declared in there else {}
+            missing.append(NewTopic(name, num_partitions=partitions, config=settings))
+    if quarantine not in there:
+        missing.append(NewTopic(quarantine, num_partitions=-1, config=_QUARANTINE_SETTINGS))
     if not missing:
         return []
     for name, answer in admin.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
@@ -37,6 +41,14 @@ def ensure_topics(bootstrap_servers: str, topics: Mapping[str, str], others: Ite
     names = [topic.topic for topic in missing]
     _await(admin, names)
     return names
+
+
+def _settings_of(admin: AdminClient, topic: str) -> dict[str, str]:
+    """What was set for this topic, and is not a default."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found: Mapping[str, Any] = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+    own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: entry.value for name, entry in found.items() if entry.source == own and entry.value is not None}
 
 
 def _await(admin: AdminClient, names: list[str]) -> None:

@@ -38,6 +38,7 @@ class DeltaBatches:
         self._table = table
         self._staging = staging
         self._cleaned_at_ms: int | None = None
+        self._opened: DeltaTable | None = None
 
     def last_batch(self, application: str) -> int | None:
         opened = self._open()
@@ -106,11 +107,14 @@ class DeltaBatches:
         return f"{done['numFilesRemoved']} files of table {self._table.name} made {done['numFilesAdded']}"
 
     def _open(self) -> "DeltaTable | None":
+        """As it is now: others may have compacted it, or written to it under another application."""
         from deltalake import DeltaTable
 
-        if not DeltaTable.is_deltatable(str(self._directory)):
-            return None
-        return DeltaTable(self._directory)
+        if self._opened is not None:
+            self._opened.update_incremental()
+        elif DeltaTable.is_deltatable(str(self._directory)):
+            self._opened = DeltaTable(self._directory)
+        return self._opened
 
     def _prepare(self, schema: "StructType") -> None:
         """The table has all columns of these rows; new ones are added, none changes its type."""

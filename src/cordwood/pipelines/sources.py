@@ -1,0 +1,45 @@
+"""The stream that a pipeline reads, and its outputs as plain streams for queries of one's own.
+
+    for name, rows in streams(orders, spark, bootstrap_servers="localhost:9092").items(): ...
+
+Works with any session, Spark Connect and `spark-pipelines` included. There is no quarantine, no table and no edition
+here: what becomes of the streams, and how often, is up to whoever writes them.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.pipelines.batches import good_rows, outputs_of
+from cordwood.pipelines.decoding import ERROR, inputs_of
+from cordwood.pipelines.definition import RECORD, Pipeline
+from cordwood.pipelines.starting import starting_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def source_stream(pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str) -> "DataFrame":
+    """The records of all its inputs, as the source gives them."""
+    options = {
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": ",".join(topic.name for topic in pipeline.inputs.values()),
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(pipeline.settings.max_rows_per_batch),
+        **starting_options(starting),
+        **pipeline.settings.source_options,
+    }
+    return spark.readStream.format("cordwood").options(**options).load()
+
+
+def streams(
+    pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str | None = None
+) -> "dict[str, DataFrame]":
+    """The outputs by name, as streaming DataFrames. A record that cannot be decoded fails the query that reads it."""
+    from pyspark.sql import functions as F
+
+    begin = pipeline.settings.starting if starting is None else starting
+    rows = source_stream(pipeline, spark, bootstrap_servers=bootstrap_servers, starting=begin)
+    address = F.concat_ws(" ", F.col(f"{RECORD}.topic"), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset"))
+    poison = F.when(F.col(ERROR).isNotNull(), F.raise_error(F.concat(address, F.lit(": "), F.col(ERROR))))
+    checked = {name: each.where(poison.isNull()) for name, each in inputs_of(pipeline, rows).items()}
+    return {name: each.drop(RECORD) for name, each in outputs_of(pipeline, good_rows(checked)).items()}
