@@ -106,6 +106,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lost: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self._settled: dict[TopicPartition, int] = {}
 
     def add(self, partition: TopicPartition, start: int, end: int) -> int:
         """Writes a loss down; how many of its offsets were not known before."""
@@ -121,12 +122,18 @@ class Ledger:
         self._lost[partition] = merged
         return self.count(partition) - before
 
-    def count(self, partition: TopicPartition) -> int:
-        return sum(end - start for start, end in self._lost.get(partition, []))
+    def settle(self, partition: TopicPartition) -> None:
+        """The offsets of this partition begin anew: what was lost of the old ones is only a number from now on."""
+        self._settled[partition] = self.count(partition)
+        self._lost.pop(partition, None)
+
+    def count(self, partition: TopicPartition, below: int | None = None) -> int:
+        """How many were lost; `below`: as far as somebody is concerned who has come to this position."""
+        pieces = self._lost.get(partition, [])
+        if below is not None:
+            pieces = [(start, min(end, below)) for start, end in pieces if start < below]
+        return self._settled.get(partition, 0) + sum(end - start for start, end in pieces)
 
     @property
     def total(self) -> int:
-        return sum(self.count(partition) for partition in self._lost)
-
-    def counts(self) -> dict[TopicPartition, int]:
-        return {partition: self.count(partition) for partition in sorted(self._lost)}
+        return sum(self.count(partition) for partition in self._lost.keys() | self._settled.keys())

@@ -10,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Final
 
@@ -117,9 +117,7 @@ def _stand_in(home: Path) -> Path:
     raise NoJava("no directory could be written to in which Java's stand-in could be put")
 
 
-def _places(home: Path) -> list[Path]:
+def _places(home: Path) -> Iterator[Path]:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return [
-        cache / "cordwood" / f"java-{major_version(home / 'bin' / 'java')}",
-        Path(tempfile.mkdtemp(prefix="cordwood-java-")),
-    ]
+    yield cache / "cordwood" / f"java-{major_version(home / 'bin' / 'java')}"
+    yield Path(tempfile.mkdtemp(prefix="cordwood-java-"))

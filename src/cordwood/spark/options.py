@@ -56,10 +56,6 @@ class TriggerLimits:
     max_delay_ms: int = DEFAULT_TRIGGER_DELAY_MS
     max_bytes: int | None = None
 
-    @property
-    def any(self) -> bool:
-        return not (self.max_offsets is None and self.min_offsets is None and self.max_bytes is None)
-
 
 @dataclass(frozen=True)
 class TaskSizes:

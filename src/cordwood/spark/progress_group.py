@@ -61,8 +61,8 @@ class ProgressGroup:
     _committed: Positions = field(init=False, default_factory=dict)
     _committed_at_s: float = field(init=False, default=0.0)
     _not_before_s: float = field(init=False, default=0.0)
-    _recalled: bool = field(init=False, default=False)
-    _lost_before: dict[TopicPartition, int] = field(init=False, default_factory=dict)
+    _lost_before: dict[TopicPartition, int] | None = field(init=False, default=None)
+    """In earlier runs of the query; None: not yet asked."""
 
     def __post_init__(self) -> None:
         self.group = self.options.progress_group
@@ -77,18 +77,6 @@ class ProgressGroup:
         """The group of a query that was not told one: its name, or its id, which outlives restarts too."""
         self.group = f"{self.options.group_prefix}-{query_name or query_id}"
 
-    def recall(self) -> None:
-        """What earlier runs have lost, so that the count goes on."""
-        if not self.options.reports_progress or self.group is None or self._recalled:
-            return
-        self._recalled = True
-        try:
-            found = read_progress(self._cluster, self.group)
-        except ClientError as failure:
-            _log.warning("progress of group %s could not be read: %s", self.group, failure)
-        else:
-            self._lost_before = {partition: standing.lost for partition, standing in found.items()}
-
     def commit(self, positions: Mapping[TopicPartition, int], lost: Mapping[TopicPartition, int]) -> None:
         """Positions of partitions that exist. Does nothing if the group has them already."""
         if not self.options.reports_progress or self.group is None or not positions:
@@ -102,18 +90,22 @@ class ProgressGroup:
         }
         if not changed or now_s < self._not_before_s:
             return
-        self.recall()
-        metadata = {
-            partition: _metadata(self._lost_before.get(partition, 0) + lost.get(partition, 0)) for partition in changed
-        }
         try:
-            self._cluster.commit(self.group, changed, metadata)
+            self._commit(self.group, changed, lost)
         except ClientError as failure:
             self._not_before_s = now_s + _PAUSE_AFTER_FAILURE_S
             _log.warning("progress was not committed to group %s; the query goes on: %s", self.group, failure)
         else:
             self._committed |= changed
             self._committed_at_s = now_s
+
+    def _commit(self, group: str, positions: Positions, lost: Mapping[TopicPartition, int]) -> None:
+        if self._lost_before is None:
+            found = read_progress(self._cluster, group)
+            self._lost_before = {partition: standing.lost for partition, standing in found.items()}
+        before = self._lost_before
+        metadata = {partition: _metadata(before.get(partition, 0) + lost.get(partition, 0)) for partition in positions}
+        self._cluster.commit(group, positions, metadata)
 
     def close(self) -> None:
         self._cluster.close()

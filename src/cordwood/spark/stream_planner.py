@@ -15,7 +15,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from cordwood.client.cluster import Cluster
-from cordwood.client.errors import BrokerUnreachable, ClientError
+from cordwood.client.errors import BrokerUnreachable, ClientError, RequestRefused
+from cordwood.client.retries import PASSING
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.spark import notes
 from cordwood.spark.boundaries import Topics
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 _LOOKS: Final = 3
 _BETWEEN_LOOKS_S: Final = 0.2
-"""A log that ends before our position is looked at again: a leader that was just elected may not know its end yet."""
+"""A log that is gone, or ends before our position, is looked at again: brokers that just started may not know it."""
 
 
 class StreamPlanner:
@@ -95,9 +96,10 @@ class StreamPlanner:
         """How far the next batch goes; `start` itself if there is nothing to do. All before `start` is finished."""
         try:
             return self._latest(start, limited=limited)
-        except BrokerUnreachable as failure:
+        except (BrokerUnreachable, RequestRefused) as failure:
+            may_pass = isinstance(failure, BrokerUnreachable) or failure.code in PASSING
             # With a fixed end, "nothing to do" would mean that all was read.
-            if not self._was_reached or self._target is not None:
+            if not may_pass or not self._was_reached or self._target is not None:
                 raise
             _log.warning("the query waits for the brokers: %s", failure)
             return start
@@ -142,7 +144,8 @@ class StreamPlanner:
             self._say_who_is_missing(existing, start)
             found = survey(self._cluster, existing, self.options.isolation, start)
             is_behind = any(start.get(name, 0) > now.latest for name, now in found.partitions.items())
-            if not is_behind or look == _LOOKS - 1:
+            is_gone = any(name not in found.partitions for name in start)
+            if not (is_behind or is_gone) or look == _LOOKS - 1:
                 break
             time.sleep(_BETWEEN_LOOKS_S)
         return found
@@ -198,8 +201,9 @@ class StreamPlanner:
         return ends
 
     def _remember(self, found: Survey, dropped: Collection[TopicPartition] = ()) -> None:
-        for topic in {partition.topic for partition in dropped}:
-            self._known_ids.pop(topic, None)
+        for partition in dropped:
+            self._known_ids.pop(partition.topic, None)
+            self.ledger.settle(partition)
         self._known_ids = {**found.topic_ids, **self._known_ids}
         self._last_seen = {partition: now.latest for partition, now in found.partitions.items()}
 
@@ -223,4 +227,6 @@ class StreamPlanner:
 
     def _report_progress(self, start: Positions, found: Survey) -> None:
         existing = {partition: position for partition, position in start.items() if partition in found.partitions}
-        self.progress.commit(existing, self.ledger.counts())
+        # Only what lies behind the position: a batch that fails is planned again, and its losses are found again.
+        lost = {partition: self.ledger.count(partition, below=position) for partition, position in existing.items()}
+        self.progress.commit(existing, lost)

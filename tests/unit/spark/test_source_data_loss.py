@@ -74,5 +74,19 @@ def test_the_ledger_counts_an_offset_once() -> None:
     assert ledger.add(ZERO, 20, 30) == 10
     assert ledger.add(ZERO, 8, 25) == 8
     assert ledger.add(ZERO, 3, 3) == 0
-    assert ledger.counts() == {ZERO: 30}
-    assert ledger.total == 30
+    assert ledger.count(ZERO) == ledger.total == 30
+
+
+def test_the_ledger_knows_what_lies_behind_a_position() -> None:
+    ledger = Ledger()
+    ledger.add(ZERO, 10, 30)
+    assert [ledger.count(ZERO, below=position) for position in (0, 10, 15, 30, 99)] == [0, 0, 5, 20, 20]
+
+
+def test_what_was_lost_of_a_topic_that_is_gone_stays_counted() -> None:
+    ledger = Ledger()
+    ledger.add(ZERO, 10, 30)
+    ledger.settle(ZERO)
+    assert ledger.count(ZERO, below=0) == 20
+    assert ledger.add(ZERO, 10, 12) == 2
+    assert ledger.total == 22

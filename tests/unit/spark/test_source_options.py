@@ -108,8 +108,6 @@ def test_limits_of_a_trigger() -> None:
     assert options.limits.min_offsets == 10
     assert options.limits.max_delay_ms == 120_000
     assert options.limits.max_bytes == 1024
-    assert options.limits.any
-    assert not stream().limits.any
 
 
 def test_kafka_keys_reach_the_client() -> None:
