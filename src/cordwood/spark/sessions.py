@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from cordwood.spark.data_source import CordwoodDataSource
 from cordwood.spark.java import ensure_java
+from cordwood.spark.spark_home import ensure_spark_home
 
 RUNTIME_SETTINGS: Final = {
     # Filters on offset, partition, topic and timestamp reach the source of a batch read.
@@ -53,6 +54,7 @@ def session(
         if (master or remote or "local").startswith("local"):
             # Spark would take the first python3 on the path, which need not be the one that has this package.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            ensure_spark_home()
     if remote is not None:
         builder = builder.remote(remote)
     elif master is not None:

@@ -1,0 +1,84 @@
+"""Spark's own Python code from files, not from archives.
+
+Spark starts each of its Python processes with `$SPARK_HOME/python/lib/pyspark.zip` on the path. What Python imports
+from an archive it compiles anew every time: about a second for each process, and a query needs several. So SPARK_HOME
+names a directory of links to the installed Spark, in which the archives are directories that hold the installed packages, for
+which pip has kept the compiled code. On one machine only: a cluster's workers have a home of their own.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+
+ARCHIVES = {"pyspark": "pyspark.zip", "py4j": "py4j-*-src.zip"}
+"""The package that each archive below python/lib holds."""
+
+LINKED = ("bin", "conf", "data", "examples", "jars", "sbin")
+"""The rest of a home, as far as there is one."""
+
+
+def ensure_spark_home(environment: MutableMapping[str, str] = os.environ) -> Path | None:
+    """Sets SPARK_HOME unless it is set. None where things are left as they are: Spark works without, more slowly."""
+    if environment.get("SPARK_HOME"):
+        return None
+    packages = {name: _installed(name) for name in ARCHIVES}
+    spark = packages["pyspark"]
+    if spark is None or not (spark / "jars").is_dir() or os.name != "posix":
+        return None
+    archives: dict[str, Path] = {}
+    for name, pattern in ARCHIVES.items():
+        package = packages[name]
+        for archive in (spark / "python" / "lib").glob(pattern):
+            if package is not None:
+                archives[archive.name] = package
+    if not archives:
+        return None
+    for place in _places(spark, archives):
+        try:
+            if not place.is_dir():
+                _build(place, spark, archives)
+        except OSError:
+            continue
+        environment["SPARK_HOME"] = str(place)
+        return place
+    return None
+
+
+def _build(place: Path, spark: Path, archives: dict[str, Path]) -> None:
+    """Made beside and moved: others may be starting Spark at this moment, and find all of it or nothing."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=place.parent))
+    try:
+        work.chmod(0o755)
+        lib = work / "python" / "lib"
+        lib.mkdir(parents=True)
+        for name in LINKED:
+            if (spark / name).exists():
+                (work / name).symlink_to(spark / name)
+        for name, package in archives.items():
+            (lib / name).mkdir()
+            (lib / name / package.name).symlink_to(package)
+        try:
+            work.rename(place)
+        except OSError:
+            if not place.is_dir():  # else somebody was quicker
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _installed(package: str) -> Path | None:
+    found = importlib.util.find_spec(package)
+    return None if found is None or found.origin is None else Path(found.origin).parent
+
+
+def _places(spark: Path, archives: dict[str, Path]) -> Iterator[Path]:
+    """In the user's cache, where one is enough for all sessions with this Spark."""
+    depends_on = repr((spark, sorted(archives.items()), (spark / "version.py").read_text()))
+    name = f"spark-{hashlib.sha256(depends_on.encode()).hexdigest()[:16]}"
+    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cordwood" / name
+    yield Path(tempfile.mkdtemp(prefix="cordwood-spark-")) / name
