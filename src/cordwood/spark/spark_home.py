@@ -2,8 +2,8 @@
 
 Spark starts each of its Python processes with `$SPARK_HOME/python/lib/pyspark.zip` on the path. What Python imports
 from an archive it compiles anew every time: about a second for each process, and a query needs several. So SPARK_HOME
-names a directory of links to the installed Spark, in which the archives are directories that hold the installed packages, for
-which pip has kept the compiled code. On one machine only: a cluster's workers have a home of their own.
+names a directory of links to the installed Spark, in which the archives are directories that hold the installed
+packages, for which pip has kept the compiled code. On one machine only: a cluster's workers have a home of their own.
 """
 
 import hashlib

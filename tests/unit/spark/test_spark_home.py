@@ -28,13 +28,7 @@ def test_python_processes_of_spark_import_files(cache: Path) -> None:
     assert [archive.name.split("-")[0] for archive in archives] == ["py4j", "pyspark.zip"]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, archives))}
     asked = "import pyspark.worker, py4j; print(pyspark.__file__, py4j.__file__, sep='\\n')"
-    done = subprocess.run(
-        [sys.executable, "-c", asked],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = subprocess.run([sys.executable, "-c", asked], env=paths, capture_output=True, text=True, check=True)
     for found, archive in zip(reversed(done.stdout.split()), archives, strict=True):
         assert Path(found).is_file()
         assert archive in Path(found).parents
