@@ -1,13 +1,15 @@
 """Compaction against a dict: of every key the latest record stays, at its old offset, and nothing else is touched."""
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cordwood.log.compaction import BYTES_PER_KEY, CompactionJob, CompactionResult, compact
 from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.records.batch import Codec, read_header
+from cordwood.records.batch import CRC_POSITION, CRC_START, HEADER_SIZE, Codec, read_header
 from cordwood.records.build import build_batch
-from cordwood.records.records import Record, records_in
+from cordwood.records.checksum import crc32c
+from cordwood.records.records import CorruptRecords, Record, records_in
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Stage, Suffix, segment_file
 from cordwood.segments.offset_index import OffsetIndex
@@ -125,6 +127,78 @@ def test_with_little_memory_several_rounds_come_to_the_same_end(segments: list[l
         swap(filesystem, result)
         dirty = result.clean_offset
     assert read_all(filesystem) == sorted(latest.values(), key=lambda record: record.offset)
+
+
+def files(filesystem: Filesystem) -> tuple[list[int], list[int]]:
+    """Base offsets and sizes of the segments that are there."""
+    names = [name for name in filesystem.list(DIRECTORY) if name.endswith(".log")]
+    sizes = [filesystem.open(f"{DIRECTORY}/{name}").size for name in names]
+    return [int(name.partition(".")[0]) for name in names], sizes
+
+
+@settings(max_examples=100, deadline=None)
+@given(segments_of_batches, st.integers(1, 3))
+@example([[[(b"a", b"deleted")]], [[(b"b", b"")], [(b"c", b"")], [(b"a", None)]]], 1)
+def test_a_tombstone_never_goes_before_what_it_deletes(segments: list[list[list[Row]]], keys: int) -> None:
+    """Memory lasts for a part of a segment only, and between two rounds the time of every tombstone passes."""
+    filesystem = MemoryFilesystem()
+    _, _, end = write(filesystem, segments, Codec.NONE)
+    latest = {record.key: record.value for record in read_all(filesystem)}
+    there = {key: value for key, value in latest.items() if value is not None}
+    dirty = now_ms = 0
+    while dirty < end:
+        result = compact(filesystem, job(*files(filesystem), end, now_ms=now_ms, dirty=dirty, keys=keys))
+        swap(filesystem, result)
+        dirty, now_ms = result.clean_offset, now_ms + RETENTION_MS
+        found = {record.key: record.value for record in read_all(filesystem)}
+        assert {key: value for key, value in found.items() if value is not None} == there
+
+
+@settings(max_examples=50, deadline=None)
+@given(segments_of_batches)
+@example([[[(b"a", None)]]])
+def test_where_the_log_ends_is_still_known_when_everything_in_it_is_gone(segments: list[list[list[Row]]]) -> None:
+    """A crash forgot how far the log was compacted, so it is done again when its tombstones may go."""
+    filesystem = MemoryFilesystem()
+    _, _, end = write(filesystem, segments, Codec.NONE)
+    for now_ms in (0, RETENTION_MS):
+        swap(filesystem, compact(filesystem, job(*files(filesystem), end, now_ms=now_ms)))
+    base = files(filesystem)[0][-1]
+    scan = SegmentScan(filesystem.open(segment_file(DIRECTORY, base, Suffix.LOG)), base)
+    for _ in scan:
+        pass
+    assert scan.next_offset == end
+
+
+def test_a_batch_that_cannot_be_opened_stays_as_it_is_and_the_rest_is_compacted() -> None:
+    """It has the right CRC: somebody sent it so, while the topic was not compacted."""
+    filesystem = MemoryFilesystem()
+    filesystem.make_directory(DIRECTORY)
+    file = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG), create=True)
+    for offset in range(4):
+        batch = build_batch([(0, b"key", b"value", ())], base_offset=offset)
+        if offset == 1:
+            batch[HEADER_SIZE] = 0x7F
+            batch[CRC_POSITION : CRC_POSITION + 4] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+            hostile = bytes(batch)
+        file.append(batch)
+    with pytest.raises(CorruptRecords):
+        list(records_in(hostile))
+    result = compact(filesystem, job([0], [file.size], 4))
+    assert result.clean_offset == 4
+    cleaned = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED))
+    data = cleaned.read(0, cleaned.size)
+    assert data[: len(hostile)] == hostile
+    assert [record.offset for record in _records(data[len(hostile) :])] == [3]
+
+
+def test_a_transaction_index_that_a_given_up_round_left_is_not_taken_for_this_rounds() -> None:
+    filesystem = MemoryFilesystem()
+    bases, sizes, end = write(filesystem, [[[(b"a", b"1")], [(b"a", b"2")]]], Codec.NONE)
+    stale = segment_file(DIRECTORY, 0, Suffix.TXN_INDEX, Stage.CLEANED)
+    filesystem.replace(stale, bytes(34))
+    assert compact(filesystem, job(bases, sizes, end)).replacements
+    assert not filesystem.exists(stale)
 
 
 @settings(max_examples=50, deadline=None)

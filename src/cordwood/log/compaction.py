@@ -10,8 +10,10 @@ What is removed when:
   readers that are not far behind see the deletion. The batch remembers that moment (its delete horizon);
 - records of an aborted transaction: at once; the marker of a transaction: like a tombstone, once no batch of the
   transaction is left;
-- a batch that has lost all its records: at once, unless it is the last one of its producer. Its header then stays,
-  because the next sequence number is known from it.
+- a batch that has lost all its records: at once, unless it is the last one of its producer, or the last one that was
+  read. Its header then stays: the next sequence number is known from the one, the end of the log from the other.
+
+What cannot be opened stays whole: a topic that was not always compacted may have taken batches of any content.
 """
 
 import hashlib
@@ -111,11 +113,12 @@ def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterat
         raise DamagedLog(f"{file.path}: {scan.invalid.reason} at offset {scan.invalid.offset}; it is not compacted")
 
 
-def _records(header: BatchHeader, batch: memoryview) -> list[Record]:
+def _records(batch: memoryview) -> list[Record] | None:
+    """None for a batch with the right CRC that cannot be opened: so its producer sent it."""
     try:
         return list(records_in(batch))
-    except CorruptRecords as corrupt:
-        raise DamagedLog(f"the batch at offset {header.base_offset} cannot be opened: {corrupt}") from corrupt
+    except CorruptRecords:
+        return None
 
 
 def _aborted_transactions(filesystem: Filesystem, job: CompactionJob) -> list[AbortedTransaction]:
@@ -144,7 +147,7 @@ def _latest_offsets(
                 continue
             if transactions.aborts(header) or header.last_offset < job.first_dirty_offset:
                 continue
-            for record in _records(header, batch):
+            for record in _records(batch) or ():
                 if record.key is not None:
                     latest[key_identity(record.key)] = record.offset
             if len(latest) >= room:
@@ -256,10 +259,15 @@ class _Cleaner:
             return self._keep_marker(header, batch)
         if self._transactions.aborts(header):
             return self._keep_empty(header, batch)
+        # Where the first pass did not come a tombstone's time must not begin: it may only go after what it deletes.
+        records = _records(batch) if header.base_offset < self._result.clean_offset else None
+        if records is None:
+            self._result.records_kept += header.record_count
+            return batch
         now_ms, horizon_ms = self._job.now_ms, header.delete_horizon_ms
         kept: list[Record] = []
         tombstones = False
-        for record in _records(header, batch):
+        for record in records:
             key = record.key
             if key is None or self._latest.get(key_identity(key), -1) > record.offset:
                 continue
@@ -287,11 +295,12 @@ class _Cleaner:
             return batch
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
-            return _rebuilt(header, _records(header, batch), self._job.now_ms + self._job.delete_retention_ms)
+            return _rebuilt(header, records_in(batch), self._job.now_ms + self._job.delete_retention_ms)
         return batch if horizon_ms > self._job.now_ms else self._keep_empty(header, batch)
 
     def _keep_empty(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
-        if self._job.last_offsets.get(header.producer_id) != header.last_offset:
+        last_of_producer = self._job.last_offsets.get(header.producer_id) == header.last_offset
+        if not last_of_producer and header.next_offset != self._job.end_offset:
             return None
         return _rebuilt(header, (), None) if header.record_count else batch
 
@@ -321,8 +330,12 @@ class _Cleaner:
             (Suffix.TIME_INDEX, self._indexes.times.to_bytes()),
             (Suffix.TXN_INDEX, self._kept_transactions.to_bytes()),
         ):
+            path = segment_file(directory, base_offset, suffix, Stage.CLEANED)
             if content or suffix is not Suffix.TXN_INDEX:
-                self._filesystem.replace(segment_file(directory, base_offset, suffix, Stage.CLEANED), content)
+                self._filesystem.replace(path, content)
+            elif self._filesystem.exists(path):
+                # Of a round that was given up: the log would take it for this one's.
+                self._filesystem.remove(path)
         self._file.sync()
         self._filesystem.sync_directory(directory)
         self._file.close()

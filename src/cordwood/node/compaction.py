@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("cordwood.compaction")
 
+FAILED_PAUSE_MS = 300_000
+"""How long a log that could not be compacted is passed over: it would be the first choice again, for ever."""
+
 
 class Candidate(NamedTuple):
     dirty_ratio: float
@@ -30,6 +33,7 @@ class Compaction:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._working = False
+        self._paused: set[TopicPartition] = set()
 
     def schedule(self, now_ms: int) -> None:
         self._node.timers.at(now_ms + self._node.settings.log_cleaner_backoff_ms, self._look)
@@ -55,6 +59,7 @@ class Compaction:
             self._working = False
             if isinstance(result, Exception):
                 self._node.report_storage_failure(result)
+                self._pause(chosen.name)
             else:
                 self._swap(chosen, result)
 
@@ -66,7 +71,13 @@ class Compaction:
 
         self._node.effects.blocking(compact, compacted)
 
+    def _pause(self, name: TopicPartition) -> None:
+        self._paused.add(name)
+        self._node.timers.at(self._node.now_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
+
     def _candidate(self, partition: Partition, now_ms: int) -> Candidate | None:
+        if partition.name in self._paused:
+            return None
         if partition.opened is None and not self._node.logs.has_log(partition.name):
             return None
         try:

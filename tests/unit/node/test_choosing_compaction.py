@@ -1,0 +1,41 @@
+"""Which log is compacted next, and what happens when that fails."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.node.speaking import create_topic, fill
+
+from cordwood.log.compaction import CompactionJob, CompactionResult
+from cordwood.model.errors import DamagedLog
+from cordwood.simulation.world import World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World(seed=1, settings={"log.cleaner.backoff.ms": "1000"}).start()
+    yield world
+    world.kill()
+
+
+def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(world: World) -> None:
+    """It has the largest share that was never compacted, so it would be chosen first, again and again."""
+    for topic, count in (("worse", 6), ("good", 3)):
+        create_topic(world, topic, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0")
+        fill(world, topic, *[bytes(100)] * count)
+    compact, tried = world.node.compact, list[str]()
+
+    def compact_or_fail(job: CompactionJob) -> CompactionResult:
+        tried.append(job.directory)
+        if "worse" in job.directory:
+            raise DamagedLog("it cannot be read")
+        return compact(job)
+
+    world.node.compact = compact_or_fail
+    world.advance(200_000)
+    clean_offset = world.node.logs.clean_offset
+    good, worse = world.node.partition("good", 0).name, world.node.partition("worse", 0).name
+    assert clean_offset(good) > 0
+    assert sum("worse" in directory for directory in tried) == 1
+    world.node.compact = compact
+    world.advance(400_000)
+    assert clean_offset(worse) > 0
