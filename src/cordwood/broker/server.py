@@ -21,7 +21,6 @@ from cordwood.broker.listening import BACKLOG, advertised, bind
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
-from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.broker.threads import Workers
 from cordwood.cluster.controller import Controller
 from cordwood.model.broker_settings import BrokerSettings
@@ -143,12 +142,11 @@ class Server:
         if self._storage.in_memory:
             return ImmediateFlusher(self.driver.flushed, self._fail)
         filesystem = self._storage.filesystem
-        trusted = syncfs_can_be_trusted(self.settings.data_directory)
         return Flusher(
             self._loop,
             self.driver.flushed,
             self._fail,
-            sync_everything=filesystem.sync_everything if trusted else None,
+            sync_everything=filesystem.sync_everything if self._storage.syncfs_trusted else None,
             threads=self.settings.flush_threads,
         )
 

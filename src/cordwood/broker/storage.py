@@ -5,6 +5,7 @@ import os
 import resource
 from typing import TYPE_CHECKING
 
+from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.log.data_directory import PROPERTIES_FILE, DataDirectory, Identity
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem
@@ -24,7 +25,13 @@ class Storage:
     def __init__(self, filesystem: Filesystem, path: str, metadata: "MetadataStore", settings: BrokerSettings) -> None:
         self.filesystem = filesystem
         self.metadata = metadata
-        self.logs = DataDirectory(filesystem, path, producer_expiration_ms=settings.producer_id_expiration_ms)
+        self.syncfs_trusted = self.in_memory or syncfs_can_be_trusted(path)
+        self.logs = DataDirectory(
+            filesystem,
+            path,
+            producer_expiration_ms=settings.producer_id_expiration_ms,
+            sync_together=self.syncfs_trusted,
+        )
         self._node_id = settings.node_id
         self._open = False
 

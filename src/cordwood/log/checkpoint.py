@@ -120,10 +120,16 @@ class CheckpointTicket:
             for path, _ in self.replaced:
                 self._filesystem.rename(path + TEMPORARY, path)
             if self.renamed_snapshot is not None:
-                old, new = self.renamed_snapshot
-                self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
+                self._move_empty_snapshot(*self.renamed_snapshot)
             for offset in self.obsolete_snapshots:
                 remove_if_there(self._filesystem, self._snapshot_path(offset))
+
+    def _move_empty_snapshot(self, old: int, new: int) -> None:
+        try:
+            self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
+        except FileNotFoundError:
+            # A checkpoint that was written and never booked, because the broker was stopping, has moved it already.
+            self._filesystem.replace(self._snapshot_path(new), EMPTY_SNAPSHOT)
 
     def sync_names(self) -> None:
         with self._void_if_cut():
@@ -170,23 +176,25 @@ class CheckpointTicket:
         self._files.clear()
 
 
-def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket]) -> None:
-    """Does the work of these tickets, durably, in whatever way costs least. In any thread."""
-    together = len(tickets) >= _SYNC_TOGETHER
-    for ticket in tickets:
-        ticket.write(keep_open=not together)
-    if together:
-        filesystem.sync_everything()
-    else:
+def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool = True) -> None:
+    """Does the work of these tickets, durably, in whatever way costs least. In any thread.
+
+    `together`: whether one sync of the whole filesystem may stand for those of all files.
+    """
+    if together and len(tickets) >= _SYNC_TOGETHER:
         for ticket in tickets:
-            ticket.sync()
+            ticket.write(keep_open=False)
+        filesystem.sync_everything()
+        for ticket in tickets:
+            ticket.install()
+        filesystem.sync_everything()
+        return
+    for ticket in tickets:
+        ticket.write()
+        ticket.sync()
     for ticket in tickets:
         ticket.install()
-    if together:
-        filesystem.sync_everything()
-    else:
-        for ticket in tickets:
-            ticket.sync_names()
+        ticket.sync_names()
 
 
 def remove_if_there(filesystem: Filesystem, path: str) -> None:
@@ -308,9 +316,11 @@ def _let_go_of_closed(log: "Log") -> None:
     """Closed segments whose index files are complete need no indexes in memory any more."""
     unsaved = []
     for segment in log.closing:
-        indexes = segment.indexes
-        if indexes is None or (
-            segment.saved_offsets == len(indexes.offsets) and segment.saved_times == len(indexes.times)
+        indexes, transactions = segment.indexes, segment.transactions
+        aborts_saved = transactions is None or segment.saved_transactions == len(transactions)
+        if aborts_saved and (
+            indexes is None
+            or (segment.saved_offsets == len(indexes.offsets) and segment.saved_times == len(indexes.times))
         ):
             log.loaded_indexes.used(segment)
         else:

@@ -58,13 +58,14 @@ class Identity(NamedTuple):
 class Checkpoint:
     """The checkpoint of all logs, under way: `write` in any thread, then DataDirectory.finish_checkpoint."""
 
-    def __init__(self, filesystem: Filesystem, tickets: Sequence[CheckpointTicket]) -> None:
+    def __init__(self, filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool) -> None:
         self.tickets = tickets
         self._filesystem = filesystem
+        self._together = together
 
     def write(self) -> None:
         """What the logs need to have on disk before their recovery points move."""
-        write_checkpoints(self._filesystem, self.tickets)
+        write_checkpoints(self._filesystem, self.tickets, together=self._together)
 
 
 class DataDirectory:
@@ -77,7 +78,9 @@ class DataDirectory:
         *,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         loaded_indexes: LoadedIndexes = SHARED,
+        sync_together: bool = True,
     ) -> None:
+        """sync_together: False where a sync of the whole filesystem cannot be trusted."""
         self.filesystem = filesystem
         self.path = path
         self.clean = False
@@ -86,6 +89,7 @@ class DataDirectory:
         """What was found wrong with the directory's own files, and what was done about it."""
         self._producer_expiration_ms = producer_expiration_ms
         self._loaded_indexes = loaded_indexes
+        self._sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._durable_recovery_points: dict[TopicPartition, int] = {}
@@ -281,7 +285,7 @@ class DataDirectory:
         """In the loop: takes what must be written so that the recovery points of these logs can move."""
         chosen = self._logs.values() if logs is None else logs
         tickets = [ticket for log in chosen if (ticket := log.begin_checkpoint()) is not None]
-        return Checkpoint(self.filesystem, tickets)
+        return Checkpoint(self.filesystem, tickets, together=self._sync_together)
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> Callable[[], None]:
         """In the loop: moves the recovery points. What it returns writes them down, in any thread."""

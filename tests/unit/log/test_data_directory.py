@@ -126,6 +126,44 @@ def test_a_checkpoint_can_be_done_in_steps_while_the_log_goes_on() -> None:
     assert not directory.begin_checkpoint([]).tickets
 
 
+class FuseFilesystem(CrashingFilesystem):
+    """One whose syncfs says yes and does nothing."""
+
+    def sync_everything(self) -> None:
+        pass
+
+
+def test_where_syncfs_cannot_be_trusted_a_checkpoint_of_many_logs_is_as_durable_as_of_one() -> None:
+    filesystem = FuseFilesystem()
+    directory = DataDirectory(filesystem, PATH, sync_together=False)
+    directory.open()
+    names = [TopicPartition("orders", number) for number in range(6)]
+    written = {name: fill(log_of(directory, name), 5) for name in names}
+    directory.checkpoint()
+    assert all(log.durable_end_offset == 5 for log in directory.logs)
+    filesystem.crash()
+    again = opened(filesystem)
+    for name in names:
+        log = log_of(again, name)
+        assert (values(log), log.damage) == (written[name], [])
+
+
+def test_a_stop_in_the_middle_of_a_checkpoint_is_clean() -> None:
+    """The thread finished its work, and nobody was there any more to book it."""
+    filesystem = MemoryFilesystem()
+    directory = opened(filesystem)
+    log = log_of(directory)
+    for _ in range(2):
+        append(log)
+        directory.checkpoint()
+    append(log)
+    directory.begin_checkpoint().write()
+    directory.close()
+    again = opened(filesystem)
+    assert again.clean
+    assert log_of(again).log_end_offset == 3
+
+
 def test_an_old_save_never_overwrites_a_newer_one() -> None:
     filesystem = CrashingFilesystem()
     directory = opened(filesystem)

@@ -22,6 +22,7 @@ from tests.unit.log.log_making import (
     values,
 )
 
+from cordwood.log.checkpoint import write_checkpoints
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog, StorageFailure
@@ -508,3 +509,22 @@ def test_a_damaged_transaction_index_is_made_again_without_a_moment_in_which_it_
             ticket.write()
         filesystem.free_for_appends = None
         filesystem.sync_everything()
+
+
+def test_an_aborted_transaction_is_known_though_its_segment_was_closed_during_a_checkpoint() -> None:
+    """Its marker made no index entry, so the files of the closed segment looked complete without it."""
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    append(log, b"aborted", producer=7, transactional=True)
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    end_transaction(log, 7, committed=False)
+    later_ms = NOW_MS + ONE_SEGMENT.segment_ms
+    assert log.roll_if_due(later_ms)
+    append(log, b"plain", now_ms=later_ms)
+    write_checkpoints(filesystem, [ticket])
+    log.finish_checkpoint(ticket)
+    log.checkpoint()
+    found = reopen(log, clean=True)
+    assert len(found.segments) == 2
+    assert found.aborted_transactions(0, 3) == [(7, 0)]
