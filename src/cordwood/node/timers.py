@@ -1,7 +1,10 @@
-"""Deadlines of a node: a heap of callbacks. Cancelled ones stay until they are due and are then skipped."""
+"""Deadlines of a node: a heap of callbacks. Cancelled ones are skipped, and cleared away when they are too many."""
 
 import heapq
 from collections.abc import Callable
+
+FEWEST_TO_CLEAR = 1024
+"""From so many on it is worth looking for those that were cancelled."""
 
 
 class Timer:
@@ -26,13 +29,27 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
         self._sequence = 0
+        self._clear_at = FEWEST_TO_CLEAR
+
+    def __len__(self) -> int:
+        """How many are kept, with those that are cancelled."""
+        return len(self._heap)
 
     def at(self, deadline_ms: int, callback: Callable[[int], None]) -> Timer:
         """Calls back with the time, once, when the deadline has passed."""
         timer = Timer(callback)
         self._sequence += 1
         heapq.heappush(self._heap, (deadline_ms, self._sequence, timer))
+        if len(self._heap) >= self._clear_at:
+            self._clear_cancelled()
         return timer
+
+    def _clear_cancelled(self) -> None:
+        """A fetch may be willing to wait for days, and be answered at once, a thousand times a second."""
+        # In place, because `run` may be going through it. Twice as many may come before the next look.
+        self._heap[:] = [entry for entry in self._heap if entry[2].callback is not None]
+        heapq.heapify(self._heap)
+        self._clear_at = max(FEWEST_TO_CLEAR, 2 * len(self._heap))
 
     def run(self, now_ms: int) -> int | None:
         """Fires what is due, in order; returns the next deadline."""

@@ -42,3 +42,16 @@ def test_deadlines_follow_the_wall_clock_when_it_jumps() -> None:
     assert timers.run(99) == 100
     timers.run(100)
     assert fired == [100]
+
+
+def test_cancelled_timers_do_not_add_up_however_late_their_deadlines_are() -> None:
+    timers, fired = Timers(), list[int]()
+    timers.at(10, fired.append)
+    for number in range(10_000):
+        timers.at(1_000_000 + number, fired.append).cancel()
+    assert len(timers) < 2_000
+    for number in range(3_000):
+        timers.at(20 + number, fired.append)
+    assert timers.run(10) == 20
+    assert timers.run(5_000) is None
+    assert len(fired) == 3_001
