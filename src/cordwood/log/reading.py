@@ -57,8 +57,11 @@ def search(
         segment = segments[place]
         segment_end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
         try:
-            if segment.suspect and in_loop:
-                _examine(log, segment, segment_end)
+            if segment.suspect:
+                if segment is not log.active and not may_block:
+                    raise NotCached  # looking at all of a large segment takes seconds
+                if segment is not log.active or in_loop:
+                    _examine(log, segment, segment_end)
             indexes = segment.indexes
             if indexes is None:
                 if not may_block:
@@ -83,8 +86,9 @@ def search(
             segment.suspect = True
             if examined or (segment is log.active and not in_loop):
                 raise DamagedLog(f"{log.partition}: {segment.file.path}: {error} (offset {offset})") from None
-            _examine(log, segment, segment_end)
-            examined = True
+            if segment is log.active or may_block:
+                _examine(log, segment, segment_end)
+                examined = True
             continue
         except DamagedLog as error:
             raise DamagedLog(f"{log.partition}: {segment.file.path}: {error}") from None

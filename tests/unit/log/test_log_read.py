@@ -184,3 +184,20 @@ def test_damage_met_by_a_reader_is_named_and_stepped_over() -> None:
     with pytest.raises(Exception, match="offsets 2 to 2 cannot be read"):
         read(log, 2)
     assert read(log, 0) == [0, 1]
+
+
+def test_damage_in_a_closed_segment_is_looked_at_elsewhere_though_it_is_in_memory() -> None:
+    filesystem = disk()
+    log = open_log(filesystem, SMALL)
+    written = fill(log, 40)
+    log.checkpoint()
+    filesystem.corrupt(log_path(), 2 * len(batch_bytes(log, 0, 1)) + 8, b"\xff\xff")
+    for _ in range(2):
+        with pytest.raises(ColdRead) as cold:
+            log.read(3, 300, end_offset=40, minimum_one_batch=True, may_block=False)
+    assert not log.damage
+    assert offsets(cold.value.finish())[0] == 3
+    assert [(damage.first_offset, damage.end_offset) for damage in log.damage] == [(2, 3)]
+    found = log.read(3, 300, end_offset=40, minimum_one_batch=True, may_block=False)
+    assert offsets(found)[0] == 3
+    assert values(log, 3) == written[3:]
