@@ -22,8 +22,18 @@ from cordwood.model.broker_settings import (
 from cordwood.model.settings import InvalidSetting, Kind, Setting
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
-NOT_SETTINGS = frozenset({"CORDWOOD_CONFIG", "CORDWOOD_BOOTSTRAP", "CORDWOOD_DATA_DIR", "CORDWOOD_LISTEN"})
-"""Variables that belong to the command line, not to the broker."""
+NOT_SETTINGS = frozenset(
+    {
+        "CORDWOOD_BOOTSTRAP",
+        "CORDWOOD_CONFIG",
+        "CORDWOOD_DATA_DIR",
+        "CORDWOOD_DEMO_SPARK",
+        "CORDWOOD_LISTEN",
+        "CORDWOOD_PIPELINES",
+        "CORDWOOD_SINK_FAULTS",
+    }
+)
+"""Variables that belong to the command line, to pipelines and to Spark, not to the broker."""
 
 _NAMES = (*BROKER_SETTINGS, *COARSER_UNITS, *OTHER_NAMES)
 

@@ -71,8 +71,17 @@ def test_set_is_the_most_particular_flag() -> None:
     assert settings.data_directory == "set"
 
 
-def test_the_bootstrap_variable_of_other_commands_is_no_setting() -> None:
-    assert settings_from(Flags(), {"CORDWOOD_BOOTSTRAP": "localhost:1"}).node_id == 1
+def test_the_variables_of_other_commands_are_no_settings() -> None:
+    variables = {
+        str(info.envvar)
+        for _, command in commands(app)
+        for hint in get_type_hints(command, include_extras=True).values()
+        for info in get_args(hint)[1:]
+        if getattr(info, "envvar", None) is not None
+    }
+    assert {"CORDWOOD_BOOTSTRAP", "CORDWOOD_PIPELINES"} <= variables
+    others = dict.fromkeys(variables - {"CORDWOOD_CONFIG", "CORDWOOD_DATA_DIR", "CORDWOOD_LISTEN"}, "localhost:1")
+    assert settings_from(Flags(), others).node_id == 1
 
 
 @pytest.mark.parametrize(
