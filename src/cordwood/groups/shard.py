@@ -29,6 +29,9 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 CLASSIC_KIND = "classic"
 CONSUMER_KIND = "consumer"
 
+LOOK_AGAIN_MS = 1_000
+"""After the log did not take what was to be written."""
+
 
 class GroupListing(NamedTuple):
     group_id: str
@@ -122,6 +125,10 @@ class GroupShard:
 
     def not_written(self, group_id: str, out: Outbox, now_ms: int, limits: Limits) -> None:
         not_written(self.groups.get(group_id), out, now_ms, limits)
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            # A member whose time was up is still there, and nobody may come who makes time pass again.
+            consumer_group.wake_at(now_ms + LOOK_AGAIN_MS)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int

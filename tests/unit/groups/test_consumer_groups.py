@@ -18,6 +18,7 @@ from tests.unit.groups.consumer_stage import (
     settle,
     sizes,
 )
+from tests.unit.groups.stage import LIMITS as CLASSIC_LIMITS
 
 from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.classic.outbox import Outbox
@@ -102,6 +103,18 @@ def test_a_member_that_is_not_heard_of_is_taken_out() -> None:
     assert b.refused() is ErrorCode.UNKNOWN_MEMBER_ID
     a.beat()
     assert len(a.owned) == 6
+
+
+def test_a_member_that_could_not_be_taken_out_is_tried_again() -> None:
+    """The disk was full when its time was up, so the log did not take what takes it out."""
+    stage = Stage()
+    Member(stage, "a").beat()
+    stage.now_ms += SESSION_MS
+    stage.group_time_passed(Outbox())
+    stage.shard.not_written(GROUP, Outbox(), stage.now_ms, CLASSIC_LIMITS)
+    assert stage.group.members
+    stage.pass_time(SESSION_MS)
+    assert not stage.group.members
 
 
 def test_a_member_that_gives_nothing_back_within_its_rebalance_timeout_is_taken_out() -> None:
