@@ -449,3 +449,24 @@ def test_the_coordinator_of_a_transactional_id_is_found(world: World) -> None:
     assert [each.error_code for each in found] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert found[0].node_id == world.node.broker_id
     assert len(world.node.topics[TRANSACTION_STATE]) == 2
+
+
+def test_the_stable_end_is_never_before_the_start_though_an_open_transaction_is(world: World) -> None:
+    """A reader that goes to the end would find itself out of range, and go there again."""
+    producer = Producer(world)
+    assert producer.write(12, b"one", b"two") is ErrorCode.NONE
+    everything = [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": -1}]}]
+    deleted = world.ask(ApiKey.DELETE_RECORDS, 2, topics=everything, timeout_ms=1000)
+    assert deleted.topics[0].partitions[0].low_watermark == 2
+    assert producer.write(12, b"three") is ErrorCode.NONE
+    assert (latest(world, 0), latest(world, 1)) == (3, 2)
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert (latest(world, 0), latest(world, 1)) == (4, 4)
+
+
+def test_transactions_in_a_topic_that_nobody_reads_leave_nothing_in_memory(world: World) -> None:
+    producer = Producer(world)
+    for _ in range(20):
+        assert producer.write(12, b"value") is ErrorCode.NONE
+        assert producer.end(commit=True) is ErrorCode.NONE
+    assert world.node.partition(TOPIC, 0).replica.log.producers.undecided == 0

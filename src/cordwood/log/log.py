@@ -268,6 +268,11 @@ class Log:
             return high_watermark
         return self.producers.last_stable_offset(high_watermark)
 
+    def committed_to(self, high_watermark: int) -> None:
+        """The high watermark moved: what was kept in mind for readers below it can be forgotten."""
+        if self._producers is not None:
+            self._producers.committed_to(high_watermark)
+
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
@@ -421,6 +426,10 @@ class Log:
     def aborted_transactions(self, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that touch these offsets."""
         return transactions.aborted_between(self, from_offset, end_offset)
+
+    def aborted_in(self, found: LogSlice, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """Those that a reader of this slice has to know: all that follow would be too many to send each time."""
+        return transactions.aborted_between(self, from_offset, min(end_offset, transactions.end_of_slice(self, found)))
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundTimestamp | None:
         """The first record below end_offset that is as late as this timestamp."""

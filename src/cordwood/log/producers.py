@@ -113,6 +113,7 @@ class ProducerStates:
                 )
             if first_sequence != 0:
                 raise _out_of_order(header, "a new epoch starts with sequence 0")
+            self._check_transaction(header)
             return None
         batches = producer.batches
         last_sequence = batches[-1].last_sequence if batches else NO_SEQUENCE
@@ -122,12 +123,16 @@ class ProducerStates:
                 if trace.first_sequence == first_sequence and trace.last_sequence == end:
                     return trace
             raise _out_of_order(header, f"{(last_sequence + 1) & MAX_SEQUENCE} must come next")
+        self._check_transaction(header)
+        return None
+
+    def _check_transaction(self, header: BatchHeader) -> None:
+        """Of any epoch: one that went past the transaction's would have its marker refused, and it would never end."""
         if not header.attributes & TRANSACTIONAL_BIT and self._open.first_offset_of(header.producer_id) is not None:
             raise ProtocolError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"Producer {header.producer_id} has an open transaction here and sent a batch outside of it.",
             )
-        return None
 
     def check_marker(self, header: BatchHeader, marker: TransactionMarker) -> None:
         """Refuses the marker of a coordinator or of a producer's life that is over."""
@@ -222,11 +227,20 @@ class ProducerStates:
         first_open = self._open.first_offset
         if first_open is not None and first_open < stable:
             stable = first_open
+        self.committed_to(high_watermark)
+        for first, _ in self._ended:
+            stable = min(stable, first)
+        return stable
+
+    def committed_to(self, high_watermark: int) -> None:
+        """Transactions whose marker is below the high watermark are decided for everybody, and need no memory here."""
         if self._ended:
             self._ended = [(first, marker) for first, marker in self._ended if marker >= high_watermark]
-            for first, _ in self._ended:
-                stable = min(stable, first)
-        return stable
+
+    @property
+    def undecided(self) -> int:
+        """How many transactions have ended with a marker that the high watermark may not cover yet."""
+        return len(self._ended)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers that were silent for so long and have no open transaction; how many."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from cordwood.log import replay
+from cordwood.log.lookup import LogSlice
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -23,6 +24,18 @@ def aborted_between(log: "Log", from_offset: int, end_offset: int) -> list[tuple
         if complete:
             break
     return found
+
+
+def end_of_slice(log: "Log", found: LogSlice) -> int:
+    """An offset that no record of the slice reaches, as close to its last one as the index can tell."""
+    place = log.place_of(found.base_offset)
+    segment, end_offset = log.segments[place], log.end_of_segment(place)
+    if segment.file is not found.file:
+        # Compaction has put another in its place, which may end later.
+        return log.log_end_offset
+    indexes = segment.indexes
+    following = None if indexes is None else indexes.offsets.offset_from(found.position + found.length)
+    return end_offset if following is None else segment.base_offset + following
 
 
 def aborted_later(log: "Log", place: int) -> tuple[AbortedTransaction, ...]:

@@ -47,6 +47,7 @@ class LeaderReplica:
         if end <= self.high_watermark or not self.enough_in_sync:
             return False
         self.high_watermark = end
+        self.log.committed_to(end)
         return True
 
     def follower_has(self, broker_id: int, end_offset: int) -> bool:
@@ -66,8 +67,8 @@ class LeaderReplica:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what a read_committed reader sees: no transaction below it is open."""
-        return self.log.last_stable_offset(self.high_watermark)
+        """The end of what a read_committed reader sees: no transaction below it is open, of what is still there."""
+        return max(self.log.last_stable_offset(self.high_watermark), self.log.log_start_offset)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a request that was made under another leader's epoch; -1 means that the peer does not check."""

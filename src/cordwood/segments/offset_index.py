@@ -83,6 +83,11 @@ class OffsetIndex:
         found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
+    def offset_from(self, position: int) -> int | None:
+        """An offset of the first indexed batch at or after this position; None if there is none."""
+        found = bisect_left(self._positions, position)
+        return self._offsets[found] if found < len(self._offsets) else None
+
     def truncate(self, relative_offset: int) -> None:
         """Drops the entries at or after this offset."""
         keep = bisect_left(self._offsets, relative_offset)

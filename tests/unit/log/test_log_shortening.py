@@ -25,6 +25,7 @@ from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import batches_in
 from cordwood.segments.names import Suffix
 
 DAY_MS = 86_400_000
@@ -403,6 +404,28 @@ def test_aborted_transactions_are_found_wherever_their_markers_are() -> None:
     assert log.aborted_transactions(0, 5) == [(1, 0)]
     assert log.aborted_transactions(log.log_end_offset - 1, log.log_end_offset) == [(1, 0)]
     assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
+
+
+@pytest.mark.parametrize("settings", [SMALL, ONE_SEGMENT])
+def test_a_reader_is_told_of_the_aborted_transactions_in_its_slice_and_not_of_all_that_follow(
+    settings: TopicSettings,
+) -> None:
+    written = open_log(disk(), settings)
+    for producer in range(200):
+        append(written, b"x" * 100, producer=producer, transactional=True)
+        end_transaction(written, producer, committed=producer % 2 == 0)
+    written.checkpoint()
+    for log in (written, reopen(written, clean=True)):
+        end, offset = log.log_end_offset, 0
+        while offset < end:
+            found = log.read(offset, 500, end_offset=end, minimum_one_batch=True)
+            assert found is not None
+            batches = [header for _, header in batches_in(found.file.read(found.position, found.length))]
+            in_it = {header.producer_id for header in batches if not header.control and header.producer_id % 2}
+            told = log.aborted_in(found, offset, end)
+            assert in_it <= {producer for producer, _ in told}
+            assert len(told) <= 12
+            offset = batches[-1].next_offset
 
 
 @pytest.mark.parametrize("how", ["clean", "unclean", "half written", "damaged", "missing"])

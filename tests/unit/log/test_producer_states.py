@@ -239,3 +239,26 @@ def test_replaying_a_log_gives_the_state_that_appending_it_gave() -> None:
         replayed.replay(read_header(batch), batch, NOW_MS)
     assert replayed.describe() == partition.states.describe()
     assert list(replayed.snapshot_entries()) == list(partition.states.snapshot_entries())
+
+
+def test_no_epoch_lets_a_batch_in_beside_an_open_transaction() -> None:
+    """A higher epoch would have the transaction's marker refused: readers of what is committed would wait for ever."""
+    partition = Partition()
+    partition.append(0, transactional=True)
+    partition.refused(ErrorCode.INVALID_TXN_STATE, 0, epoch=1)
+    partition.end_transaction(committed=True)
+    assert partition.states.first_open_offset is None
+    assert partition.append(0, epoch=1) == (2, False)
+
+
+def test_finished_transactions_are_forgotten_when_the_high_watermark_has_passed_their_markers() -> None:
+    partition = Partition()
+    for number in range(3):
+        partition.append(number, transactional=True)
+        partition.end_transaction(committed=True)
+    assert partition.states.undecided == 3
+    partition.states.committed_to(4)
+    assert partition.states.undecided == 1
+    assert partition.states.last_stable_offset(4) == 4
+    partition.states.committed_to(partition.end)
+    assert partition.states.undecided == 0

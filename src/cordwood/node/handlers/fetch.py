@@ -207,7 +207,9 @@ class Fetching:
     def _failed(self, place: int, failure: Exception) -> None:
         self._node.report_storage_failure(failure)
         self._urgent = True
-        self._found[place] = self._found[place]._replace(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        damaged = isinstance(failure, DamagedLog)
+        code = ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR
+        self._found[place] = self._found[place]._replace(error_code=code)
 
     def _found_in_thread(self, place: int, partition: Partition, records: LogSlice) -> None:
         found = self._found[place]
@@ -216,7 +218,7 @@ class Fetching:
             # Up to what was stable at the first look: the records do not go beyond it either.
             log, offset = partition.replica.log, self._plan.targets[place].fetch_offset
             try:
-                aborted = log.aborted_transactions(offset, found.last_stable_offset)
+                aborted = log.aborted_in(records, offset, found.last_stable_offset)
             except StorageFailure as failure:
                 self._failed(place, failure)
                 return
@@ -247,7 +249,7 @@ class Fetching:
             found = log.read(target.fetch_offset, allowed, end_offset=end, minimum_one_batch=first, may_block=False)
         aborted = None
         if self._committed_only:
-            aborted = () if found is None else log.aborted_transactions(target.fetch_offset, end)
+            aborted = () if found is None else log.aborted_in(found, target.fetch_offset, end)
         if found is not None:
             self._bytes += found.length
             partition.fetched_bytes += found.length
