@@ -80,6 +80,7 @@ class ProducePipeline:
 
     def finish(self) -> dict[TopicPartition, Produced]:
         """Where the batches of every partition are now."""
+        self._attempts.progress()
         with _Failing(self):
             while not all(lane.is_done for lane in self._lanes.values()):
                 if not self._send_some():

@@ -105,6 +105,8 @@ class RangeStream:
         return self
 
     def __next__(self) -> Fetched:
+        # The time that the caller took with the answer before, or with other streams, is not time spent trying.
+        self._attempts.progress()
         while self._position < self._end:
             fetched = self._next_answer()
             if fetched is None:

@@ -1,5 +1,7 @@
 """Leaders and coordinators that move, and answers that mean "not now"."""
 
+import time
+
 import pytest
 from tests.unit.client.scripted_cluster import TOPIC, ScriptedCluster
 
@@ -153,6 +155,41 @@ def test_a_stream_waits_while_nobody_leads() -> None:
         client.produce({FIRST: batches(2)})
         brokers.refuse(ApiKey.FETCH, ErrorCode.LEADER_NOT_AVAILABLE, 5)
         assert offsets_in(list(client.stream(FIRST, 0, 2))) == [0, 1]
+
+
+class LaterClock:
+    """The client's time, which a test can put forward."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.later_s = 0.0
+        monkeypatch.setattr("cordwood.client.retries.time", self)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.later_s
+
+    def sleep(self, duration_s: float) -> None:
+        time.sleep(duration_s)
+
+
+def test_time_that_the_caller_spends_elsewhere_is_not_spent_on_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that is read last, or by somebody slow, is tried as long as any other."""
+    clock = LaterClock(monkeypatch)
+    with ScriptedCluster() as brokers, brokers.client() as client:
+        client.produce({FIRST: batches(2), SECOND: batches(2)})
+        brokers.refuse(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+        streams = client.streams([OffsetRange(FIRST, 0, 2), OffsetRange(SECOND, 0, 2)])
+        clock.later_s = 3600
+        assert [offsets_in(list(stream)) for stream in streams] == [[0, 1], [0, 1]]
+
+
+def test_answers_to_a_pipeline_that_are_taken_late_are_no_reason_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = LaterClock(monkeypatch)
+    with ScriptedCluster() as brokers, brokers.client() as client:
+        brokers.refuse(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)
+        pipeline = client.pipeline()
+        pipeline.send({FIRST: batches(1)})
+        clock.later_s = 3600
+        assert pipeline.finish() == {FIRST: Produced(0, 1)}
 
 
 def test_answers_without_records_are_not_taken_for_the_end_while_the_last_offset_has_some() -> None:
