@@ -73,11 +73,18 @@ def test_times_are_milliseconds_and_now_where_there_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "times", [pa.array([-1], pa.timestamp("us", "UTC")), pa.array([-0.5]), pa.array([float("nan")])]
+    "times",
+    [
+        pa.array([-1, 2], pa.timestamp("us", "UTC")),
+        pa.array([-0.5, 2.0]),
+        pa.array([float("nan"), 2.0]),
+        pa.array([float("inf"), 2.0]),
+        pa.array([1e300, 2.0]),
+    ],
 )
 def test_a_time_that_no_record_can_carry_is_refused(times: Any) -> None:
     with pytest.raises(UnwritableRow, match="'timestamp'"):
-        to_block(batch_of(value=values(1), timestamp=times), SinkColumns(value=0, timestamp=1), NOW_MS)
+        to_block(batch_of(value=values(2), timestamp=times), SinkColumns(value=0, timestamp=1), NOW_MS)
 
 
 def test_a_header_without_a_key_is_refused() -> None:

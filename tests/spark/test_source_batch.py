@@ -268,6 +268,12 @@ def test_lost_records_are_an_error_that_says_which_or_are_skipped_as_told(
     assert "retention.ms=" in said
     assert "failOnDataLoss=false" in said
     assert numbers(load(topic, startingOffsets=start, failOnDataLoss="false")) == list(range(20, 50))
+    # All that was asked for is gone, and no more than that.
+    until = {"startingOffsets": start, "endingOffsets": f'{{"{topic}": {{"0": 10}}}}'}
+    assert numbers(load(topic, failOnDataLoss="false", **until)) == []
+    with pytest.raises(Exception, match="offsets 5 to 9 \\(5 offsets\\)"):
+        load(topic, **until).count()
+    assert load(topic, **{**until, "endingOffsets": start}).count() == 0, "nothing was asked for"
 
 
 def test_sql_and_temporary_views(spark: SparkSession, put: Produce, topic: str, broker: RunningBroker) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from dataclasses import replace
 from typing import NamedTuple
 
 from cordwood.client.cluster import Cluster
@@ -36,8 +37,8 @@ def plan_batch(options: SourceOptions, pushed: PushedFilters) -> BatchPlan:
         found = survey(cluster, existing, options.isolation)
         resolver = Resolver(cluster, options, found)
         start, end = resolver.start(), resolver.end()
-        start = _inside(cluster, options, start, found)
         end = _not_beyond(options, end, found)
+        start = _inside(cluster, options, start, end, found)
         ranges = []
         for partition in sorted(start):
             if start[partition] > end[partition]:
@@ -50,13 +51,20 @@ def plan_batch(options: SourceOptions, pushed: PushedFilters) -> BatchPlan:
         return BatchPlan(_late_enough(cluster, options, ranges, pushed), found.topic_ids)
 
 
-def _inside(cluster: Cluster, options: SourceOptions, start: Positions, found: Survey) -> Positions:
-    losses = find_losses(start, found.partitions, known_ids={}, last_seen={})
-    judge(cluster, losses, Ledger(), fail=options.fail_on_data_loss)
+def _inside(cluster: Cluster, options: SourceOptions, start: Positions, end: Positions, found: Survey) -> Positions:
+    losses = []
     kept = dict(start)
-    for loss in losses:
-        now = found.partitions[loss.partition]
-        kept[loss.partition] = now.earliest if loss.cause is Cause.REMOVED else found.readable[loss.partition]
+    for loss in find_losses(start, found.partitions, known_ids={}, last_seen={}):
+        if loss.cause is not Cause.REMOVED:
+            kept[loss.partition] = found.readable[loss.partition]
+        elif loss.start >= end[loss.partition]:
+            continue  # nothing is asked for, so nothing is missed
+        else:
+            # What lies beyond the end was not asked for either.
+            kept[loss.partition] = min(found.partitions[loss.partition].earliest, end[loss.partition])
+            loss = replace(loss, end=kept[loss.partition])
+        losses.append(loss)
+    judge(cluster, losses, Ledger(), fail=options.fail_on_data_loss)
     return kept
 
 

@@ -103,6 +103,9 @@ def _timestamps(column: Any, now_ms: int) -> npt.NDArray[np.int64] | int:
         return now_ms
     if pa.types.is_floating(column.type):
         microseconds = pc.multiply(column, 1e6)  # Spark reads such a column as seconds since 1970
+        # The least of several numbers tells nothing of those that are none.
+        if not pc.all(pc.less(microseconds, float(2**63))).as_py():
+            raise UnwritableRow("Column 'timestamp' has a number that is no time: a record cannot carry it")
     else:
         microseconds = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     if not pc.min(microseconds).as_py() >= 0:  # not a number is refused too

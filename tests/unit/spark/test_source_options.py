@@ -254,6 +254,9 @@ def test_no_key_is_both_implemented_and_refused() -> None:
 
 def test_what_has_no_effect_is_a_warning() -> None:
     assert "maxOffsetsPerTrigger have no effect on a batch read" in batch(maxOffsetsPerTrigger="5").warnings[0]
+    assert "groupIdPrefix have no effect on a batch read" in batch(groupIdPrefix="team").warnings[0]
+    assert "progressGroup have no effect on a batch read" in batch(progressGroup="mine").warnings[0]
+    assert not stream(progressGroup="mine").warnings
     assert "maxTriggerDelay has no effect" in stream(maxTriggerDelay="5s").warnings[0]
     assert (
         "startingOffsetsByTimestampStrategy has no effect"
