@@ -1,8 +1,10 @@
 """Tables that batches are written to: whole, once, in order per key, and in few files."""
 
+import os
 import random
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 
-from cordwood.pipelines.definition import Table, TableFormat, table
+from cordwood.pipelines.definition import Table, TableFormat, table, topic
+from cordwood.pipelines.encoding import records
 from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.formats import json
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.reading import rows_of, snapshot
@@ -99,6 +103,38 @@ def test_the_last_row_of_a_key_stays_and_tombstones_delete(spark: SparkSession, 
     write(opened(directory, declared), recorded(spark, [("a", 99, 0, 9)]), 1)
     assert [row[:2] for row in content(spark, directory)] == [("a", 3), ("c", 40), ("f", 6)]
     assert not list((tmp_path / "staging").glob("*"))
+
+
+def test_a_row_that_came_from_no_record_is_a_row_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
+    """As an outer join makes them: `_record` is null, and says nothing of a tombstone."""
+    directory = tmp_path / "t"
+    write(opened(directory, table("t", key="id")), spark.createDataFrame([("a", 1, None, None)], RECORDED), 0)
+    write(opened(directory, table("t", key="id")), spark.createDataFrame([("a", 2, None, None)], RECORDED), 1)
+    assert [row[:2] for row in content(spark, directory)] == [("a", 2)]
+    joined = spark.createDataFrame([("a", 3, None, None)], RECORDED)
+    (sent,) = records(joined, replace(topic("t", key="id"), value=json())).collect()
+    assert (bytes(sent["key"]), bytes(sent["value"])) == (b"a", b'{"id":"a","n":3}')
+
+
+def test_a_commit_and_all_that_it_stands_on_is_synced(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[str] = set()
+    sync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    directory = tmp_path / "tables" / "t"
+    batches = opened(directory, table("t", key="id"))
+    write(batches, plain(spark, [1]), 0)
+    write(batches, spark.createDataFrame([("b", 2, "x")], "id string, n int, m string"), 1)
+    entries = sorted(str(path) for path in (directory / "_delta_log").glob("*.json"))
+    assert len(entries) == 4, "made, a batch, a column, a batch"
+    files = [str(path) for path in directory.glob("*.parquet")]
+    assert {*entries, *files, str(directory / "_delta_log"), *map(str, [directory, *directory.parents[:2]])} <= synced
 
 
 def test_a_table_is_what_folding_all_events_by_key_gives(spark: SparkSession, tmp_path: Path) -> None:

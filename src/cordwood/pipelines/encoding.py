@@ -23,7 +23,8 @@ def records(rows: "DataFrame", topic: Topic) -> "DataFrame":
             raise InvalidRows(f"topic {topic.name}: its rows have no column value, only {', '.join(columns)}", hint)
         value = _bytes_or_text(rows, "value")
     if RECORD in rows.columns:
-        value = F.when(~F.col(f"{RECORD}.tombstone"), value)
+        # A row that came from no record, out of an outer join for example, is not made from a tombstone.
+        value = F.when(~F.coalesce(F.col(f"{RECORD}.tombstone"), F.lit(False)), value)
     key = F.lit(None).cast("binary")
     if topic.key is not None:
         assert isinstance(topic.key, str)

@@ -56,7 +56,7 @@ def compare_editions(
         for table, facts in live.tables.items():
             if facts.shared or table not in other.tables:
                 continue
-            taken = [snapshot(state.table_directory(each, table), facts.format) for each in (live, other)]
+            taken = [snapshot(state.table_directory(each, table), each.tables[table].format) for each in (live, other)]
             if taken[0] is None or taken[1] is None:
                 unwritten.append(table)
                 continue

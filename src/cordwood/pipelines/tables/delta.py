@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition import Table
 from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
 from cordwood.pipelines.tables.latest_rows import DELETED, ROWS, latest_rows
 from cordwood.pipelines.tables.staged import TARGET_FILE_BYTES, Snapshot, Staged, is_time_to_compact
@@ -125,10 +126,12 @@ class DeltaBatches:
         wanted = arrow_schema(schema)
         opened = self._open()
         if opened is None:
+            StateFiles().make_directory(self._directory)
             try:
                 DeltaTable.create(str(self._directory), wanted, name=self._table.name)
             except DeltaError as error:
                 raise InvalidRows(f"table {self._table.name}: its columns do not fit into Delta: {error}") from error
+            self._make_durable(0)
             return
         there = {each.name: each for each in StructType.fromJson(json.loads(opened.schema().to_json()))}
         added = []
@@ -146,7 +149,9 @@ class DeltaBatches:
             from deltalake import Schema
 
             fields = Schema.from_arrow(arrow_schema(StructType(added))).fields
+            before = opened.version()
             opened.alter.add_columns(fields)
+            self._make_durable(before + 1)
 
     def _merge(self, opened: "DeltaTable", staged: Staged, properties: "CommitProperties") -> None:
         import pyarrow.dataset as ds

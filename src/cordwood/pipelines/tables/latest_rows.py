@@ -75,7 +75,8 @@ def _deleted(table: Table, has_record: bool) -> "Column":
 
     deleted = F.lit(False)
     if has_record:
-        deleted = F.col(f"{RECORD}.tombstone")
+        # A row that came from no record, out of an outer join for example, deletes nothing.
+        deleted = F.coalesce(F.col(f"{RECORD}.tombstone"), F.lit(False))
     if table.delete_when is not None:
         deleted = deleted | F.coalesce(F.expr(table.delete_when).cast("boolean"), F.lit(False))
     return deleted
