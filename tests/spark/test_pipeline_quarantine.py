@@ -10,7 +10,8 @@ from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines import guarded
-from cordwood.pipelines.errors import OverBudget
+from cordwood.pipelines.errors import OverBudget, Unrepeatable
+from cordwood.pipelines.outputs import Outputs
 
 PIPELINE = """
 @guarded("risk double")
@@ -110,6 +111,58 @@ def test_one_poison_record_more_than_allowed_and_nothing_is_written(
     for written in (f"{name}.scored", f"{name}.quarantine"):
         assert load(written, startingOffsets="earliest").count() == 0
     assert workshop.rows(name) == []
+
+
+def test_what_cannot_be_told_apart_is_not_lost_however_large_the_budget(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cordwood.pipelines.quarantine.MAX_ISOLATED", 2)
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(PIPELINE.format(name=name, topic=topic, rows=100))
+    put(topic, orders([10, 13, 13, 13, 13, 17]))
+    with pytest.raises(OverBudget, match="fails on more than 2 records of batch 0"):
+        workshop.run()
+    assert load(f"{name}.quarantine", startingOffsets="earliest").count() == 0
+    assert workshop.rows(name) == []
+
+
+FICKLE = """
+@guarded("risk double")
+def score(row):
+    if row["amount"] == int(open("{file}").read()):
+        raise ValueError("unlucky")
+    return {{"risk": row["amount"] / 10}}
+
+@pipeline("{name}", version=1, inputs=topic("{topic}", value=json("id string, amount int")),
+          outputs=table("{name}"), quarantine=budget(rows=1))
+def scored(orders):
+    return score(orders)
+"""
+
+
+def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_lose_it(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    unlucky = tmp_path / "unlucky"
+    unlucky.write_text("13")
+    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky))
+    put(topic, orders([12, 13, 14]))
+    with pytest.MonkeyPatch.context() as killing:
+        killing.delattr(Outputs, "commit")  # it ends after the quarantine was written
+        with pytest.raises(AttributeError):
+            workshop.run()
+    unlucky.write_text("14")
+    with pytest.raises(Unrepeatable, match=rf"batch 0 was interrupted .* fails on others \({topic}/0@2: ValueError"):
+        workshop.run()
+    assert workshop.rows(name) == []
+    unlucky.write_text("13")
+    (event,) = workshop.run()
+    assert (event["rows_in"], event["quarantined"]) == (3, 1)
+    assert [row[0] for row in workshop.rows(name)] == ["o12", "o14"]
+    assert load(f"{name}.quarantine", startingOffsets="earliest").count() == 1
 
 
 @guarded("half int")

@@ -162,3 +162,44 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     assert requeue()[:2] == (1, 1)
     assert load(f"{name}.quarantine", **READING).count() == 5
     assert json.loads(path.read_text())["pending"] is None
+
+
+UNLUCKY = """
+@guarded("risk int")
+def score(row):
+    if row["amount"] == {unlucky}:
+        raise ValueError("unlucky")
+    return {{"risk": row["amount"]}}
+
+@pipeline("{name}", version={version}, inputs=topic("{topic}", value=json("id string, amount int")),
+          outputs={{"scored": table("{name}"), "mails": topic("{name}.mails", key="id", replayable=False)}},
+          quarantine=budget(rows=1))
+def scored(orders):
+    return dict.fromkeys(["scored", "mails"], score(orders))
+"""
+
+
+def test_what_a_replay_set_aside_goes_through_again_without_the_effects_that_it_had(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load, spark: SparkSession
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    state = workshop.project.state(name)
+
+    def version(number: int, unlucky: int) -> None:
+        workshop.write(UNLUCKY.format(name=name, topic=topic, version=number, unlucky=unlucky))
+
+    version(1, 0)
+    put(topic, orders([1, 2]))
+    workshop.run()
+    assert json.loads((state.edition_directory("v1") / "effects.json").read_text())["batch"] == 0
+    version(2, 2)
+    workshop.replay()
+    assert not (state.edition_directory("v2") / "effects.json").exists()
+    swap(state, None, force=False, skip_effects=False, timeout_s=1)
+    assert [row[0] for row in workshop.rows(name)] == ["o1"]
+    version(2, 0)
+    done = Requeue(spark, load_pipeline(workshop.file), state, state.live_edition(), workshop.bootstrap)
+    assert done.run(superseded=False).rows_out == {"scored": 1, "mails": 0}
+    assert [row[0] for row in workshop.rows(name)] == ["o1", "o2"]
+    assert load(f"{name}.mails", **READING).count() == 2

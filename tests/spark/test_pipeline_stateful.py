@@ -8,6 +8,8 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop
 
+from cordwood.pipelines.errors import OverBudget
+
 PIPELINE = """
 @guarded("cents int")
 def cents(row):
@@ -21,6 +23,10 @@ def cents(row):
 def sums(payments):
     return cents(payments).groupBy("who").agg(F.sum("cents").alias("cents"), F.count("*").alias("payments"))
 """
+SPREAD = PIPELINE.replace(
+    "cents(payments)", "cents(payments.withColumn('part', F.explode(F.sequence(F.lit(1), 'parts'))))"
+)
+SPREAD = SPREAD.replace("amount int", "amount int, parts int").replace("budget(rows=2)", "budget(rows=1)")
 READING = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
 
 
@@ -50,3 +56,14 @@ def test_sums_go_on_after_a_restart_and_poison_stays_out_of_them(
     (event,) = [event for event in workshop.run() if event["rows_in"]]
     assert (event["rows_in"], event["rows_out"]) == (2, {name: 2})
     assert workshop.rows(name) == [("ann", 900, 3), ("bob", 200, 1), ("cid", 700, 1)]
+
+
+def test_a_record_of_which_many_rows_fail_hides_no_other(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(SPREAD.format(name=name, topic=topic))
+    put(topic, [Record(f'{{"who": "ann", "amount": 13, "parts": {parts}}}'.encode()) for parts in (20, 1)])
+    with pytest.raises(OverBudget, match="at least 2 poison records in batch 0, the budget is 1 record"):
+        workshop.run()

@@ -1,10 +1,18 @@
 """Topics that a pipeline makes for itself, on a real broker."""
 
 import uuid
+from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from tests.conftest import MakeTopic, RunningBroker
+from tests.spark.conftest import Produce, numbered
 
+from cordwood.pipelines.editions import Edition
+from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.project import Project
+from cordwood.pipelines.running import prepare_topics
 from cordwood.pipelines.topics import ensure_topics
 
 
@@ -27,3 +35,38 @@ def test_a_topic_beside_the_live_one_is_its_likeness(
     assert setting(admin, other, "cleanup.policy") == "delete"
     assert setting(admin, quarantine, "retention.ms") == "-1"
     assert ensure_topics(broker.bootstrap, topics, quarantine) == [], "they are there now"
+
+
+FILE = """
+from cordwood.pipelines import pipeline, topic
+
+@pipeline("{name}", version=1, inputs=topic("orders"), outputs=topic("{name}.out"))
+def passed_on(orders):
+    return orders
+"""
+
+
+def test_what_a_forgotten_edition_has_written_is_not_taken_for_the_new_one_s(
+    broker: RunningBroker, put: Produce, tmp_path: Path
+) -> None:
+    name = f"p-{uuid.uuid4().hex[:6]}"
+    (tmp_path / "passed_on.py").write_text(FILE.format(name=name))
+    pipeline = load_pipeline(tmp_path / "passed_on.py")
+    state = Project(tmp_path / "project").state(name)
+    state.begin(pipeline, starting="earliest", now_ms=1)
+
+    def replayed() -> Edition:
+        return state.make_edition(pipeline, starting="earliest", now_ms=2, replayed=True)
+
+    first = replayed()
+    assert f"{name}.out.v1.2" in prepare_topics(pipeline, first, broker.bootstrap)
+    prepare_topics(pipeline, first, broker.bootstrap)  # again, if it was interrupted here
+    put(f"{name}.out.v1.2", numbered(0, 3))
+    prepare_topics(pipeline, state.note_query(first, "a query"), broker.bootstrap)
+    state.forget(first.name)
+    again = replayed()
+    assert again.name == first.name
+    with pytest.raises(WrongState, match=rf"its topic {name}\.out\.v1\.2 has records already") as refused:
+        prepare_topics(pipeline, again, broker.bootstrap)
+    assert f"cordwood topic delete {name}.out.v1.2" in refused.value.hint
+    assert f"{name}.out.v1.3" in prepare_topics(pipeline, replayed(), broker.bootstrap)

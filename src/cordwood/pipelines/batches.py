@@ -31,8 +31,6 @@ _MAX_ROUNDS: Final = 20
 """How often a batch is begun again after poison records were found in it."""
 _MAX_ERROR_LENGTH: Final = 500
 _PYTHON_EXCEPTION: Final = re.compile(r"[A-Za-z_]\w*(Error|Exception|Warning)\b")
-MAX_ISOLATED: Final = 10_000
-"""Poison records of one batch that are told apart by their address, in the driver's memory."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class Batches:
     ) -> tuple[Work, dict[Origin, str]]:
         """Every output staged, without the records that were found to be poison."""
         poison: dict[Origin, str] = {}
-        left = min(self._pipeline.budget.allowed(rows_in) - bad, MAX_ISOLATED)
+        left = min(self._pipeline.budget.allowed(rows_in) - bad, quarantine.MAX_ISOLATED)
         for _ in range(_MAX_ROUNDS):
             rows = {name: quarantine.without(each, poison) for name, each in good.items()}
             work = Work()
@@ -133,6 +131,7 @@ class Batches:
             poison.update(found)
             samples = list(poison.items())
             quarantine.check_budget(self._pipeline, batch_id, rows_in, bad + len(poison), samples, is_all=False)
+            quarantine.check_isolated(self._pipeline, batch_id, len(poison))
         raise InvalidRows(f"{self._pipeline.name}: batch {batch_id} still fails without {len(poison)} poison records")
 
     def _stage(self, inputs: "Mapping[str, DataFrame]", effects_from: Positions, work: Work) -> None:

@@ -75,6 +75,11 @@ class OverBudget(Refusal):
     code = "OVER_BUDGET"
 
 
+class Unrepeatable(Exception):
+    """A batch that was interrupted gives other results when it is repeated, and records would be lost between the two.
+    It may pass: what fails now and did not before may be a service that is away."""
+
+
 class InvalidRows(Refusal):
     """Rows that an output cannot take: a table's key that is null or not unique, a column that changed its type."""
 

@@ -5,12 +5,15 @@ numbers count for one application: a query with its checkpoint, or the requeues 
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from cordwood.client.cluster import Cluster
+from cordwood.client.settings import ClientSettings
+from cordwood.pipelines import quarantine
 from cordwood.pipelines.definition import RECORD, Pipeline, Table, TableFormat, Topic
 from cordwood.pipelines.encoding import records
 from cordwood.pipelines.errors import InvalidRows, WrongState
@@ -20,7 +23,7 @@ from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.staged import BatchTable, Staged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _QUARANTINE: Final = "_quarantine"
 
@@ -52,10 +55,20 @@ class Work:
 
 
 class Outputs:
-    """`replaying`: nothing is written to outputs that are not replayable."""
+    """`replaying`: nothing is written to outputs that are not replayable. `before_effects` is told of a batch that
+    writes something to them, before it does."""
 
-    def __init__(self, pipeline: Pipeline, place: Place, application: str, *, replaying: bool) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        place: Place,
+        application: str,
+        *,
+        replaying: bool,
+        before_effects: Callable[[int], None] | None = None,
+    ) -> None:
         self._pipeline = pipeline
+        self._before_effects = before_effects
         self._place = place
         self._application = application
         self._tables: dict[str, BatchTable] = {
@@ -106,6 +119,9 @@ class Outputs:
         return found
 
     def commit(self, work: Work, batch_id: int, repeated: Sequence[str]) -> None:
+        effects = any(work.rows[name] for name, output in self.wanted.items() if not output.replayable)
+        if effects and self._before_effects is not None:
+            self._before_effects(batch_id)
         for name, staged in work.tables.items():
             if name in repeated:
                 self._tables[name].discard(staged)
@@ -117,6 +133,9 @@ class Outputs:
 
     def quarantine(self, rows: "DataFrame", batch_id: int) -> None:
         """Before everything else of the batch: a record may be in quarantine and not yet missing, never the reverse."""
+        if self._has_quarantined(batch_id):
+            quarantine.check_repeated(rows, self._quarantined(rows.sparkSession), self.who(batch_id))
+            return
         self._produce(rows, self._pipeline.quarantine_topic, _QUARANTINE, batch_id)
 
     def who(self, batch_id: int) -> dict[str, str]:
@@ -132,6 +151,22 @@ class Outputs:
         now_ms = int(time.time() * 1000)
         said = [table.tidy(now_ms) for name, table in self._tables.items() if name not in self.skipped]
         return tuple(text for text in said if text is not None)
+
+    def _has_quarantined(self, batch_id: int) -> bool:
+        """Whether an earlier run has done so, and was interrupted before the batch was done."""
+        with Cluster(ClientSettings(self._place.bootstrap_servers)) as cluster:
+            found = cluster.families([self._application_of(_QUARANTINE)])
+        return any(family.last_batch_id == batch_id for family in found)
+
+    def _quarantined(self, spark: "SparkSession") -> "DataFrame":
+        return (
+            spark.read.format("cordwood")
+            .option("kafka.bootstrap.servers", self._place.bootstrap_servers)
+            .option("kafka.isolation.level", "read_committed")
+            .option("subscribe", self._pipeline.quarantine_topic)
+            .option("includeHeaders", "true")
+            .load()
+        )
 
     def _produce(self, rows: "DataFrame", topic: str, output: str, batch_id: int) -> None:
         (

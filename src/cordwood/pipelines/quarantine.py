@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines.decoding import ERROR, POISON
 from cordwood.pipelines.definition import RECORD, Pipeline
-from cordwood.pipelines.errors import OverBudget
+from cordwood.pipelines.errors import OverBudget, Unrepeatable
 from cordwood.pipelines.isolation import Origin
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 PREFIX: Final = "cordwood."
+MAX_ISOLATED: Final = 10_000
+"""Poison records of one batch that are told apart by their address, in the driver's memory."""
 SHOWN: Final = 3
 """How many poison records are told of when the budget is spent."""
 _ORIGIN: Final = "topic string, partition int, offset long, error string"
@@ -45,6 +47,16 @@ def check_budget(
     )
 
 
+def check_isolated(pipeline: Pipeline, batch_id: int, count: int) -> None:
+    """Raises OverBudget for more than can be told apart, whatever the budget: the rest would vanish."""
+    if count > MAX_ISOLATED:
+        raise OverBudget(
+            f"{pipeline.name}: the function fails on more than {MAX_ISOLATED:,} records of batch {batch_id}, and so "
+            "many are not told apart; nothing of the batch was written",
+            "mend the function, or make batches smaller with max_rows_per_batch=, and run it again",
+        )
+
+
 def samples(rows: "DataFrame") -> list[tuple[Origin, str]]:
     """A few of the records that could not be decoded."""
     from pyspark.sql import functions as F
@@ -57,8 +69,9 @@ def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]
     """The records of rows that failed (`_record`, `error`), not many more than `limit`."""
     found: dict[Origin, str] = {}
     for rows in failures:
-        addresses = rows.select(f"{RECORD}.topic", f"{RECORD}.partition", f"{RECORD}.offset", "error").limit(limit)
-        for row in addresses.collect():
+        addresses = rows.select(f"{RECORD}.topic", f"{RECORD}.partition", f"{RECORD}.offset", "error")
+        # A record may have many rows that fail: it is records that are counted, and none may hide behind another.
+        for row in addresses.dropDuplicates(["topic", "partition", "offset"]).limit(limit).collect():
             found.setdefault(Origin(row["topic"], row["partition"], row["offset"]), row["error"])
     return found
 
@@ -99,6 +112,29 @@ def without(rows: "DataFrame", poison: Mapping[Origin, str]) -> "DataFrame":
         & (F.col(f"{RECORD}.offset") == F.col("_o"))
     )
     return rows.join(F.broadcast(listed), same, "left_anti")
+
+
+def told(name: str) -> "Column":
+    """What a quarantined record tells in one of these headers."""
+    from pyspark.sql import functions as F
+
+    found = F.filter(F.col("headers"), lambda header: header["key"] == F.lit(PREFIX + name))
+    return F.try_element_at(found, F.lit(-1))["value"].cast("string")
+
+
+def check_repeated(rows: "DataFrame", written: "DataFrame", who: Mapping[str, str]) -> None:
+    """For a batch whose quarantine was written before it was interrupted. Raises Unrepeatable if records that are set
+    aside now are not among those: they would be in no output, and not in quarantine either."""
+    address = {name: told(name).alias(name) for name in ("topic", "partition", "offset")}
+    condition = [told(name) == text for name, text in who.items() if name in ("edition", "batch")]
+    before = written.where(condition[0] & condition[1]).select(*address.values())
+    others = rows.select(*address.values(), told("error").alias("error")).join(before, list(address), "left_anti")
+    found = [f"{row['topic']}/{row['partition']}@{row['offset']}: {row['error']}" for row in others.take(SHOWN)]
+    if found:
+        raise Unrepeatable(
+            f"batch {who['batch']} was interrupted after its poison records were set aside, and now it fails on others "
+            f"({'; '.join(found)}): it can be finished only as it was begun"
+        )
 
 
 def origins(spark: "SparkSession", poison: Mapping[Origin, str]) -> "DataFrame":

@@ -25,13 +25,16 @@ class Pass(Protocol):
 def edition_for(
     project: Project, state: PipelineState, made: Pipeline, *, starting: str, fresh: bool, now_ms: int
 ) -> Edition:
-    """The edition that a replay of this definition goes into: one that was begun the same way, else a new one."""
+    """The edition that a replay of this definition goes into: one that was begun by the same file, else a new one.
+
+    Going on with another file would leave what the first has computed, and nobody could say which rows those are."""
     if state.live() is None:
         raise WrongState(f"{made.name} has not run yet", "`cordwood pipeline run` makes its first edition")
     project.check_tables_are_free(made.name, [table.name for table in made.tables.values()])
     begun = state.fresh_edition()
-    if begun is not None and not fresh and (begun.version, begun.starting) == (made.version, starting):
-        return state.take_over(begun, made) if state.is_changed(begun, made) else begun
+    alike = begun is not None and (begun.version, begun.starting) == (made.version, starting)
+    if begun is not None and alike and not fresh and not state.is_changed(begun, made):
+        return begun
     return state.make_edition(made, starting=starting, now_ms=now_ms, replayed=True)
 
 

@@ -22,11 +22,11 @@ from cordwood.pipelines.errors import DamagedState, WrongState
 from cordwood.pipelines.isolation import Origin
 from cordwood.pipelines.offset_sets import OffsetSet
 from cordwood.pipelines.outputs import Outputs
-from cordwood.pipelines.quarantine import PREFIX
+from cordwood.pipelines.quarantine import PREFIX, told
 from cordwood.pipelines.running import place_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MAX_RECORDS: Final = 10_000
 """Of one requeue: they are listed in the driver. More take another one."""
@@ -165,7 +165,10 @@ class Requeue:
         place = place_of(self._state, self._edition, self._servers)
         application = f"{self._edition.query_id}.requeue"
         outputs = Outputs(lenient, place, application, replaying=False)
-        return Batches(lenient, outputs).process(source, number, {})
+        live = self._state.live()
+        # What an edition set aside while it was built may have had its effects from the one that was live then.
+        effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}
+        return Batches(lenient, outputs).process(source, number, effects_from)
 
     def _quarantined(self) -> "DataFrame":
         from pyspark.sql import functions as F
@@ -183,11 +186,11 @@ class Requeue:
             "partition",
             "offset",
             "headers",
-            _header("edition").alias("_edition"),
-            _header("topic").alias("_topic"),
-            _header("partition").cast("int").alias("_partition"),
-            _header("offset").cast("long").alias("_offset"),
-            _header("timestamp").cast("long").alias("_timestamp"),
+            told("edition").alias("_edition"),
+            told("topic").alias("_topic"),
+            told("partition").cast("int").alias("_partition"),
+            told("offset").cast("long").alias("_offset"),
+            told("timestamp").cast("long").alias("_timestamp"),
         ).where(F.col("_offset").isNotNull())
 
     def _reader(self) -> Any:
@@ -216,13 +219,6 @@ class Requeue:
                 "pending": None if plan.pending is None else plan.pending.to_json(),
             },
         )
-
-
-def _header(name: str) -> "Column":
-    from pyspark.sql import functions as F
-
-    found = F.filter(F.col("headers"), lambda header: header["key"] == F.lit(PREFIX + name))
-    return F.try_element_at(found, F.lit(-1))["value"].cast("string")
 
 
 def _among(rows: "DataFrame", chosen: OffsetSet, how: str) -> "DataFrame":

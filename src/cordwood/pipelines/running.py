@@ -21,6 +21,7 @@ from cordwood.pipelines import checkpoint
 from cordwood.pipelines.batches import Batches, BatchReport
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.effects import note_begun
 from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.events import Tell, say
 from cordwood.pipelines.outputs import Outputs, Place
@@ -150,7 +151,13 @@ class Running:
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
 
     def _made(self, application: str) -> "Callable[[DataFrame, int], BatchReport]":
-        outputs = Outputs(self._pipeline, self._place, application, replaying=self._replaying)
+        outputs = Outputs(
+            self._pipeline,
+            self._place,
+            application,
+            replaying=self._replaying,
+            before_effects=lambda batch_id: note_begun(self._state, self._edition.name, batch_id),
+        )
         if self._pipeline.settings.stateful:
             return StatefulBatches(self._pipeline, outputs, self._place.bootstrap_servers).process
         batches = Batches(self._pipeline, outputs)
@@ -295,9 +302,21 @@ def live_edition_for(
 
 
 def prepare_topics(pipeline: Pipeline, edition: Edition, bootstrap_servers: str) -> list[str]:
+    """Makes the topics that are missing. Those of an edition that has not run yet are its own, and are empty."""
+    from cordwood.pipelines.log_ends import log_ends
     from cordwood.pipelines.topics import ensure_topics
 
     written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}
+    own = [name for declared, name in written.items() if name != declared]
+    if own and edition.query_id is None:
+        used = sorted(topic for topic, ends in log_ends(bootstrap_servers, own).items() if any(ends.values()))
+        if used:
+            # An edition of this name was there before and was forgotten, and topics are not forgotten with it.
+            raise WrongState(
+                f"edition {edition.name} of {pipeline.name} is to be built from the beginning, and its topic {used[0]} "
+                "has records already",
+                f"`cordwood topic delete {used[0]}` removes them; --fresh builds an edition of another name",
+            )
     return ensure_topics(bootstrap_servers, written, pipeline.quarantine_topic)
 
 

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines import quarantine
-from cordwood.pipelines.batches import MAX_ISOLATED, BatchReport, good_rows, outputs_of
+from cordwood.pipelines.batches import BatchReport, good_rows, outputs_of
 from cordwood.pipelines.decoding import ERROR, POISON, inputs_of
 from cordwood.pipelines.definition import RECORD, Pipeline
 from cordwood.pipelines.errors import InvalidRows
@@ -67,11 +67,12 @@ class StatefulBatches:
             undecoded = self._branch(rows, _UNDECODED) if counts.get(_UNDECODED) else None
             failed: dict[Origin, str] = {}
             if counts.get(_FAILED):
-                limit = min(self._pipeline.budget.rows + 1, MAX_ISOLATED)
+                limit = min(self._pipeline.budget.rows, quarantine.MAX_ISOLATED) + 1
                 failed = quarantine.origins_of([self._branch(rows, _FAILED)], limit)
             bad = counts.get(_UNDECODED, 0)
             samples = [*failed.items(), *(quarantine.samples(undecoded) if undecoded is not None else ())]
             quarantine.check_budget(self._pipeline, batch_id, None, bad + len(failed), samples, is_all=not failed)
+            quarantine.check_isolated(self._pipeline, batch_id, len(failed))
             repeated = self._outputs.repeated(batch_id)
             work = Work()
             kept.callback(lambda: [each.unpersist() for each in work.kept])

@@ -19,6 +19,7 @@ from typing import Final
 
 from cordwood.pipelines.checkpoint import committed_position
 from cordwood.pipelines.editions import Edition, Live, PipelineState
+from cordwood.pipelines.effects import effects_position
 from cordwood.pipelines.errors import AlreadyRunning, WrongState
 from cordwood.pipelines.positions import ahead, distance, furthest, in_words
 from cordwood.pipelines.run_lock import Holder, RunLock, holder
@@ -72,39 +73,44 @@ def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
 
 def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: bool, timeout_s: float) -> Swapped:
     """Makes the fresh edition the live one."""
-    live = _live(state)
-    fresh = state.fresh_edition() if to is None else state.edition(to)
-    if fresh is None:
-        raise WrongState(
-            f"{state.name} has no edition beside the live one", f"`cordwood pipeline replay {state.name}` builds one"
-        )
-    if fresh.caught_up_at_ms is None and not force:
-        raise WrongState(
-            f"edition {fresh.name} of {state.name} has not caught up yet",
-            f"`cordwood pipeline replay {state.name}` goes on with it; --force swaps it as it is",
-        )
-    with _standing_still(state, [live.edition, fresh.name], timeout_s):
-        leaving = committed_position(state.checkpoint(live.edition))
-        done = furthest(live.effects_from, leaving)
-        gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
-        if fresh.effects and gap and not skip_effects:
+    with state.changing():
+        live = _live(state)
+        fresh = state.fresh_edition() if to is None else state.edition(to)
+        if fresh is None:
             raise WrongState(
-                f"edition {fresh.name} of {state.name} has read further than {live.edition}, and the records between "
-                f"would never reach {', '.join(fresh.effects)}: {in_words(gap)}",
-                f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first; --skip-effects swaps",
+                f"{state.name} has no edition beside the live one",
+                f"`cordwood pipeline replay {state.name}` builds one",
             )
-        state.swap(fresh.name, position=leaving, now_ms=_now_ms())
-    return _swapped(state, live.edition, fresh.name)
+        if fresh.caught_up_at_ms is None and not force:
+            raise WrongState(
+                f"edition {fresh.name} of {state.name} has not caught up yet",
+                f"`cordwood pipeline replay {state.name}` goes on with it; --force swaps it as it is",
+            )
+        with _standing_still(state, [live.edition, fresh.name], timeout_s):
+            leaving = effects_position(state, live.edition, skip=skip_effects)
+            done = furthest(live.effects_from, leaving)
+            gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
+            if fresh.effects and gap and not skip_effects:
+                raise WrongState(
+                    f"edition {fresh.name} of {state.name} has read further than {live.edition}, and the records "
+                    f"between would never reach {', '.join(fresh.effects)}: {in_words(gap)}",
+                    f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first; --skip-effects "
+                    "swaps",
+                )
+            state.swap(fresh.name, position=leaving, now_ms=_now_ms())
+        return _swapped(state, live.edition, fresh.name)
 
 
-def rollback(state: PipelineState, *, timeout_s: float) -> Swapped:
+def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: float) -> Swapped:
     """Makes the edition live that was so before the last swap."""
-    live = _live(state)
-    if not live.before:
-        raise WrongState(f"{state.name} has no swap to undo")
-    with _standing_still(state, [live.edition, live.before[-1]], timeout_s):
-        state.rollback(position=committed_position(state.checkpoint(live.edition)), now_ms=_now_ms())
-    return _swapped(state, live.edition, live.before[-1])
+    with state.changing():
+        live = _live(state)
+        if not live.before:
+            raise WrongState(f"{state.name} has no swap to undo")
+        with _standing_still(state, [live.edition, live.before[-1]], timeout_s):
+            leaving = effects_position(state, live.edition, skip=skip_effects)
+            state.rollback(position=leaving, now_ms=_now_ms())
+        return _swapped(state, live.edition, live.before[-1])
 
 
 def lock_path(state: PipelineState, edition: str) -> Path:
@@ -114,7 +120,6 @@ def lock_path(state: PipelineState, edition: str) -> Path:
 @contextmanager
 def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[None]:
     with ExitStack() as locks:
-        locks.enter_context(state.changing())
         for edition in editions:
             stop(state, edition, timeout_s)
             lock = RunLock(lock_path(state, edition))

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,11 @@ from typer.testing import CliRunner, Result
 
 from cordwood.cli.app import app
 from cordwood.cli.failure import ExitCode
+from cordwood.pipelines.editions import PipelineState
+from cordwood.pipelines.effects import effects_position, note_begun
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project, table_path
+from cordwood.pipelines.swapping import rollback
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -159,6 +164,60 @@ def test_an_edition_that_is_ahead_is_not_swapped_in_over_lost_effects(commands: 
     assert (code, kind) == (ExitCode.FAILED, "WRONG_STATE")
     assert "never reach mails: orders/0: 12 to 15" in message
     assert commands.json("swap", "enrich", "--force", "--skip-effects")["live"] == "v2"
+
+
+def test_effects_of_a_batch_that_was_interrupted_are_not_repeated_by_another_edition(commands: Commands) -> None:
+    commands.with_two_editions()
+    planned = commands.state.checkpoint("v1") / "offsets/4"
+    planned.write_text('v1\n{}\n{"orders": {"0": 17}}')
+    # Batch 4 is planned, and so far it has written nothing: the other edition may have it.
+    note_begun(commands.state, "v1", 3)
+    assert effects_position(commands.state, "v1", skip=False) == {"orders": {0: 12}}
+    note_begun(commands.state, "v1", 4)
+    code, kind, message = commands.error("swap", "enrich", "--force")
+    assert (code, kind) == (ExitCode.FAILED, "WRONG_STATE")
+    assert "edition v1 of enrich was interrupted within batch 4" in message
+    commands("swap", "enrich", "--force", "--skip-effects")
+    live = commands.state.live()
+    assert live is not None
+    assert (live.edition, live.effects_from) == ("v2", {"orders": {0: 17}})
+
+    note_begun(commands.state, "v2", 4)
+    assert "interrupted within batch 4" in commands.error("rollback", "enrich")[2]
+    (commands.state.checkpoint("v2") / "offsets/4").write_text('v1\n{}\n{"orders": {"0": 18}}')
+    (commands.state.checkpoint("v2") / "commits/4").write_text("v1\n{}")
+    commands("rollback", "enrich")
+    live = commands.state.live()
+    assert live is not None
+    assert (live.edition, live.effects_from) == ("v1", {"orders": {0: 18}})
+
+
+class Overtaken(PipelineState):
+    """Somebody else rolls back just before this one may change something."""
+
+    done = False
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        with super().changing():
+            if not self.done:
+                self.done = True
+                self.rollback(position={}, now_ms=5_000)
+            yield
+
+
+def test_of_two_rollbacks_at_once_the_second_undoes_the_swap_before(commands: Commands) -> None:
+    commands.with_two_editions()
+    commands.version(3)
+    commands.state.make_edition(load_pipeline(commands.file), starting="earliest", now_ms=3_000, replayed=True)
+    for edition in ("v2", "v3"):
+        commands.state.swap(edition, position={}, now_ms=4_000)
+    commands.read_up_to("v2", {"orders": {"0": 20}})
+    done = rollback(Overtaken(commands.state.directory), timeout_s=1)
+    live = commands.state.live()
+    assert live is not None
+    assert (done.before.name, done.now.name, live.edition) == ("v2", "v1", "v1")
+    assert live.effects_from == {"orders": {0: 20}}, "what v2 has read, not v3"
 
 
 def test_what_runs_is_stopped_before_a_swap_or_when_asked_to(commands: Commands) -> None:

@@ -62,6 +62,11 @@ def test_a_budget_is_a_number_of_rows_or_a_share_where_that_is_more(rows_in: int
     assert budget(rows=5, share=0.01).allowed(rows_in) == allowed
 
 
+@pytest.mark.parametrize("percent", range(101))
+def test_a_share_of_a_hundred_records_is_its_percents(percent: int) -> None:
+    assert budget(share=percent / 100).allowed(100) == percent
+
+
 def test_a_mistake_is_told_with_file_and_line() -> None:
     with pytest.raises(InvalidDefinition) as caught:
         table("no spaces")

@@ -11,6 +11,7 @@ from cordwood.pipelines.editions import PipelineState
 from cordwood.pipelines.errors import DamagedState, NotFound, WrongState
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project, table_path, topic_name
+from cordwood.pipelines.replaying import edition_for
 from cordwood.pipelines.state_files import StateFiles
 
 FILE = """
@@ -99,6 +100,23 @@ def test_a_version_can_be_built_more_than_once(state: PipelineState, tmp_path: P
     fresh = state.fresh_edition()
     assert fresh is not None
     assert fresh.name == "v2.2"
+
+
+def test_a_replay_goes_on_with_what_the_same_file_began_and_with_nothing_else(
+    state: PipelineState, tmp_path: Path
+) -> None:
+    with_two_editions(state, tmp_path)
+    project = Project(tmp_path / "project")
+
+    def replayed(made: Pipeline, starting: str = "earliest") -> str:
+        return edition_for(project, state, made, starting=starting, fresh=False, now_ms=9).name
+
+    assert replayed(version(tmp_path, 2)) == "v2"
+    # Mended, under the same version: half a table by the one and half by the other would be neither.
+    (tmp_path / "enrich.py").write_text(FILE.format(version=2).replace("return orders", "return orders.distinct()"))
+    assert replayed(load_pipeline(tmp_path / "enrich.py")) == "v2.2"
+    assert replayed(load_pipeline(tmp_path / "enrich.py")) == "v2.2"
+    assert replayed(load_pipeline(tmp_path / "enrich.py"), "@0") == "v2.3"
 
 
 def test_after_a_rollback_the_edition_is_beside_the_live_one_again(state: PipelineState, tmp_path: Path) -> None:

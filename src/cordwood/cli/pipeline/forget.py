@@ -25,11 +25,12 @@ def forget_edition(
         state = Project(directory).known(name)
         topics = [topic for declared, topic in state.edition(edition).topics.items() if topic != declared]
         lock = RunLock(lock_path(state, edition))
-        lock.take(f"edition {edition} of {name}", int(time.time() * 1000))
-        try:
-            state.forget(edition)
-        finally:
-            lock.release()
+        with state.changing():
+            lock.take(f"edition {edition} of {name}", int(time.time() * 1000))
+            try:
+                state.forget(edition)
+            finally:
+                lock.release()
     if as_json:
         print_json({"pipeline": name, "forgotten": edition, "topics": topics})
         return

@@ -51,6 +51,10 @@ def swap_pipeline(
 
 def rollback_pipeline(
     name: PipelineName,
+    skip_effects: Annotated[
+        bool,
+        typer.Option("--skip-effects", help="Even if a batch was interrupted and some of its effects may be missing."),
+    ] = False,
     timeout_s: StopTimeout = DEFAULT_STOP_TIMEOUT_S,
     directory: Directory = None,
     as_json: AsJson = False,
@@ -60,7 +64,7 @@ def rollback_pipeline(
         from cordwood.pipelines.project import Project
         from cordwood.pipelines.swapping import rollback
 
-        done = rollback(Project(directory).known(name), timeout_s=timeout_s)
+        done = rollback(Project(directory).known(name), skip_effects=skip_effects, timeout_s=timeout_s)
     _show(name, done, as_json=as_json)
 
 
