@@ -23,6 +23,9 @@ from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 Record = tuple[bytes, bytes | None]
 """Key and value to append; a null value removes."""
 
+LATEST_MS = 2**63 - 1
+"""Nothing is later than this in a record: a client may ask to be remembered for ever in its own way."""
+
 Gone = Callable[[TopicPartition, Position], bool]
 TopicIdOf = Callable[[str], TopicId | None]
 
@@ -60,7 +63,7 @@ class Positions:
             if len(metadata.encode()) > metadata_max_bytes:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
-            expires_ms = -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms
+            expires_ms = -1 if commit.retention_ms < 0 else min(now_ms + commit.retention_ms, LATEST_MS)
             position = Position(commit.offset, commit.leader_epoch, metadata, now_ms, expires_ms, commit.topic_id)
             records.append((encode_key(PositionKey(group, commit.partition)), encode_value(position)))
             errors.append(ErrorCode.NONE)

@@ -4,6 +4,14 @@ from functools import lru_cache
 
 from cordwood.model.families import is_reserved
 
+MAX_NAME_BYTES = 1024
+"""Of groups, members, instances and transactional ids: they are kept in memory, the hash below looks at every letter
+in the loop, and keys of records take no more than 32,767."""
+
+
+def is_too_long(name: str) -> bool:
+    return len(name) * 4 > MAX_NAME_BYTES and len(name.encode()) > MAX_NAME_BYTES
+
 
 @lru_cache(maxsize=4096)
 def coordinating_partition(key: str, partition_count: int) -> int:

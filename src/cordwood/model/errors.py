@@ -151,10 +151,17 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
+LONGEST_MESSAGE = 2000
+"""In characters. Messages repeat what the peer sent, and most versions of most responses have room for 32,767 bytes."""
+
+
 class ProtocolError(Exception):
     """A request that cannot be honoured: the code goes to the peer, the message says what to do about it."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > LONGEST_MESSAGE:
+            half = LONGEST_MESSAGE // 2 - 2
+            message = f"{message[:half]} ... {message[-half:]}"
         super().__init__(message or code.name)
         self.code = code
         self.message = message

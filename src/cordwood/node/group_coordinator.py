@@ -7,9 +7,10 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS, Limits
+from cordwood.groups.classic.group import NEVER_MS, Limits
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
@@ -19,7 +20,7 @@ from cordwood.groups.consumer.shares import Share, partition_in
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
-from cordwood.model.coordination import coordinating_partition
+from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
@@ -303,8 +304,19 @@ class GroupCoordinator:
         self._forget(lambda machine: machine.positions.of_deleted_topic(topic, topic_id), now_ms)
 
     def expire(self, now_ms: int) -> None:
-        retention_ms = self._node.settings.offsets_retention_minutes * MINUTE_MS
-        self._forget(lambda machine: machine.expired(now_ms, retention_ms), now_ms)
+        """One shard after the other: a hundred thousand positions take a while, and others are served in between."""
+        node = self._node
+        retention_ms = node.settings.offsets_retention_minutes * MINUTE_MS
+        pauses_ms = count()
+
+        def look(shard: Shard[GroupShard], now_ms: int) -> None:
+            self._log.write(shard, shard.machine.expired(now_ms, retention_ms), now_ms, nothing)
+
+        def look_later(shard: Shard[GroupShard]) -> None:
+            node.timers.at(node.now_ms + next(pauses_ms), partial(look, shard))
+            node.effects.wake()
+
+        self._log.each_shard_with_records(look_later)
 
     def _forget(self, tombstones: Callable[[GroupShard], list[Record]], now_ms: int) -> None:
         self._log.each_shard_with_records(
@@ -431,7 +443,7 @@ class GroupCoordinator:
         self._set_alarm(shard, group_id)
 
     def _with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Failed) -> None:
-        if len(group_id) * 4 > MAX_NAME_BYTES and len(group_id.encode()) > MAX_NAME_BYTES:
+        if is_too_long(group_id):
             failed(ErrorCode.INVALID_GROUP_ID)
             return
         self._log.with_shard(partial(coordinating_partition, group_id), done, failed)

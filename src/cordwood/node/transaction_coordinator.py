@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cordwood.model.coordination import transaction_partition
+from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
@@ -180,6 +180,9 @@ class TransactionCoordinator:
     # Taking steps
 
     def with_shard(self, transactional_id: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
+        if is_too_long(transactional_id):
+            failed(ErrorCode.INVALID_REQUEST)
+            return
         self.log.with_shard(partial(transaction_partition, transactional_id), loaded, failed)
 
     def _step(self, transactional_id: str, decide: Decide, now_ms: int, done: Stepped) -> None:

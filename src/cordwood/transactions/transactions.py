@@ -69,4 +69,6 @@ class Transactions:
         return [(encode_key(each.transactional_id), None) for each in unused]
 
     def _those(self, wanted: Callable[[Transaction], bool]) -> list[Transaction]:
-        return [each for each in self if wanted(each)]
+        # Sorted afterwards: mostly these are few, of very many.
+        found = [each for each in self._by_id.values() if wanted(each)]
+        return sorted(found, key=lambda each: each.transactional_id)

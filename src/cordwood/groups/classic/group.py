@@ -7,11 +7,10 @@ from typing import NamedTuple
 from cordwood.groups.classic.outbox import JoinTicket, SyncTicket
 from cordwood.groups.classic.records import StoredGroup, StoredMember
 from cordwood.groups.classic.subscription import subscribed_topics
+from cordwood.model.coordination import MAX_NAME_BYTES as MAX_NAME_BYTES
 
 NEVER_MS = 1 << 62
 CONSUMER_PROTOCOL_TYPE = "consumer"
-MAX_NAME_BYTES = 1024
-"""Of groups, members and instances: they are kept in memory, and keys of records take no more than 32,767."""
 
 
 def shifted(deadline_ms: int, by_ms: int) -> int:

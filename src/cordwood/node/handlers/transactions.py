@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cordwood.model.coordination import is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
@@ -135,7 +136,7 @@ def add_offsets_to_txn(node: "Node", request: Request) -> None:
 
     if not body.transactional_id:
         answer(ErrorCode.INVALID_REQUEST)
-    elif not body.group_id:
+    elif not body.group_id or is_too_long(body.group_id):
         answer(ErrorCode.INVALID_GROUP_ID)
     else:
         node.groups.when_topic_exists(topic_exists)
