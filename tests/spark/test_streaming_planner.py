@@ -18,11 +18,13 @@ from tests.spark.conftest import Produce, Record, numbered
 
 from cordwood.client.errors import BrokerUnreachable
 from cordwood.model.identifiers import TopicPartition
+from cordwood.spark.batch_planner import plan_batch
 from cordwood.spark.data_loss import DataLoss
 from cordwood.spark.offsets import Positions, from_spark, to_spark
 from cordwood.spark.options import SourceOptions, TaskSizes, read_options
 from cordwood.spark.planning import plan_tasks, ranges_between
 from cordwood.spark.progress_group import read_progress
+from cordwood.spark.pushdown import PushedFilters
 from cordwood.spark.reading import ReadTask, TaskReader
 from cordwood.spark.stream_planner import StreamPlanner
 from cordwood.spark.survey import NothingToRead
@@ -347,8 +349,14 @@ def test_an_open_transaction_holds_committed_reads_back_and_is_no_loss(
     assert committed.step() == [0, 1, 2, 3, 4]
     ahead = query({zero(topic): 7}, subscribe=topic, **{"kafka.isolation.level": "read_committed"})
     assert ahead.step() == []
+    there = {"kafka.isolation.level": "read_committed", "startingOffsets": f'{{"{topic}": {{"0": 7}}}}'}
+    begun = query(subscribe=topic, **there)
+    assert begun.step() == []
+    of_batch = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic, **there}
+    assert plan_batch(read_options(of_batch, streaming=False), PushedFilters()).ranges == []
     producer.commit_transaction(60)
     eventually(lambda: committed.step() == [5, 6, 7], what="the committed records")
+    assert begun.step() == [7]
 
 
 def test_a_broker_that_is_away_holds_a_query_up_and_does_not_end_it(

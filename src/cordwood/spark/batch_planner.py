@@ -53,7 +53,8 @@ def plan_batch(options: SourceOptions, pushed: PushedFilters) -> BatchPlan:
 
 def _inside(cluster: Cluster, options: SourceOptions, start: Positions, end: Positions, found: Survey) -> Positions:
     losses = []
-    kept = dict(start)
+    # A position behind an open transaction is within the log, and there is nothing to read yet.
+    kept = {partition: min(offset, found.readable[partition]) for partition, offset in start.items()}
     for loss in find_losses(start, found.partitions, known_ids={}, last_seen={}):
         if loss.cause is not Cause.REMOVED:
             kept[loss.partition] = found.readable[loss.partition]

@@ -82,11 +82,10 @@ def survey(
 ) -> Survey:
     """Partitions that went away meanwhile are left out. With the positions of a query, what cannot matter is not asked
     for: where a log begins that has been read to its end, and where one ends for those who read uncommitted records."""
-    start = start or {}
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation)
-    unread = [name for name, found in ends.items() if start.get(name) != found.offset]
+    unread = [name for name, found in ends.items() if start is None or start.get(name) != found.offset]
     earliest = cluster.list_offsets(dict.fromkeys(unread, EARLIEST))
-    ahead = [name for name in unread if start.get(name, 0) > ends[name].offset]
+    ahead = [name for name in unread if start is None or start.get(name, 0) > ends[name].offset]
     # Behind an open transaction, a position may lie beyond what is committed and all the same within the log.
     beyond = cluster.list_offsets(dict.fromkeys(ahead, LATEST)) if isolation is Isolation.READ_COMMITTED else {}
     found = {}
