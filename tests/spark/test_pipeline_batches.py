@@ -8,7 +8,10 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
-from cordwood.pipelines.errors import OverBudget, WrongState
+from cordwood.pipelines.errors import AlreadyRunning, OverBudget, WrongState
+from cordwood.pipelines.events import Event
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.running import Ending, start
 
 
 @pytest.fixture
@@ -51,6 +54,34 @@ def test_a_batch_that_spark_forgot_to_note_is_repeated_to_no_effect(
     (again,) = workshop.run()
     assert again["repeated"] == ["all_orders"]
     assert len(workshop.rows("all_orders")) == 5
+
+
+def test_who_is_interrupted_while_he_waits_leaves_the_edition_to_the_query_that_runs(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, orders([1]))
+
+    def interrupted(event: Event) -> None:
+        if event["event"] == "batch":
+            raise KeyboardInterrupt
+
+    directory = workshop.project.directory
+    running = start(
+        load_pipeline(workshop.file),
+        workshop.spark,
+        bootstrap_servers=workshop.bootstrap,
+        directory=directory,
+        tell=interrupted,
+    )
+    with pytest.raises(KeyboardInterrupt):
+        running.wait()
+    with pytest.raises(AlreadyRunning):
+        workshop.run()
+    running.stop()
+    assert running.wait() is Ending.STOPPED
+    assert workshop.run() == []
 
 
 def test_without_its_checkpoint_an_edition_is_not_gone_on_with(

@@ -104,7 +104,8 @@ class Running:
                     self._end(Ending.STOPPED)
             self._tell_batches(self._progress(), all_of_them=True)
         finally:
-            if self._lock is not None:
+            # Who was interrupted while he waited has not ended the query: it is still the one that runs this edition.
+            if self._lock is not None and not self.query.isActive:
                 self._lock.release()
         if self._failure is not None and not isinstance(self._failure, Ended):
             raise self._failure

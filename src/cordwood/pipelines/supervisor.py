@@ -98,7 +98,8 @@ class Supervisor:
         try:
             with os.fdopen(reading, "r", encoding="utf-8") as events:
                 for line in events:
-                    self._heard(json.loads(line))
+                    if line.endswith("\n"):  # else it was killed in the middle of a word
+                        self._heard(json.loads(line))
             return worker.wait()
         finally:
             if worker.poll() is None:

@@ -97,6 +97,17 @@ def test_a_worker_that_dies_without_a_word_is_told_of(stage: Stage) -> None:
     assert "last words" in (stage.directory / "worker.log").read_text()
 
 
+def test_a_worker_that_dies_in_the_middle_of_a_word_is_started_again(stage: Stage) -> None:
+    worker = """
+    if count == 1:
+        os.write(orders["events"], b'{"event": "bat')
+        os.kill(os.getpid(), 9)
+    tell(event="ended", reason="done")
+    """
+    assert stage.supervisor(worker, quick()).run() is None
+    assert stage.kinds() == ["failed", "ended"]
+
+
 WAITS = """
 tell(event="started")
 while os.read(0, 100):
