@@ -169,6 +169,30 @@ def test_the_last_row_can_be_told_by_columns_and_deletes_by_a_condition(spark: S
     assert content(spark, directory) == [("a", "y", 2)]
 
 
+def test_which_row_is_the_last_does_not_depend_on_where_batches_end(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id string, a int, b string, gone boolean"
+    declared = table("t", key="id", latest_by=["a", "b"], delete_when="gone")
+    rows = [
+        ("later", 2, "y", False),
+        ("later", 1, "z", False),
+        ("later", 2, "x", False),
+        ("again", 1, None, False),
+        ("again", 1, "x", False),
+        ("again", None, "z", False),
+        ("equal", 1, "x", False),
+        ("kept", 5, "x", False),
+        ("kept", 4, "x", True),
+        ("gone", 5, "x", False),
+        ("gone", 6, "x", True),
+    ]
+    for size in (2, len(rows)):
+        directory = tmp_path / str(size)
+        for batch_id, first in enumerate(range(0, len(rows), size)):
+            write(opened(directory, declared), spark.createDataFrame(rows[first : first + size], schema), batch_id)
+        found = [row[:3] for row in content(spark, directory)]
+        assert found == [("again", 1, "x"), ("equal", 1, "x"), ("kept", 5, "x"), ("later", 2, "y")], size
+
+
 def test_rows_that_a_table_cannot_take_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     batches = opened(tmp_path / "t", table("t", key="id"))
     with pytest.raises(InvalidRows, match="several rows of one id"):

@@ -11,7 +11,7 @@ which it spills to disk; the time it takes grows with the files that a batch tou
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -171,8 +171,10 @@ class DeltaBatches:
                 max_spill_size=MERGE_MEMORY_BYTES,
                 commit_properties=properties,
             )
-            .when_matched_delete(f"s.{_quoted(DELETED)}")
-            .when_matched_update(values, predicate=f"not s.{_quoted(DELETED)}")
+            .when_matched_delete(f"s.{_quoted(DELETED)} and {_comes_after(self._table.latest_by, deletes=True)}")
+            .when_matched_update(
+                values, predicate=f"not s.{_quoted(DELETED)} and {_comes_after(self._table.latest_by)}"
+            )
             .when_not_matched_insert(values, predicate=f"not s.{_quoted(DELETED)}")
             .execute()
         )
@@ -220,6 +222,19 @@ def _without(schema: "StructType", *names: str) -> "StructType":
     from pyspark.sql.types import StructType
 
     return StructType([each for each in schema if each.name not in names])
+
+
+def _comes_after(latest_by: Sequence[str], *, deletes: bool = False) -> str:
+    """Whether a row of the batch is not older than the one in the table, by these columns; as SQL. Null is before
+    everything, as it is within a batch. A tombstone has none of them and deletes what is there."""
+    after = "true"
+    for name in reversed(latest_by):
+        ours, theirs = f"s.{_quoted(name)}", f"t.{_quoted(name)}"
+        same = f"({ours} = {theirs} or ({ours} is null and {theirs} is null))"
+        after = f"(({ours} is not null and {theirs} is null) or {ours} > {theirs} or ({same} and {after}))"
+    if deletes and latest_by:
+        after = f"({' and '.join(f's.{_quoted(name)} is null' for name in latest_by)} or {after})"
+    return after
 
 
 def _quoted(name: str) -> str:
