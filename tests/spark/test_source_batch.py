@@ -91,6 +91,8 @@ def test_a_schema_that_does_not_fit_says_why(load: Load, topic: str) -> None:
         load(topic, schema="valeu binary").count()
     with pytest.raises(Exception, match="offset is bigint, not int"):
         load(topic, schema="offset int").count()
+    with pytest.raises(Exception, match="value is null where a record has none: leave out NOT NULL"):
+        load(topic, schema="value binary not null, offset long not null").count()
     with pytest.raises(Exception, match="includeHeaders=true"):
         load(topic, schema="headers array<struct<key: string, value: binary>>").count()
 

@@ -40,6 +40,8 @@ COLUMNS: dict[str, DataType] = {
     "transactional": BooleanType(),
     "control": BooleanType(),
 }
+_NULLABLE = ("key", "value")
+"""Spark believes a schema that says otherwise: it would find no tombstones, and fail where it meets one."""
 _OPTION_OF = {column: option for option, columns in EXTRA_COLUMNS.items() for column in columns}
 
 
@@ -65,6 +67,8 @@ def check_schema(schema: StructType, extra_columns: Collection[str]) -> None:
                 f"{field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}: read it as it is and"
                 " use a cast."
             )
+        elif field.name in _NULLABLE and not field.nullable:
+            problems.append(f"{field.name} is null where a record has none: leave out NOT NULL.")
         elif field.name in _OPTION_OF and field.name not in extra_columns:
             problems.append(f"{field.name} is read only with the option {_OPTION_OF[field.name]}=true.")
     if not schema.fields:
