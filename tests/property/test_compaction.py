@@ -9,13 +9,15 @@ from cordwood.log.memory_filesystem import MemoryFilesystem
 from cordwood.records.batch import CRC_POSITION, CRC_START, HEADER_SIZE, Codec, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.checksum import crc32c
-from cordwood.records.records import CorruptRecords, Record, records_in
+from cordwood.records.records import Record, records_in
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Stage, Suffix, segment_file
 from cordwood.segments.offset_index import OffsetIndex
 from cordwood.segments.rebuild import rebuild
 from cordwood.segments.scan import SegmentScan
 
+BASE_TIMESTAMP = 27
+"""Its place in a batch."""
 DIRECTORY = "t-0"
 RETENTION_MS = 1000
 
@@ -170,26 +172,29 @@ def test_where_the_log_ends_is_still_known_when_everything_in_it_is_gone(segment
     assert scan.next_offset == end
 
 
-def test_a_batch_that_cannot_be_opened_stays_as_it_is_and_the_rest_is_compacted() -> None:
+@pytest.mark.parametrize("harm", ["records", "times"])
+def test_a_batch_that_cannot_be_opened_or_written_again_stays_as_it_is_and_the_rest_is_compacted(harm: str) -> None:
     """It has the right CRC: somebody sent it so, while the topic was not compacted."""
     filesystem = MemoryFilesystem()
     filesystem.make_directory(DIRECTORY)
     file = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG), create=True)
-    for offset in range(4):
-        batch = build_batch([(0, b"key", b"value", ())], base_offset=offset)
-        if offset == 1:
-            batch[HEADER_SIZE] = 0x7F
+    rows = [(0, b"key", b"value", ()), (5, b"other", None, ())]
+    for offset in (0, 2, 4, 6):
+        batch = build_batch(rows, base_offset=offset)
+        if offset == 2:
+            if harm == "records":
+                batch[HEADER_SIZE] = 0x7F
+            else:
+                batch[BASE_TIMESTAMP : BASE_TIMESTAMP + 8] = (2**63 - 1).to_bytes(8, "big")
             batch[CRC_POSITION : CRC_POSITION + 4] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
             hostile = bytes(batch)
         file.append(batch)
-    with pytest.raises(CorruptRecords):
-        list(records_in(hostile))
-    result = compact(filesystem, job([0], [file.size], 4))
-    assert result.clean_offset == 4
+    result = compact(filesystem, job([0], [file.size], 8))
+    assert result.clean_offset == 8
     cleaned = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED))
     data = cleaned.read(0, cleaned.size)
     assert data[: len(hostile)] == hostile
-    assert [record.offset for record in _records(data[len(hostile) :])] == [3]
+    assert [record.offset for record in _records(data[len(hostile) :])] == [6, 7]
 
 
 def test_a_transaction_index_that_a_given_up_round_left_is_not_taken_for_this_rounds() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.log.holes import HoleyScan
 from cordwood.log.segment import Segment
 from cordwood.model.errors import DamagedLog
+from cordwood.records.batch import BatchHeader, crc_is_right
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
 
@@ -70,12 +71,13 @@ class TimestampSearch:
             if header.base_offset >= self._end_offset:
                 return None
             if header.max_timestamp >= self._timestamp_ms and header.last_offset >= self._start_offset:
-                found = self._search_batch(scan.batch, header.partition_leader_epoch, segment)
+                found = self._search_batch(scan.batch, header, segment)
                 if found is not None:
                     return found
         return None
 
-    def _search_batch(self, batch: memoryview, leader_epoch: int, segment: Segment) -> FoundTimestamp | None:
+    def _search_batch(self, batch: memoryview, header: BatchHeader, segment: Segment) -> FoundTimestamp | None:
+        leader_epoch = header.partition_leader_epoch
         try:
             for record in records_in(batch):
                 if record.timestamp_ms >= self._timestamp_ms and record.offset >= self._start_offset:
@@ -83,6 +85,9 @@ class TimestampSearch:
                         return None
                     return FoundTimestamp(record.offset, record.timestamp_ms, leader_epoch)
         except CorruptRecords as error:
+            if crc_is_right(batch, 0, len(batch)):
+                # Its producer sent it so. Nobody can open it; it must not hide what follows from who asks by time.
+                return FoundTimestamp(max(header.base_offset, self._start_offset), header.max_timestamp, leader_epoch)
             raise DamagedLog(f"{self._log.partition}: {segment.file.path}: {error}") from error
         return None
 

@@ -5,13 +5,16 @@ from typing import Any
 import pytest
 from tests.unit.node.speaking import alter_topic, batch_of, create_topic, error, fetch, fill, only, produce, values_in
 
+from cordwood.records.batch import CRC_POSITION, CRC_START, TIMESTAMP_TYPE_BIT
 from cordwood.records.build import build_batch
+from cordwood.records.checksum import crc32c
 from cordwood.simulation.exchange import State
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 NOWHERE = (0, -1, -1)
+ATTRIBUTES_LOW_BYTE = 22
 
 
 def list_offsets(world: World, timestamp: int, version: int = 11, index: int = 0, **options: Any) -> tuple[Any, ...]:
@@ -50,6 +53,22 @@ def test_a_timestamp_finds_the_first_record_that_is_as_late(world: World) -> Non
     assert list_offsets(world, now_ms - 35) == (0, 1, now_ms - 30)
     assert list_offsets(world, now_ms - 29) == (0, 3, now_ms - 10)
     assert list_offsets(world, now_ms) == NOWHERE
+
+
+def test_a_batch_that_nobody_can_open_hides_nothing_from_who_asks_by_time(world: World) -> None:
+    """Its header promises what its records do not keep: one of them has a time that no answer has room for."""
+    create_topic(world)
+    now_ms = world.clock.wall_ms
+    rows = [(time_ms, b"key", b"value", ()) for time_ms in (now_ms - 45, now_ms - 45 + 2**63 - 1)]
+    batch = build_batch(rows, log_append_time_ms=now_ms)
+    batch[ATTRIBUTES_LOW_BYTE] &= ~TIMESTAMP_TYPE_BIT
+    batch[CRC_POSITION : CRC_POSITION + 4] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
+    fill_at(world, now_ms - 50)
+    assert produce(world, "orders", bytes(batch))[0].error_code == 0
+    fill_at(world, now_ms + 10)
+    assert list_offsets(world, now_ms - 40) == (0, 1, now_ms)
+    assert list_offsets(world, now_ms + 1) == (0, 3, now_ms + 10)
+    assert list_offsets(world, now_ms - 60) == (0, 0, now_ms - 50)
 
 
 def test_the_largest_timestamp_is_found_wherever_it_is(world: World) -> None:
