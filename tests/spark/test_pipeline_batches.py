@@ -1,9 +1,11 @@
 """Batches from a real log to tables, in this process: what is read, what is poison, what is done once."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
@@ -82,6 +84,15 @@ def test_who_is_interrupted_while_he_waits_leaves_the_edition_to_the_query_that_
     running.stop()
     assert running.wait() is Ending.STOPPED
     assert workshop.run() == []
+
+
+def test_a_session_that_cannot_run_it_is_refused_before_anything_is_made(workshop: Workshop) -> None:
+    workshop.write(APPENDED.format(topic="orders"))
+    workshop.spark = cast("SparkSession", object.__new__(ConnectSession))  # never asked for anything
+    with pytest.raises(WrongState, match="p cannot be run through Spark Connect") as refused:
+        workshop.run()
+    assert "classic session" in refused.value.hint
+    assert workshop.project.pipeline_names() == []
 
 
 def test_without_its_checkpoint_an_edition_is_not_gone_on_with(

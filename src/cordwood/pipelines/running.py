@@ -263,6 +263,11 @@ def start(
     With `once` it reads what there is and ends. Another version than the live one is refused: it is replayed beside it
     and swapped, or with `in_place` goes on in the live tables from where the last one stopped.
     """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise WrongState(
+            f"{pipeline.name} cannot be run through Spark Connect: its batches are committed in the driver's process",
+            "run it in a classic session; streams() gives its outputs as streams of any session",
+        )
     project = Project(directory)
     state = project.state(pipeline.name)
     now_ms = int(time.time() * 1000)
