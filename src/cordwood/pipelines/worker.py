@@ -19,6 +19,7 @@ from cordwood.pipelines.errors import Refusal
 from cordwood.pipelines.events import Event, line_of
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project
+from cordwood.pipelines.spark_failures import reason_of
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -130,8 +131,7 @@ def _run(orders: Orders, tell: Any) -> None:
 
 
 def _told(failure: Exception) -> Mapping[str, Any]:
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    message = f"{type(failure).__name__}: {lines[0] if lines else ''}"
+    message = reason_of(failure)
     return {"code": "FAILED", "message": message[:_MAX_MESSAGE_LENGTH], "hint": "", "at_ms": int(time.time() * 1000)}
 
 

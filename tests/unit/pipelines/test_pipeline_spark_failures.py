@@ -1,0 +1,47 @@
+"""The reason of a failure, found in what Spark makes of it."""
+
+import pytest
+
+from cordwood.pipelines.spark_failures import reason_of
+
+OF_THE_PLANNER = """[STREAM_FAILED] Query [id = 9049, runId = a6d8] terminated with exception: \
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform initialOffset: Traceback (most recent call last):
+  File "python_streaming_source_runner.py", line 84, in initial_offset_func
+    offset = reader.initialOffset()
+             ^^^^^^^^^^^^^^^^^^^^^^
+cordwood.spark.data_loss.DataLoss: The query cannot read all that it should.
+t-0: offsets 5 to 19 (15 offsets): records were removed.
+To go on without these records, set failOnDataLoss=false.
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = 9049, runId = a6d8]
+"""
+OF_A_TASK = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: \
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+Traceback (most recent call last):
+  File "pipeline.py", line 7, in halve
+    raise ValueError("odd")
+ValueError: odd
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            OF_THE_PLANNER,
+            "DataLoss: The query cannot read all that it should. t-0: offsets 5 to 19 (15 offsets): records were "
+            "removed. To go on without these records, set failOnDataLoss=false.",
+        ),
+        (OF_A_TASK, "ValueError: odd"),
+        ("Traceback (most recent call last):\n  File", "RuntimeError: Traceback (most recent call last):"),
+        ("[SOMETHING] is wrong\nwith the plan", "RuntimeError: [SOMETHING] is wrong"),
+        ("", "RuntimeError: "),
+    ],
+)
+def test_what_was_raised_in_python_is_the_reason(text: str, reason: str) -> None:
+    assert reason_of(RuntimeError(text)) == reason
