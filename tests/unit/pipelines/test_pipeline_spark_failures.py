@@ -5,7 +5,8 @@ import pytest
 from cordwood.pipelines.spark_failures import reason_of
 
 OF_THE_PLANNER = """[STREAM_FAILED] Query [id = 9049, runId = a6d8] terminated with exception: \
-[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform initialOffset: Traceback (most recent call last):
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform initialOffset: \
+Traceback (most recent call last):
   File "python_streaming_source_runner.py", line 84, in initial_offset_func
     offset = reader.initialOffset()
              ^^^^^^^^^^^^^^^^^^^^^^
