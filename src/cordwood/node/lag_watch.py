@@ -128,6 +128,8 @@ class LagWatch:
                     except StorageFailure as failure:
                         self._node.report_storage_failure(failure)
                     yield
+                # Also where all of a group's positions are left out: of those there may be any number.
+                yield
         self.positions, self.left_out = watched, left_out
         self._newest = {name: known for name, known in self._newest.items() if name in spans}
 
