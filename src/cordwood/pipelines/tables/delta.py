@@ -186,6 +186,10 @@ class DeltaBatches:
         while (entry := log / f"{version:020}.json").exists():
             _sync(self._directory / path for path in _paths_added(entry))
             _sync([entry])
+            # Every so often all entries are put together, and readers begin with that.
+            checkpoint = log / f"{version:020}.checkpoint.parquet"
+            if checkpoint.exists():
+                _sync([checkpoint, log / "_last_checkpoint"])
             version += 1
         _sync([log, self._directory])
 
