@@ -70,8 +70,11 @@ def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]
     found: dict[Origin, str] = {}
     for rows in failures:
         addresses = rows.select(f"{RECORD}.topic", f"{RECORD}.partition", f"{RECORD}.offset", "error")
-        # A record may have many rows that fail: it is records that are counted, and none may hide behind another.
-        for row in addresses.dropDuplicates(["topic", "partition", "offset"]).limit(limit).collect():
+        failed = addresses.limit(limit).collect()
+        if len(failed) == limit:
+            # A record may have many rows that fail: it is records that are counted, and none may hide behind another.
+            failed = addresses.dropDuplicates(["topic", "partition", "offset"]).limit(limit).collect()
+        for row in failed:
             found.setdefault(Origin(row["topic"], row["partition"], row["offset"]), row["error"])
     return found
 
