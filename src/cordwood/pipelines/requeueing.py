@@ -82,13 +82,7 @@ class Requeue:
         passed_over: list[Origin] = []
         left = False
         if plan.pending is None:
-            candidates = self._candidates(plan.done)
-            left = len(candidates) > MAX_RECORDS
-            candidates = candidates[:MAX_RECORDS]
-            if not superseded and any(table.key for table in self._pipeline.tables.values()):
-                older = self._superseded(candidates)
-                passed_over = sorted(older)
-                candidates = [each for each in candidates if each.origin not in older]
+            candidates, passed_over, left = self._choose(plan.done, superseded=superseded)
             if not candidates:
                 return Requeued(0, 0, passed_over, left, {})
             chosen = OffsetSet().with_offsets((each.partition, each.offset) for each in candidates)
@@ -100,11 +94,27 @@ class Requeue:
         assert report.rows_in is not None
         return Requeued(report.rows_in, report.quarantined, passed_over, left, report.rows_out)
 
+    def _choose(self, done: OffsetSet, *, superseded: bool) -> tuple[list[_Candidate], list[Origin], bool]:
+        """What is to be sent, what is superseded, and whether there is more. Those that are superseded stay where they
+        are, however many there are: they must not stand in the way of the others."""
+        by_key = not superseded and any(table.key for table in self._pipeline.tables.values())
+        passed_over: set[Origin] = set()
+        while True:
+            found = self._candidates(done)
+            left, found = len(found) > MAX_RECORDS, found[:MAX_RECORDS]
+            older = self._superseded(found) if by_key else set()
+            passed_over |= older
+            chosen = [each for each in found if each.origin not in older]
+            if chosen or not left:
+                return chosen, sorted(passed_over), left
+            done = done.with_offsets((each.partition, each.offset) for each in found)
+
     def _candidates(self, done: OffsetSet) -> list[_Candidate]:
         from pyspark.sql import functions as F
 
         rows = _among(self._quarantined(), done, "left_anti").where(F.col("_edition") == self._edition.name)
-        found = rows.select("partition", "offset", "_topic", "_partition", "_offset").limit(MAX_RECORDS + 1).collect()
+        addresses = rows.select("partition", "offset", "_topic", "_partition", "_offset")
+        found = addresses.orderBy("partition", "offset").limit(MAX_RECORDS + 1).collect()
         return [
             _Candidate(row["partition"], row["offset"], Origin(row["_topic"], row["_partition"], row["_offset"]))
             for row in found
