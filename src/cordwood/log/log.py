@@ -215,7 +215,7 @@ class Log:
     def settings(self, settings: TopicSettings) -> None:
         before, self._settings = self._settings, settings
         if self.active is not None:
-            self.active.roll_at_ms += settings.segment_ms - before.segment_ms
+            self.active.roll_at_ms += settings.rolls_after_ms - before.rolls_after_ms
         self._take_over(settings)
 
     def _take_over(self, settings: TopicSettings) -> None:

@@ -98,11 +98,11 @@ def roll_if_due(log: "Log", now_ms: int) -> bool:
 def roll_time_ms(log: "Log", begun_ms: int) -> int:
     """When a segment that was begun then is old enough to be closed."""
     settings = log.settings
-    jitter_ms = min(settings.segment_jitter_ms, settings.segment_ms - 1)
+    jitter_ms = min(settings.segment_jitter_ms, settings.rolls_after_ms - 1)
     if jitter_ms > 0:
         # By the partition's name, so that partitions differ and a replay does not.
         jitter_ms = zlib.crc32(str(log.partition).encode()) % (jitter_ms + 1)
-    return begun_ms + settings.segment_ms - jitter_ms
+    return begun_ms + settings.rolls_after_ms - jitter_ms
 
 
 def note_index_entry(log: "Log", segment: Segment) -> None:

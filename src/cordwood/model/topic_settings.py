@@ -255,6 +255,11 @@ class TopicSettings:
         return "delete" in self.cleanup_policy
 
     @property
+    def rolls_after_ms(self) -> int:
+        """How old a segment may get. What is still written to cannot be compacted, so that has a say too."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+
+    @property
     def log_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
 

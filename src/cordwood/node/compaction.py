@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.log import Log
+from cordwood.log.recovery import first_timestamp_ms
 from cordwood.log.transactions import aborted_later
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.topic_settings import NO_LIMIT
 from cordwood.node.partition import Partition
 
 if TYPE_CHECKING:
@@ -136,12 +138,13 @@ class Compaction:
         return end_offset, count
 
     def _overdue(self, log: Log, clean_offset: int, now_ms: int) -> bool:
-        """Whether max.compaction.lag.ms has passed since the first segment that is not compacted was full."""
+        """Whether max.compaction.lag.ms has passed since the first record that is not compacted was written."""
+        if log.settings.max_compaction_lag_ms == NO_LIMIT:
+            return False
         for place, segment in enumerate(log.segments):
             end = log.end_of_segment(place)
             if end > clean_offset and segment is not log.active:
-                newest_ms = segment.max_timestamp_ms(end, log.settings.index_interval_bytes)
-                return newest_ms < now_ms - log.settings.max_compaction_lag_ms
+                return first_timestamp_ms(segment, now_ms) < now_ms - log.settings.max_compaction_lag_ms
         return False
 
     def _swap(self, chosen: Candidate, result: CompactionResult) -> None:

@@ -65,7 +65,9 @@ class Maintenance:
         try:
             replica = partition.replica
             log = replica.log
-            log.roll_if_due(now_ms)
+            if log.roll_if_due(now_ms):
+                # Compaction takes only what a checkpoint has covered.
+                self.checkpoint_soon()
             removed = log.apply_retention(now_ms, limit_offset=replica.high_watermark)
             for deleted in removed:
                 logger.info(

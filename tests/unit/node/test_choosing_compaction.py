@@ -12,7 +12,8 @@ from cordwood.simulation.world import World
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    world = World(seed=1, settings={"log.cleaner.backoff.ms": "1000"}).start()
+    often = {"log.cleaner.backoff.ms": "1000", "log.retention.check.interval.ms": "1000"}
+    world = World(seed=1, settings=often).start()
     yield world
     world.kill()
 
@@ -39,3 +40,19 @@ def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(world: Worl
     world.node.compact = compact
     world.advance(400_000)
     assert clean_offset(worse) > 0
+
+
+def test_a_record_is_compacted_at_the_latest_when_its_lag_is_over(world: World) -> None:
+    """However little is written: the segment is closed for it, and the share that is not compacted does not matter."""
+    lag_ms = 100_000
+    create_topic(world, cleanup_policy="compact", max_compaction_lag_ms=str(lag_ms), min_cleanable_dirty_ratio="0.99")
+    clean_offset, name = world.node.logs.clean_offset, world.node.partition("orders", 0).name
+    fill(world, "orders", *[b"clean" * 100] * 3)
+    world.advance(2 * lag_ms)
+    assert clean_offset(name) == 3
+    fill(world, "orders", b"old")
+    world.advance(lag_ms * 9 // 10)
+    fill(world, "orders", b"new")
+    assert clean_offset(name) == 3
+    world.advance(lag_ms * 3 // 10)
+    assert clean_offset(name) == 5
