@@ -42,6 +42,9 @@ LONGEST_PLAIN_KEY = 15
 
 WRITE_CHUNK_BYTES = 1 << 20
 
+_MAX_TIME_MS = 1 << 62
+"""A batch has its records' times as differences of 64 bits, to a time that compaction may have to change."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
@@ -114,11 +117,12 @@ def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterat
 
 
 def _records(batch: memoryview) -> list[Record] | None:
-    """None for a batch with the right CRC that cannot be opened: so its producer sent it."""
+    """None for a batch with the right CRC that cannot be opened, or not be written again: so its producer sent it."""
     try:
-        return list(records_in(batch))
+        records = list(records_in(batch))
     except CorruptRecords:
         return None
+    return records if all(-_MAX_TIME_MS < record.timestamp_ms < _MAX_TIME_MS for record in records) else None
 
 
 def _aborted_transactions(filesystem: Filesystem, job: CompactionJob) -> list[AbortedTransaction]:

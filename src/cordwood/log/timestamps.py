@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cordwood.log.log import Log
 
 NO_TIMESTAMP_MS = -1
+_LATEST_MS = 2**63 - 1
 
 
 class FoundTimestamp(NamedTuple):
@@ -83,6 +84,8 @@ class TimestampSearch:
                 if record.timestamp_ms >= self._timestamp_ms and record.offset >= self._start_offset:
                     if record.offset >= self._end_offset:
                         return None
+                    if record.timestamp_ms > _LATEST_MS:
+                        raise CorruptRecords(f"a record has the time {record.timestamp_ms}")
                     return FoundTimestamp(record.offset, record.timestamp_ms, leader_epoch)
         except CorruptRecords as error:
             if crc_is_right(batch, 0, len(batch)):

@@ -16,13 +16,12 @@ Headers = tuple[tuple[str, bytes | None], ...]
 MAX_UNCOMPRESSED_BYTES = 128 * 1024 * 1024
 """The records of one batch may be this large once uncompressed, however small the batch is."""
 
-MAX_TIME_BITS = 61
-"""A time is the batch's and a difference of 64 bits. Both are held to less, so that no sum or other difference, as
-compaction makes one, is too large for its place. That is 70 million years."""
-
 
 class Record(NamedTuple):
-    """One record. A header's name that is not UTF-8 has its odd bytes as surrogates, so that nothing is lost."""
+    """One record. A header's name that is not UTF-8 has its odd bytes as surrogates, so that nothing is lost.
+
+    Its time is the sum of two numbers that its producer chose: one of a hostile batch may take more than 64 bits.
+    """
 
     offset: int
     timestamp_ms: int
@@ -63,8 +62,6 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
-    if append_time is None and abs(base_timestamp) >> MAX_TIME_BITS:
-        raise CorruptRecords(f"the batch has the time {base_timestamp}")
     last_number = header.last_offset_delta << 1  # as a varint has it: zigzag
     new, record_type = tuple.__new__, Record
     position, end = 0, len(data)
@@ -86,8 +83,6 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
             position += 2
             if number > 0x7F:
                 number, position = _long_varint(data, position, number)
-                if number >> MAX_TIME_BITS + 1:
-                    raise CorruptRecords("a record's time is too far from its batch's")
             timestamp = base_timestamp + ((number >> 1) ^ -(number & 1)) if append_time is None else append_time
 
             number = data[position]
