@@ -1,15 +1,16 @@
 /* Consumers of librdkafka that share a topic in a group of the classic protocol: a rebalance as programs see it.
  *
  * Timed from subscribe() or unsubscribe() of one of them to the moment when all members have been given their partitions.
- * The others learn of the change by their next heartbeat, so heartbeat.interval.ms is most of it. One thread looks at all
- * consumers every quarter of a millisecond.
+ * The group is at rest before: every member has sent a heartbeat since the last change, at a moment of its own. The
+ * others learn of the change by the answer to a heartbeat. One thread looks at all consumers every quarter of a
+ * millisecond.
  */
 #include "load.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LOOK_US = 250 };
+enum { LOOK_US = 250, HEARTBEAT_MS = 500, SLACK_MS = 100 };
 
 struct consumer { rd_kafka_t *client; bool present, renewed; int partitions; };
 
@@ -55,6 +56,12 @@ static int64_t settle_since(int64_t began_ns) {
     return now_ns() - began_ns;
 }
 
+/* A little more than one to two heartbeats long, so that changes come at any moment between two of them. */
+static void rest(void) {
+    int64_t until_ns = now_ns() + (HEARTBEAT_MS + SLACK_MS + rand() % HEARTBEAT_MS) * (NS_PER_S / 1000);
+    for (look(); now_ns() < until_ns; look()) usleep(LOOK_US);
+}
+
 static void begin(void) {
     awaited = true;
     for (int i = 0; i < options.members; i++) consumers[i].renewed = false;
@@ -83,7 +90,9 @@ int rebalance_consumers(void) {
         set(conf, "group.id", options.group);
         set(conf, "enable.auto.commit", "false");
         set(conf, "partition.assignment.strategy", "range");
-        set(conf, "heartbeat.interval.ms", "100");
+        char interval[16];
+        snprintf(interval, sizeof interval, "%d", HEARTBEAT_MS);
+        set(conf, "heartbeat.interval.ms", interval);
         rd_kafka_conf_set_rebalance_cb(conf, rebalanced);
         rd_kafka_conf_set_opaque(conf, &consumers[i]);
         set_given(conf);
@@ -100,9 +109,9 @@ int rebalance_consumers(void) {
     stretch_start();
     int64_t deadline_ns = stretch.start_ns + (int64_t)(options.seconds * 1e9), began_ns;
     do {
-        begin(), began_ns = now_ns(), join(last);
+        rest(), begin(), began_ns = now_ns(), join(last);
         samples_add(settle_since(began_ns));
-        begin(), began_ns = now_ns(), leave(last);
+        rest(), begin(), began_ns = now_ns(), leave(last);
         add_sample(&leaving, settle_since(began_ns));
     } while (options.messages ? (int64_t)samples.count < options.messages : now_ns() < deadline_ns);
     stretch.end_ns = now_ns();

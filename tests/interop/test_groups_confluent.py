@@ -17,6 +17,8 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.interop.group_workers import PARTITIONS, Worker, fill, shared
 
+from cordwood.embedded import Broker
+
 STRATEGIES = ["range", "roundrobin", "cooperative-sticky"]
 
 
@@ -176,3 +178,20 @@ def test_members_go_on_without_a_round_when_the_broker_is_killed_and_comes_back(
         process.start()
         described = administrator.describe_consumer_groups([group])[group].result()
         assert described.state == ConsumerGroupState.EMPTY
+
+
+def test_a_member_at_rest_has_a_heartbeat_that_waits_for_news(group: str, workers: list[Worker]) -> None:
+    with Broker(settings={"group.heartbeat.hold.ms": 30_000, "group.initial.rebalance.delay.ms": 0}) as broker:
+        assert broker._server is not None
+        held = broker._server.node.held_heartbeats.of_connection
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("shared", PARTITIONS)])["shared"].result(60)
+        patient = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 500}
+        workers.append(Worker(broker.bootstrap_servers, group, "shared", **patient))
+        eventually(lambda: shared(workers) and held, within_s=60, what="its heartbeat waits")
+        (waiting,) = held.values()
+        workers.append(Worker(broker.bootstrap_servers, group, "shared", **patient))
+        eventually(lambda: shared(workers), within_s=60, what="two members share")
+        assert waiting not in held.values()
+        while workers:
+            workers.pop().consumer.close()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cordwood.groups.classic.expiry import after_loading, refuse_all, shift_deadlines, time_passed
 from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, NEVER_MS, Group, Limits, State
-from cordwood.groups.classic.heartbeat import check_commit, heartbeat
+from cordwood.groups.classic.heartbeat import check_commit, heartbeat, may_wait_ms, standing
 from cordwood.groups.classic.join import JoinRequest, join
 from cordwood.groups.classic.leave import Leaving, leave
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncTicket
@@ -134,6 +134,12 @@ class GroupShard:
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
         return heartbeat(self.groups.get(group_id), member_id, instance_id, generation, now_ms)
+
+    def standing(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        return standing(self.groups.get(group_id), member_id, instance_id, generation)
+
+    def may_wait_ms(self, group_id: str, member_id: str) -> int:
+        return may_wait_ms(self.groups.get(group_id), member_id)
 
     def leave(self, group_id: str, leaving: list[Leaving], out: Outbox, now_ms: int, limits: Limits) -> list[ErrorCode]:
         group = self.groups.get(group_id)

@@ -63,6 +63,7 @@ class GroupCoordinator:
         self._node = node
         self._chance = random.Random(seed)
         self._alarms: dict[str, Alarm] = {}
+        self._held = node.held_heartbeats
         self._topics = TopicMatching(node)
         self._log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self._topics), self._loaded)
 
@@ -96,12 +97,34 @@ class GroupCoordinator:
 
         self._with_shard(group_id, loaded, lambda error: ticket(SyncAnswer(error)))
 
-    def heartbeat(self, group_id: str, author: Author, now_ms: int, done: Callable[[ErrorCode], None]) -> None:
+    def heartbeat(
+        self, group_id: str, author: Author, connection_id: int, now_ms: int, done: Callable[[ErrorCode], None]
+    ) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
-            found = shard.machine.heartbeat(group_id, *author, now_ms)
+            machine = shard.machine
+            found = machine.heartbeat(group_id, *author, now_ms)
+            if found is ErrorCode.NONE and at_once and self._held.is_patient(connection_id):
+                longest_ms = self._node.settings.group_heartbeat_hold_ms
+                wait_ms = min(longest_ms, machine.may_wait_ms(group_id, author.member_id))
+                if wait_ms:
+                    self._held.hold(
+                        group_id,
+                        connection_id,
+                        now_ms + wait_ms,
+                        lambda: machine.standing(group_id, *author) is not ErrorCode.NONE,
+                        partial(waited, shard),
+                    )
+                    return
             self._log.when_committed(shard, now_ms, lambda error: done(error or found))
 
+        def waited(shard: Shard[GroupShard], now_ms: int) -> None:
+            found = shard.machine.standing(group_id, *author)
+            self._log.when_committed(shard, now_ms, lambda error: done(error or found))
+
+        # Later the connection may have asked for something else, which must not wait behind this.
+        at_once = True
         self._with_shard(group_id, loaded, done)
+        at_once = False
 
     def leave(
         self,
@@ -423,7 +446,7 @@ class GroupCoordinator:
         done: Callable[[ErrorCode], None] = nothing,
     ) -> None:
         """Writes what a transition wants remembered, and gives its answers when that is committed."""
-
+        self._held.look(group_id, now_ms)
         if done is nothing and out.is_empty:
             self._set_alarm(shard, group_id)
             return

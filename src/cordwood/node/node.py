@@ -24,6 +24,7 @@ from cordwood.node.compaction import Compaction
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
+from cordwood.node.held_heartbeats import HeldHeartbeats
 from cordwood.node.hot_keys import HotKeys
 from cordwood.node.lag_watch import LagWatch
 from cordwood.node.maintenance import Maintenance
@@ -77,6 +78,7 @@ class Node:
         self.timers = Timers()
         self.topics: dict[str, list[Partition]] = {}
         self.fetch_sessions = FetchSessions(self.settings.max_incremental_fetch_session_cache_slots, seed)
+        self.held_heartbeats = HeldHeartbeats(self)
         self.groups = GroupCoordinator(self, seed)
         self.transactions = TransactionCoordinator(self)
         self.transactional_appends = TransactionalAppends(self)
@@ -115,6 +117,9 @@ class Node:
     def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
         """Answers the request, now or later. The frame is not kept."""
         self.now_ms = now_ms
+        held = self.held_heartbeats.of_connection.get(reply.connection_id)
+        if held is not None:
+            held.hurry(now_ms)
         handler = HANDLERS.get(header.api_key)
         if handler is None or not handler.api.serves(header.api_version):
             if header.api_key == ApiKey.API_VERSIONS:
@@ -129,6 +134,7 @@ class Node:
 
     def connection_closed(self, connection_id: int) -> None:
         """Nobody reads the answers of this connection any more."""
+        self.held_heartbeats.connection_closed(connection_id)
         for parked in list(self._parked.pop(connection_id, ())):
             parked.abandon()
 
@@ -146,6 +152,7 @@ class Node:
     def stop_waiting(self, now_ms: int) -> None:
         """The broker stops: who waits for more to read is answered with what there is."""
         self.now_ms = now_ms
+        self.held_heartbeats.stop()
         for parked in [parked for waiting in self._parked.values() for parked in waiting]:
             parked.hurry(now_ms)
         self.groups.stop_waiting(now_ms)

@@ -6,15 +6,29 @@ from cordwood.model.errors import ErrorCode
 
 
 def heartbeat(group: Group | None, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+    found = standing(group, member_id, instance_id, generation)
+    if found in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) and group is not None:
+        group.heard_of(group.members[member_id], now_ms)
+    return found
+
+
+def standing(group: Group | None, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """What a heartbeat of this member is answered with."""
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member = find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(member, Member):
         return member
-    group.heard_of(member, now_ms)
     if group.state is State.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+def may_wait_ms(group: Group | None, member_id: str) -> int:
+    """How long a member need not be answered: as long as nothing is under way, and short beside its session."""
+    if group is None or group.state is not State.STABLE or member_id not in group.members:
+        return 0
+    return group.members[member_id].session_timeout_ms // 4
 
 
 def check_commit(

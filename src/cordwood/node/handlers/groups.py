@@ -90,6 +90,7 @@ def sync_group(node: "Node", request: Request) -> None:
 
 
 def heartbeat(node: "Node", request: Request) -> None:
+    """Answers when there is something to tell, or after a while: see `HeldHeartbeats`."""
     body = request.decode()
 
     def answer(error: ErrorCode) -> None:
@@ -99,7 +100,8 @@ def heartbeat(node: "Node", request: Request) -> None:
         answer(ErrorCode.INVALID_GROUP_ID)
         return
     author = Author(body.member_id, body.group_instance_id, body.generation_id)
-    node.groups.heartbeat(body.group_id, author, request.now_ms, answer)
+    request.let_go_of_frame()
+    node.groups.heartbeat(body.group_id, author, request.reply.connection_id, request.now_ms, answer)
 
 
 def leave_group(node: "Node", request: Request) -> None:

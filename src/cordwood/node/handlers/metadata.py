@@ -49,6 +49,7 @@ def api_versions(node: "Node", request: Request) -> None:
     body = decode_api_versions(request.header, request.frame)
     version = request.version
     error = body.error_code(version, node.image.cluster_id, node.broker_id)
+    node.held_heartbeats.introduced(request.reply.connection_id, body.client_software_name)
     request.reply.send(
         encode_api_versions_response(
             version,
