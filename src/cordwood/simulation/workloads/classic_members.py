@@ -1,6 +1,7 @@
 """Members of a classic group: they join, one of them shares out the partitions, they sync, send heartbeats and commit.
 
-They give up their partitions before they join again. Some of them are static members.
+They give up their partitions before they join again. Some of them are static members, and some introduce themselves as
+clients whose heartbeats may wait for news: they go on reading meanwhile.
 """
 
 import struct
@@ -8,6 +9,8 @@ from enum import Enum
 from typing import Any
 
 from cordwood.model.errors import ErrorCode
+from cordwood.node.held_heartbeats import PATIENT_SOFTWARE
+from cordwood.simulation.exchange import Connection
 from cordwood.simulation.stage import Stage
 from cordwood.simulation.workloads.group_members import NO_EPOCH, TOPIC, GroupMember
 from cordwood.wire.apis import ApiKey
@@ -44,6 +47,10 @@ class ClassicMember(GroupMember):
         self._versions = {
             key: stage.version(key, 0 if instance_id is None else lowest) for key, lowest in STATIC_FROM.items()
         }
+        self._software = self.chance.choice(("impatient", *PATIENT_SOFTWARE))
+        self._introduced_on: Connection | None = None
+        self._beating = False
+        """Its heartbeat is under way."""
         self._leads = False
         self._others: list[str] = []
         """The members it has to assign to, itself among them."""
@@ -52,7 +59,7 @@ class ClassicMember(GroupMember):
 
     @property
     def settled(self) -> bool:
-        return self.place is Place.IN and not self._busy and not self._is_outdated
+        return self.place is Place.IN and self._busy is self._beating and not self._is_outdated
 
     @property
     def _is_outdated(self) -> bool:
@@ -60,7 +67,7 @@ class ClassicMember(GroupMember):
 
     def _next(self, *, leaves: bool) -> str | None:
         if self._busy:
-            return None
+            return self._read() if self._beating and self.chance.random() < 0.3 else None
         if self.place is Place.OUT:
             return self._join()
         if self.place is Place.JOINED:
@@ -134,10 +141,19 @@ class ClassicMember(GroupMember):
 
     def _heartbeat(self) -> str:
         def done(answer: Any) -> None:
+            self._beating = False
             if answer.error_code:
                 self._refused(ErrorCode(answer.error_code))
 
-        self._ask(ApiKey.HEARTBEAT, self._versions[ApiKey.HEARTBEAT], self._me(), done, lambda: None)
+        def lost() -> None:
+            self._beating = False
+
+        if self._introduced_on is not self.connection:
+            self._introduced_on = self.connection
+            said = {"client_software_name": self._software, "client_software_version": "1"}
+            self.connection.request(ApiKey.API_VERSIONS, 3, said)
+        self._beating = True
+        self._ask(ApiKey.HEARTBEAT, self._versions[ApiKey.HEARTBEAT], self._me(), done, lost)
         return f"sends a heartbeat in generation {self.epoch}"
 
     def _committed(self, error: ErrorCode) -> None:
