@@ -52,7 +52,13 @@ def watching(broker: RunningBroker, reader: Reader, *options: str, stdout: int) 
     command = [*WATCH, reader.group, "--interval", "0.2", *options]
     environment = {**os.environ, "CORDWOOD_BOOTSTRAP": broker.bootstrap, "COLUMNS": "160", "TERM": "xterm"}
     process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        # Tests that run in the background of a shell have inherited that SIGINT is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process
