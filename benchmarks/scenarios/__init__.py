@@ -36,7 +36,7 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("produce", "Produce throughput and broker CPU", throughput.produce, 70),
+    Scenario("produce", "Produce throughput and broker CPU", throughput.produce, 40),
     Scenario("consume", "Consume throughput and broker CPU", throughput.consume, 22),
     Scenario("sync", "Latency of one message at a time", latency.sync, 25),
     Scenario("requests", "One-message requests, pipelined", latency.requests, 8),
@@ -48,6 +48,6 @@ SCENARIOS = (
     Scenario("transactions", "Transactions", transactions.transactions, 16),
     Scenario("committed", "From a transaction to a read_committed consumer", transactions.committed, 10),
     Scenario("start", "From process start to the first acknowledgement", start.start, 20, own_brokers=True),
-    Scenario("memory", "Resident memory", memory.memory, 35, own_brokers=True),
     Scenario("partitions", "Thousands of partitions", partitions.partitions, 40, own_brokers=True),
+    Scenario("memory", "Resident memory", memory.memory, 35, own_brokers=True),
 )

@@ -41,7 +41,7 @@ def groups(bench: Bench) -> None:
 
         able = bench.prepared(systems, prepare)
         for protocol, words in PROTOCOLS.items():
-            for members in MEMBERS:
+            for members in MEMBERS[:2] if bench.plan.quick else MEMBERS:
                 case = f"{words}, {members} member{'s' if members > 1 else ''}"
                 _case(bench, case, able, topics, "members", protocol, members)
         for members in (10,) if bench.plan.quick else MEMBERS:
