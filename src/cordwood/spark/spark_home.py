@@ -11,7 +11,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 
 ARCHIVES = {"pyspark": "pyspark.zip", "py4j": "py4j-*-src.zip"}
@@ -37,15 +37,14 @@ def ensure_spark_home(environment: MutableMapping[str, str] = os.environ) -> Pat
                 archives[archive.name] = package
     if not archives:
         return None
-    for place in _places(spark, archives):
-        try:
-            if not place.is_dir():
-                _build(place, spark, archives)
-        except OSError:
-            continue
-        environment["SPARK_HOME"] = str(place)
-        return place
-    return None
+    place = _place(spark, archives)
+    try:
+        if not place.is_dir():
+            _build(place, spark, archives)
+    except OSError:
+        return None
+    environment["SPARK_HOME"] = str(place)
+    return place
 
 
 def _build(place: Path, spark: Path, archives: dict[str, Path]) -> None:
@@ -76,9 +75,8 @@ def _installed(package: str) -> Path | None:
     return None if found is None or found.origin is None else Path(found.origin).parent
 
 
-def _places(spark: Path, archives: dict[str, Path]) -> Iterator[Path]:
+def _place(spark: Path, archives: dict[str, Path]) -> Path:
     """In the user's cache, where one is enough for all sessions with this Spark."""
     depends_on = repr((spark, sorted(archives.items()), (spark / "version.py").read_text()))
     name = f"spark-{hashlib.sha256(depends_on.encode()).hexdigest()[:16]}"
-    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cordwood" / name
-    yield Path(tempfile.mkdtemp(prefix="cordwood-spark-")) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cordwood" / name

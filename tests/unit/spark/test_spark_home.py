@@ -46,8 +46,8 @@ def test_a_home_that_is_set_stays(cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_without_a_cache_it_is_in_a_temporary_place(cache: Path) -> None:
+def test_without_a_cache_things_are_left_as_they_are(cache: Path) -> None:
     cache.write_text("not a directory")
-    home = ensure_spark_home({})
-    assert home is not None
-    assert (home / "jars").is_dir()
+    environment: dict[str, str] = {}
+    assert ensure_spark_home(environment) is None
+    assert environment == {}
