@@ -47,6 +47,12 @@ class CommitOutcome(NamedTuple):
     errors: list[ErrorCode]
     """One for each commit asked for, in order."""
 
+    def told(self, error: ErrorCode) -> list[ErrorCode]:
+        """What the reader is told when this came of the records."""
+        if error is ErrorCode.NONE:
+            return self.errors
+        return [error if asked is ErrorCode.NONE else asked for asked in self.errors]
+
 
 class Positions:
     """State of one partition of __consumer_offsets."""

@@ -16,7 +16,7 @@ from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
-from cordwood.groups.consumer.shares import Share, partition_in
+from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
@@ -203,7 +203,11 @@ class GroupCoordinator:
         def loaded(shard: Shard[GroupShard]) -> None:
             machine = shard.machine
             refusal = machine.check_commit(
-                group_id, *author, now_ms, partitions=_committed_in(commits), knows_epochs=knows_epochs
+                group_id,
+                *author,
+                now_ms,
+                partitions=_committed_in(commits, machine, group_id),
+                knows_epochs=knows_epochs,
             )
             if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
                 refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -211,11 +215,7 @@ class GroupCoordinator:
                 self._log.when_committed(shard, now_ms, lambda error: failed(error or refusal))
                 return
             outcome = self._commit(machine, group_id, commits, partitions, now_ms)
-
-            def committed(error: ErrorCode) -> None:
-                done([error if asked is ErrorCode.NONE else asked for asked in outcome.errors])
-
-            self._log.write(shard, outcome.records, now_ms, committed)
+            self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)))
 
         self._with_shard(group_id, loaded, failed)
 
@@ -243,7 +243,11 @@ class GroupCoordinator:
             def admitted(error: ErrorCode) -> None:
                 machine, now_ms = shard.machine, self._node.now_ms
                 error = error or machine.check_commit(
-                    group_id, *author, now_ms, partitions=_committed_in(commits), transactional=True
+                    group_id,
+                    *author,
+                    now_ms,
+                    partitions=_committed_in(commits, machine, group_id),
+                    transactional=True,
                 )
                 if error is ErrorCode.NONE and not machine.exists(group_id) and self._is_full():
                     error = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -251,11 +255,7 @@ class GroupCoordinator:
                     failed(error)
                     return
                 outcome = self._commit(machine, group_id, commits, partitions, now_ms)
-
-                def committed(error: ErrorCode) -> None:
-                    done([error if asked is ErrorCode.NONE else asked for asked in outcome.errors])
-
-                self._log.write(shard, outcome.records, now_ms, committed, writer)
+                self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)), writer)
 
             admit(shard.partition.name, admitted)
 
@@ -269,17 +269,17 @@ class GroupCoordinator:
         self, machine: GroupShard, group_id: str, commits: list[Commit], partitions: list[Partition], now_ms: int
     ) -> CommitOutcome:
         """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
-        present = [self._node.owns(partition) for partition in partitions]
+        owns = self._node.owns
+        present = [commit for commit, partition in zip(commits, partitions, strict=True) if owns(partition)]
         outcome = machine.positions.commit(
-            group_id,
-            [commit for commit, is_there in zip(commits, present, strict=True) if is_there],
-            metadata_max_bytes=self._node.settings.offset_metadata_max_bytes,
-            now_ms=now_ms,
+            group_id, present, metadata_max_bytes=self._node.settings.offset_metadata_max_bytes, now_ms=now_ms
         )
+        if len(present) == len(commits):
+            return outcome
         errors = iter(outcome.errors)
         return CommitOutcome(
             outcome.records,
-            [next(errors) if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for is_there in present],
+            [next(errors) if owns(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for partition in partitions],
         )
 
     def partition_of(self, group_id: str) -> TopicPartition:
@@ -493,7 +493,10 @@ class GroupCoordinator:
         return sum(shard.machine.at_least() for shard in self._log.loaded_shards()) >= self._node.settings.groups_max
 
 
-def _committed_in(commits: list[Commit]) -> Share:
+def _committed_in(commits: list[Commit], machine: GroupShard, group_id: str) -> Share:
+    """What members of the consumer protocol are asked about; others are not."""
+    if group_id not in machine.consumer_groups:
+        return NOTHING
     return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in commits])
 
 

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from cordwood.records.batch import (
     CONTROL_BIT,
-    CRC_POSITION,
-    CRC_START,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -23,8 +21,8 @@ RecordHeaders = Sequence[tuple[str, bytes | None]]
 NewRecord = tuple[int, Buffer | None, Buffer | None, RecordHeaders]
 """(timestamp_ms, key, value, headers)"""
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC = struct.Struct(">I")
+_BEFORE_CRC = struct.Struct(">qiibI")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
 _NO_HEADERS = b"\x00"
 
 
@@ -93,26 +91,22 @@ def build_batch(
     section = _encode_records(rows, deltas, base_timestamp)
     if codec and rows:
         section = compress(codec, section)
-    batch = bytearray(HEADER_SIZE)
-    _HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        HEADER_SIZE - LOG_OVERHEAD + len(section),
-        leader_epoch,
-        MAGIC,
-        0,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(rows),
+    covered = (
+        _AFTER_CRC.pack(
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(rows),
+        )
+        + section
     )
-    batch += section
-    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+    length = HEADER_SIZE - LOG_OVERHEAD + len(section)
+    batch = bytearray(_BEFORE_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)))
+    batch += covered
     return batch
 
 

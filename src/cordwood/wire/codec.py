@@ -6,9 +6,9 @@ hold: ints, str, bytes, lists, and None for null and for the zero id. A struct i
 what it does not have gets its default, and what the version does not have is left out, so that one answer serves every
 version.
 
-Each struct becomes a function of its own whose source is written and compiled here: straight lines for its fields
-instead of a loop that looks each of them up. A heartbeat is read in half the time. Nothing of a request gets into a
-source, only names and numbers of the schemas in `messages/`.
+Each message becomes a function whose source is written and compiled here: straight lines for its fields instead of a
+loop that looks each of them up. Nothing of a request gets into a source, only names and numbers of the schemas in
+`messages/`.
 """
 
 from cordwood.wire.primitives import MAX_ELEMENTS, Frame
@@ -23,7 +23,7 @@ def reader(message: Message, version: int, max_elements: int = MAX_ELEMENTS) -> 
     """A reader that takes messages of at most so many array elements in all."""
     assert version in message.versions, (message.versions, version)
     elements = Elements(max_elements)
-    read_body, _ = ReaderMaker(version, version >= message.flexible_from, elements).struct_reader(message.body)
+    read_body = ReaderMaker(version, version >= message.flexible_from, elements).struct_reader(message.body)
 
     def read_message(frame: Frame, position: int) -> tuple[object, int]:
         elements.count = 0

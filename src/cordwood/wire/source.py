@@ -25,6 +25,7 @@ class Source:
         self._signature = signature
         self._lines: list[str] = []
         self._names = dict(names)
+        self._variables = 0
 
     def line(self, text: str, depth: int = 0) -> None:
         self._lines.append("    " * (depth + 1) + text)
@@ -34,6 +35,11 @@ class Source:
         called = f"_{len(self._names)}"
         self._names[called] = thing
         return called
+
+    def variable(self, kind: str) -> str:
+        """A name that no other variable of the function has."""
+        self._variables += 1
+        return f"{kind}_{self._variables}"
 
     def function(self, what: str) -> Any:
         source = f"def made({self._signature}):\n" + "\n".join(self._lines) + "\n"

@@ -1,7 +1,10 @@
-"""Readers of structs: one function for each struct in each version, as `codec` describes."""
+"""Readers of messages: one function for each message in each version, as `codec` describes.
+
+Structs within structs and arrays of them are written out in place, as loops of the one function: a call for each of
+them took longer than what it read.
+"""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import groupby
 from struct import Struct as Layout
 from typing import Any
@@ -14,11 +17,6 @@ from cordwood.wire.primitives import (
     Frame,
     check_elements,
     cut_short,
-    present,
-    read_array_count,
-    read_compact_array_count,
-    read_compact_string,
-    read_string,
     read_topic_id,
     read_uvarint,
     too_many_tags,
@@ -42,155 +40,195 @@ class Elements:
             check_elements(self.count, self.limit)
 
 
+class ReaderMaker:
+    def __init__(self, version: int, flexible: bool, elements: Elements) -> None:
+        self._version = version
+        self._flexible = flexible
+        self._elements = elements
+
+    def struct_reader(self, struct: Struct) -> Read:
+        source = self._source()
+        self._read_struct(source, struct, "found", 0)
+        return self._function(source, struct.entity.__name__)
+
+    def _field_reader(self, field: Field) -> Read:
+        """For a field that stands alone, in a tag."""
+        source = self._source()
+        self._read_field(source, field, "found", 0)
+        return self._function(source, field.name)
+
+    def _source(self) -> Source:
+        source = Source(
+            "frame, position",
+            {
+                "new": object.__new__,
+                "add": self._elements.add,
+                "cut_short": cut_short,
+                "null": _null,
+                "negative": _negative,
+                "unfit": _unfit,
+                "int16": INT16.unpack_from,
+                "int32": INT32.unpack_from,
+                "read_uvarint": read_uvarint,
+                "read_id": _read_id,
+                "read_numbers": _read_numbers,
+                "read_tags": _read_tags,
+            },
+        )
+        source.line("size = len(frame)")
+        return source
+
+    def _function(self, source: Source, name: str) -> Read:
+        source.line("return found, position")
+        function: Read = source.function(name)
+        return function
+
+    # Lines that read something into a target, at a depth of indentation
+
+    def _read_struct(self, source: Source, struct: Struct, target: str, depth: int) -> None:
+        entity = source.variable("entity")
+        source.line(f"{entity} = {target} = new({source.name(struct.entity)})", depth)
+        for fixed, run in groupby(plain_fields(struct, self._version), is_fixed):
+            if fixed:
+                self._read_fixed(source, [(f"{entity}.{field.name}", field) for field in run], depth)
+            else:
+                for field in run:
+                    self._read_field(source, field, f"{entity}.{field.name}", depth)
+        if self._flexible:
+            tags = {
+                field.tag: (field.name, self._field_reader(field)) for field in tagged_fields_of(struct, self._version)
+            }
+            source.line("if frame[position]:", depth)
+            source.line(f"position = read_tags(frame, position, {source.name(tags)}, {entity})", depth + 1)
+            source.line("else:", depth)
+            source.line("position += 1", depth + 1)
+
+    def _read_fixed(self, source: Source, targets: list[tuple[str, Field]], depth: int) -> None:
+        layout = layout_of([field for _, field in targets])
+        names = "".join(f"{target}, " for target, _ in targets)
+        source.line(f"{names}= {source.name(layout.unpack_from)}(frame, position)", depth)
+        source.line(f"position += {layout.size}", depth)
+
+    def _read_field(self, source: Source, field: Field, target: str, depth: int) -> None:
+        nullable = self._version in field.nullable
+        if field.is_array:
+            self._read_array(source, field, nullable, target, depth)
+        elif field.struct is not None and nullable:
+            # A signed byte: negative for null.
+            source.line("position += 1", depth)
+            source.line("if frame[position - 1] > 0x7F:", depth)
+            source.line(f"{target} = None", depth + 1)
+            source.line("else:", depth)
+            self._read_struct(source, field.struct, target, depth + 1)
+        else:
+            self._read_value(source, field, nullable, target, depth)
+
+    def _read_value(self, source: Source, field: Field, nullable: bool, target: str, depth: int) -> None:
+        """One value, or one element of an array."""
+        if field.struct is not None:
+            self._read_struct(source, field.struct, target, depth)
+        elif field.type in FIXED:
+            self._read_fixed(source, [(target, field)], depth)
+        elif field.type == "uuid":
+            source.line(f"{target}, position = read_id(frame, position)", depth)
+        else:
+            self._read_text(source, field, nullable, target, depth)
+
+    def _read_text(self, source: Source, field: Field, nullable: bool, target: str, depth: int) -> None:
+        """A string, or bytes, which are the same but for the size of their length."""
+        is_text = field.type == "string"
+        if self._flexible:
+            self._read_compact_length(source, "length", depth)
+        else:
+            source.line(f"length, = {'int16' if is_text else 'int32'}(frame, position)", depth)
+            source.line(f"position += {2 if is_text else 4}", depth)
+        source.line("if length < 0:", depth)
+        source.line("if length < -1:", depth + 1)
+        source.line("raise negative()", depth + 2)
+        source.line(f"{target} = None" if nullable else "raise null()", depth + 1)
+        source.line("else:", depth)
+        source.line("end = position + length", depth + 1)
+        source.line("if end > size:", depth + 1)
+        source.line("raise cut_short()", depth + 2)
+        value = 'str(frame[position:end], "utf-8")' if is_text else "bytes(frame[position:end])"
+        source.line(f"{target} = {value}", depth + 1)
+        source.line("position = end", depth + 1)
+
+    def _read_array(self, source: Source, field: Field, nullable: bool, target: str, depth: int) -> None:
+        count, elements, element = map(source.variable, ("count", "elements", "element"))
+        if self._flexible:
+            self._read_compact_length(source, count, depth)
+        else:
+            source.line(f"{count}, = int32(frame, position)", depth)
+            source.line("position += 4", depth)
+        # A count is checked against the bytes that are there before anything is made.
+        source.line(f"if {count} < -1 or {count} * {max(self._least(field), 1)} > size - position:", depth)
+        source.line(f"raise unfit({count})", depth + 1)
+        source.line(f"if {count} < 0:", depth)
+        source.line(f"{target} = None" if nullable else "raise null()", depth + 1)
+        source.line("else:", depth)
+        source.line(f"add({count})", depth + 1)
+        if field.type in FIXED:
+            source.line(
+                f"{target}, position = read_numbers(frame, position, {count}, {FIXED[field.type]!r})", depth + 1
+            )
+            return
+        source.line(f"{elements} = {target} = []", depth + 1)
+        source.line(f"for _ in range({count}):", depth + 1)
+        self._read_value(source, field, False, element, depth + 2)
+        source.line(f"{elements}.append({element})", depth + 2)
+
+    def _read_compact_length(self, source: Source, name: str, depth: int) -> None:
+        """-1 for null."""
+        source.line(f"{name} = frame[position] - 1", depth)
+        source.line("position += 1", depth)
+        source.line(f"if {name} > 0x7E:", depth)
+        source.line(f"{name}, position = read_uvarint(frame, position - 1)", depth + 1)
+        source.line(f"{name} -= 1", depth + 1)
+
+    def _least(self, field: Field) -> int:
+        """The least number of bytes that one element of an array takes."""
+        if field.struct is not None:
+            return self._flexible + sum(self._least_of(each) for each in plain_fields(field.struct, self._version))
+        if field.type in FIXED:
+            return layout_of([field]).size
+        if field.type == "uuid":
+            return 16
+        if self._flexible:
+            return 1
+        return 2 if field.type == "string" else 4
+
+    def _least_of(self, field: Field) -> int:
+        if field.is_array:
+            return 1 if self._flexible else 4
+        if field.struct is not None and self._version in field.nullable:
+            return 1
+        return self._least(field)
+
+
 def _null() -> BadRequest:
-    return BadRequest("A string is null where it must not be.")
+    return BadRequest("A string or an array is null where it must not be.")
 
 
 def _negative() -> BadRequest:
     return BadRequest("A field has a negative length.")
 
 
-class ReaderMaker:
-    """Makes readers, each with the least number of bytes that a value takes: an array's count is checked against it
-    before anything is made."""
-
-    def __init__(self, version: int, flexible: bool, elements: Elements) -> None:
-        self._version = version
-        self._flexible = flexible
-        self._elements = elements
-
-    def struct_reader(self, struct: Struct) -> tuple[Read, int]:
-        source = Source(
-            "frame, position",
-            {
-                "new": object.__new__,
-                "entity_type": struct.entity,
-                "cut_short": cut_short,
-                "null": _null,
-                "negative": _negative,
-                "int16": INT16.unpack_from,
-                "int32": INT32.unpack_from,
-                "read_uvarint": read_uvarint,
-            },
-        )
-        source.line("entity = new(entity_type)")
-        source.line("values = entity.__dict__")
-        least = 0
-        for fixed, run in groupby(plain_fields(struct, self._version), is_fixed):
-            if fixed:
-                least += self._read_fixed(source, list(run))
-            else:
-                least += sum(self._read_field(source, field) for field in run)
-        if self._flexible:
-            self._read_tags(source, struct)
-        source.line("return entity, position")
-        return source.function(struct.entity.__name__), least + self._flexible
-
-    def _read_fixed(self, source: Source, fields: list[Field]) -> int:
-        layout = layout_of(fields)
-        targets = "".join(f"values[{field.name!r}], " for field in fields)
-        source.line(f"{targets}= {source.name(layout.unpack_from)}(frame, position)")
-        source.line(f"position += {layout.size}")
-        return layout.size
-
-    def _read_field(self, source: Source, field: Field) -> int:
-        """Lines that read one field; the least that it takes."""
-        nullable = self._version in field.nullable
-        if field.type in ("string", "bytes", "records") and not field.is_array:
-            return self._read_text(source, field, nullable)
-        read, least = self._field_reader(field, nullable)
-        source.line(f"values[{field.name!r}], position = {source.name(read)}(frame, position)")
-        return least
-
-    def _read_text(self, source: Source, field: Field, nullable: bool) -> int:
-        """A string, or bytes, which are the same but for the size of their length."""
-        is_text = field.type == "string"
-        if self._flexible:
-            source.line("length = frame[position]")
-            source.line("position += 1")
-            source.line("if length > 0x7F:")
-            source.line("length, position = read_uvarint(frame, position - 1)", 1)
-            source.line("length -= 1")
-        else:
-            source.line(f"(length,) = {'int16' if is_text else 'int32'}(frame, position)")
-            source.line(f"position += {2 if is_text else 4}")
-        source.line("if length < 0:")
-        source.line("if length < -1:", 1)
-        source.line("raise negative()", 2)
-        source.line(f"values[{field.name!r}] = None" if nullable else "raise null()", 1)
-        source.line("else:")
-        source.line("end = position + length", 1)
-        source.line("if end > len(frame):", 1)
-        source.line("raise cut_short()", 2)
-        value = 'str(frame[position:end], "utf-8")' if is_text else "bytes(frame[position:end])"
-        source.line(f"values[{field.name!r}] = {value}", 1)
-        source.line("position = end", 1)
-        if self._flexible:
-            return 1
-        return 2 if is_text else 4
-
-    def _read_tags(self, source: Source, struct: Struct) -> None:
-        tags = {
-            field.tag: (field.name, self._field_reader(field, self._version in field.nullable)[0])
-            for field in tagged_fields_of(struct, self._version)
-        }
-        source.line("if frame[position]:")
-        source.line(f"position = {source.name(_read_tags)}(frame, position, {source.name(tags)}, values)", 1)
-        source.line("else:")
-        source.line("position += 1", 1)
-
-    def _field_reader(self, field: Field, nullable: bool) -> tuple[Read, int]:
-        if field.is_array:
-            return self._array_reader(field, nullable), 1 if self._flexible else 4
-        read, least = self._value_reader(field)
-        if field.struct is not None:
-            return (partial(_read_nullable_struct, read), 1) if nullable else (read, least)
-        if nullable or field.type in FIXED or field.type == "uuid":
-            return read, least
-        return partial(_read_present, read), least
-
-    def _value_reader(self, field: Field) -> tuple[Read, int]:
-        """One value, or one element of an array."""
-        if field.struct is not None:
-            return self.struct_reader(field.struct)
-        if field.type in FIXED:
-            layout = layout_of([field])
-            return partial(_read_fixed, layout), layout.size
-        if field.type == "uuid":
-            return _read_id, 16
-        if field.type == "string":
-            return (read_compact_string, 1) if self._flexible else (read_string, 2)
-        assert field.type in ("bytes", "records"), field
-        return (_read_compact_bytes, 1) if self._flexible else (_read_bytes, 4)
-
-    def _array_reader(self, field: Field, nullable: bool) -> Read:
-        read_element, least = self._value_reader(field)
-        if field.type == "string":
-            read_element = partial(_read_present, read_element)
-        fixed = FIXED.get(field.type)
-        read_count = read_compact_array_count if self._flexible else read_array_count
-        elements = self._elements
-
-        def read_array(frame: Frame, position: int) -> tuple[list[Any] | None, int]:
-            count, position = read_count(frame, position, max(least, 1))
-            if count < 0:
-                if not nullable:
-                    raise BadRequest(f"{field.name} is null.")
-                return None, position
-            elements.add(count)
-            if fixed is not None:
-                layout = Layout(f">{count}{fixed}")
-                return list(layout.unpack_from(frame, position)), position + layout.size
-            found = []
-            for _ in range(count):
-                element, position = read_element(frame, position)
-                found.append(element)
-            return found, position
-
-        return read_array
+def _unfit(count: int) -> BadRequest:
+    return BadRequest(f"An array of {count} elements does not fit into the request.")
 
 
-def _read_tags(frame: Frame, position: int, tags: Mapping[int | None, tuple[str, Read]], values: dict[str, Any]) -> int:
+def _read_numbers(frame: Frame, position: int, count: int, kind: str) -> tuple[list[Any], int]:
+    layout = Layout(f">{count}{kind}")
+    return list(layout.unpack_from(frame, position)), position + layout.size
+
+
+def _read_id(frame: Frame, position: int) -> tuple[Any, int]:
+    found, position = read_topic_id(frame, position)
+    return (found if found.int else None), position
+
+
+def _read_tags(frame: Frame, position: int, tags: Mapping[int | None, tuple[str, Read]], entity: Entity) -> int:
     count, position = read_uvarint(frame, position)
     if count > MAX_TAGS:
         raise too_many_tags()
@@ -202,50 +240,9 @@ def _read_tags(frame: Frame, position: int, tags: Mapping[int | None, tuple[str,
             raise cut_short()
         if tag in tags:
             name, read = tags[tag]
-            values[name], position = read(frame, position)
+            value, position = read(frame, position)
             if position != end:
                 raise BadRequest(f"The tagged field {name} does not fill its tag.")
+            setattr(entity, name, value)
         position = end
     return position
-
-
-def _read_nullable_struct(read: Read, frame: Frame, position: int) -> tuple[Entity | None, int]:
-    # A signed byte: negative for null.
-    if frame[position] > 0x7F:
-        return None, position + 1
-    return read(frame, position + 1)
-
-
-def _read_present(read: Read, frame: Frame, position: int) -> tuple[Any, int]:
-    value, position = read(frame, position)
-    return present(value), position
-
-
-def _read_fixed(layout: Layout, frame: Frame, position: int) -> tuple[Any, int]:
-    return layout.unpack_from(frame, position)[0], position + layout.size
-
-
-def _read_id(frame: Frame, position: int) -> tuple[Any, int]:
-    found, position = read_topic_id(frame, position)
-    return (found if found.int else None), position
-
-
-def _read_bytes(frame: Frame, position: int) -> tuple[bytes | None, int]:
-    (length,) = INT32.unpack_from(frame, position)
-    return _take(frame, position + 4, length)
-
-
-def _read_compact_bytes(frame: Frame, position: int) -> tuple[bytes | None, int]:
-    length, position = read_uvarint(frame, position)
-    return _take(frame, position, length - 1)
-
-
-def _take(frame: Frame, position: int, length: int) -> tuple[bytes | None, int]:
-    if length < 0:
-        if length < -1:
-            raise _negative()
-        return None, position
-    end = position + length
-    if end > len(frame):
-        raise cut_short()
-    return bytes(frame[position:end]), end

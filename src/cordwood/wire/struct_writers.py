@@ -1,6 +1,9 @@
-"""Writers of structs: one function for each struct in each version, as `codec` describes."""
+"""Writers of messages: one function for each message in each version, as `codec` describes.
 
-from collections.abc import Callable, Mapping, Sequence
+As in `struct_readers`, structs within structs and arrays of them are written out in place.
+"""
+
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import groupby
 from struct import pack
@@ -23,6 +26,7 @@ Append = Callable[[bytes], None]
 Write = Callable[[Any, Append], None]
 Values = Mapping[str, Any] | Entity
 Encode = Callable[[Any], bytes]
+EncodeTag = Callable[[Mapping[str, Any]], tuple[int, bytes] | None]
 
 
 class WriterMaker:
@@ -31,42 +35,108 @@ class WriterMaker:
         self._flexible = flexible
 
     def struct_writer(self, struct: Struct) -> Write:
-        source = Source("given, append", {"Entity": Entity, "known": frozenset(each.name for each in struct.fields)})
-        source.line("if isinstance(given, Entity):")
-        source.line("given = given.__dict__", 1)
-        source.line('assert known.issuperset(given), f"no such field: {set(given) - known}"')
-        source.line("get = given.get")
-        for fixed, run in groupby(plain_fields(struct, self._version), is_fixed):
-            if fixed:
-                fields = list(run)
-                values = ", ".join(_value(source, field) for field in fields)
-                source.line(f"append({source.name(layout_of(fields).pack)}({values}))")
-            else:
-                for field in run:
-                    self._write_field(source, field)
-        if self._flexible:
-            self._write_tags(source, struct)
-        function: Write = source.function(struct.entity.__name__)
+        source = self._source()
+        self._write_struct(source, struct, "value", 0)
+        return self._function(source, struct.entity.__name__)
+
+    def _field_writer(self, field: Field) -> Write:
+        """For a field that stands alone, in a tag."""
+        source = self._source()
+        self._write_field(source, field, "value", 0)
+        return self._function(source, field.name)
+
+    def _source(self) -> Source:
+        count = compact_array_count if self._flexible else array_count
+        return Source("value, append", {"Entity": Entity, "array_count": count, "numbers": _numbers})
+
+    def _function(self, source: Source, name: str) -> Write:
+        function: Write = source.function(name)
         return function
 
-    def _write_field(self, source: Source, field: Field) -> None:
+    # Lines that write what an expression gives, at a depth of indentation
+
+    def _write_struct(self, source: Source, struct: Struct, expression: str, depth: int) -> None:
+        given, get = source.variable("given"), source.variable("get")
+        known = source.name(frozenset(each.name for each in struct.fields))
+        source.line(f"{given} = {expression}", depth)
+        source.line(f"if isinstance({given}, Entity):", depth)
+        source.line(f"{given} = {given}.__dict__", depth + 1)
+        source.line(f'assert {known}.issuperset({given}), f"no such field: {{set({given}) - {known}}}"', depth)
+        source.line(f"{get} = {given}.get", depth)
+
+        def value_of(field: Field) -> str:
+            """What the struct has for this field, or its default."""
+            return f"{get}({field.name!r}, {source.name(field.default)})"
+
+        for fixed, run in groupby(plain_fields(struct, self._version), is_fixed):
+            fields = list(run)
+            if fixed:
+                values = ", ".join(map(value_of, fields))
+                source.line(f"append({source.name(layout_of(fields).pack)}({values}))", depth)
+            else:
+                for field in fields:
+                    self._write_field(source, field, value_of(field), depth)
+        if self._flexible:
+            tags = [self._tag_encoder(field) for field in tagged_fields_of(struct, self._version)]
+            encoded = f"{source.name(partial(_encode_tags, tags))}({given})" if tags else r'b"\x00"'
+            source.line(f"append({encoded})", depth)
+
+    def _write_field(self, source: Source, field: Field, expression: str, depth: int) -> None:
         nullable = self._version in field.nullable
-        if field.is_array or field.struct is not None:
-            source.line(f"{source.name(self._field_writer(field))}({_value(source, field)}, append)")
+        if not field.is_array and (field.struct is None or not nullable):
+            self._write_value(source, field, nullable, expression, depth)
             return
-        source.line(f"value = {_value(source, field)}")
-        if not nullable and field.type != "uuid":
-            source.line(f'assert value is not None, "{field.name} cannot be null in version {self._version}"')
-        source.line(f"append({source.name(self._encoder(field))}(value))")
-
-    def _write_tags(self, source: Source, struct: Struct) -> None:
-        tags = [self._tag_encoder(field) for field in tagged_fields_of(struct, self._version)]
-        if tags:
-            source.line(f"append({source.name(partial(_encode_tags, tags))}(given))")
+        content = source.variable("content")
+        source.line(f"{content} = {expression}", depth)
+        if nullable:
+            source.line(f"if {content} is None:", depth)
+            source.line("append(array_count(-1))" if field.is_array else r'append(b"\xff")', depth + 1)
+            source.line("else:", depth)
+            depth += 1
         else:
-            source.line('append(b"\\x00")')
+            self._refuse_null(source, field, content, depth)
+        if field.is_array:
+            self._write_array(source, field, content, depth)
+        else:
+            assert field.struct is not None
+            source.line(r'append(b"\x01")', depth)
+            self._write_struct(source, field.struct, content, depth)
 
-    def _tag_encoder(self, field: Field) -> Callable[[Mapping[str, Any]], tuple[int, bytes] | None]:
+    def _write_array(self, source: Source, field: Field, elements: str, depth: int) -> None:
+        source.line(f"append(array_count(len({elements})))", depth)
+        if field.type in FIXED:
+            source.line(f"append(numbers({elements}, {FIXED[field.type]!r}))", depth)
+            return
+        element = source.variable("element")
+        source.line(f"for {element} in {elements}:", depth)
+        self._write_value(source, field, False, element, depth + 1)
+
+    def _write_value(self, source: Source, field: Field, nullable: bool, expression: str, depth: int) -> None:
+        """One value, or one element of an array."""
+        if field.struct is not None:
+            self._write_struct(source, field.struct, expression, depth)
+            return
+        if not nullable and field.type != "uuid":
+            value = source.variable("value")
+            source.line(f"{value} = {expression}", depth)
+            self._refuse_null(source, field, value, depth)
+            expression = value
+        source.line(f"append({source.name(self._encoder(field))}({expression}))", depth)
+
+    def _refuse_null(self, source: Source, field: Field, value: str, depth: int) -> None:
+        source.line(f'assert {value} is not None, "{field.name} cannot be null in version {self._version}"', depth)
+
+    def _encoder(self, field: Field) -> Encode:
+        """Of one value that is not a struct."""
+        if field.type in FIXED:
+            return layout_of([field]).pack
+        if field.type == "string":
+            return compact_string if self._flexible else string
+        if field.type == "uuid":
+            return topic_id_bytes
+        return _compact_bytes if self._flexible else _bytes
+
+    def _tag_encoder(self, field: Field) -> EncodeTag:
         write = self._field_writer(field)
         name, default, tag = field.name, field.default, field.tag
         assert tag is not None
@@ -88,69 +158,13 @@ class WriterMaker:
 
         return encode_tag
 
-    def _field_writer(self, field: Field) -> Write:
-        nullable = self._version in field.nullable
-        if field.is_array:
-            return self._array_writer(field, nullable)
-        if field.struct is not None:
-            write = self.struct_writer(field.struct)
-            return partial(_write_nullable, write) if nullable else write
-        return partial(_write_with, self._encoder(field))
 
-    def _encoder(self, field: Field) -> Encode:
-        """Of one value that is not a struct."""
-        if field.type in FIXED:
-            return layout_of([field]).pack
-        if field.type == "string":
-            return compact_string if self._flexible else string
-        if field.type == "uuid":
-            return topic_id_bytes
-        return _compact_bytes if self._flexible else _bytes
-
-    def _array_writer(self, field: Field, nullable: bool) -> Write:
-        version, fixed = self._version, FIXED.get(field.type)
-        if field.struct is not None:
-            write_element = self.struct_writer(field.struct)
-        else:
-            write_element = partial(_write_with, self._encoder(field))
-        count = compact_array_count if self._flexible else array_count
-
-        def write_array(elements: Sequence[Any] | None, append: Append) -> None:
-            if elements is None:
-                assert nullable, f"{field.name} cannot be null in version {version}"
-                append(count(-1))
-                return
-            append(count(len(elements)))
-            if fixed is not None:
-                append(pack(f">{len(elements)}{fixed}", *elements))
-                return
-            for element in elements:
-                write_element(element, append)
-
-        return write_array
-
-
-def _value(source: Source, field: Field) -> str:
-    """What the struct has for this field, or its default."""
-    return f"get({field.name!r}, {source.name(field.default)})"
-
-
-def _encode_tags(
-    tags: list[Callable[[Mapping[str, Any]], tuple[int, bytes] | None]], values: Mapping[str, Any]
-) -> bytes:
+def _encode_tags(tags: list[EncodeTag], values: Mapping[str, Any]) -> bytes:
     return tagged_fields([tag for encode in tags if (tag := encode(values)) is not None])
 
 
-def _write_with(encode: Encode, value: Any, append: Append) -> None:
-    append(encode(value))
-
-
-def _write_nullable(write: Write, value: Values | None, append: Append) -> None:
-    if value is None:
-        append(b"\xff")
-    else:
-        append(b"\x01")
-        write(value, append)
+def _numbers(elements: Any, kind: str) -> bytes:
+    return pack(f">{len(elements)}{kind}", *elements)
 
 
 def _bytes(value: bytes | None) -> bytes:

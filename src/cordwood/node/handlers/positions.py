@@ -132,13 +132,10 @@ def offset_commit(node: "Node", request: Request) -> None:
 
     knows_epochs = request.version >= EPOCHS_FROM_VERSION
 
-    def told(error: ErrorCode) -> ErrorCode:
-        if error is ErrorCode.GROUP_ID_NOT_FOUND and not knows_epochs:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error
-
     def committed(outcome: list[ErrorCode]) -> None:
-        asked.settle([told(error) for error in outcome])
+        if not knows_epochs and ErrorCode.GROUP_ID_NOT_FOUND in outcome:
+            outcome = [ErrorCode.ILLEGAL_GENERATION] * len(outcome)
+        asked.settle(outcome)
         request.answer(topics=asked.answer())
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
