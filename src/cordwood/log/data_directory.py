@@ -197,10 +197,14 @@ class DataDirectory:
         log = self._logs.get(partition)
         if log is not None:
             return log
+        directory = self._directory(partition)
+        if partition not in self._on_disk:
+            # A deleted topic's directory that could not be moved away then: its records are not this topic's.
+            condemn_directory(self.filesystem, directory)
         recovery_point = self._recovery_points.get(partition)
         log = Log.open(
             self.filesystem,
-            self._directory(partition),
+            directory,
             partition,
             settings,
             recovery_point=recovery_point or 0,
@@ -220,19 +224,24 @@ class DataDirectory:
         """In the loop: takes deleted partitions away at once. What it returns frees their disk, in any thread.
 
         Their names can be used again before that is done. A crash in between is seen by the condemned directories:
-        their offsets are forgotten at the next start, so that a new topic of the same name begins at 0.
+        their offsets are forgotten at the next start, so that a new topic of the same name begins at 0. A directory
+        that cannot be moved stays until its name is used again or the next start, and what is returned raises.
         """
         paths = []
         logs = []
+        failures = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
-            directory = self._directory(partition)
-            path = condemn_directory(self.filesystem, directory) if log is None else log.condemn()
-            if path is not None:
-                paths.append(path)
+            self._forget(partition)
             if log is not None:
                 logs.append(log)
-            self._forget(partition)
+            try:
+                path = condemn_directory(self.filesystem, self._directory(partition)) if log is None else log.condemn()
+            except StorageFailure as failure:
+                failures.append(failure)
+                continue
+            if path is not None:
+                paths.append(path)
         save = self.save_offsets()
 
         def remove() -> None:
@@ -247,6 +256,8 @@ class DataDirectory:
             save()
             for path in paths:
                 self.filesystem.remove_tree(path)
+            if failures:
+                raise failures[0]
 
         return remove
 

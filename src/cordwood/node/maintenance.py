@@ -139,11 +139,7 @@ class Maintenance:
     def delete_logs(self, partitions: list[Partition]) -> None:
         """A topic was deleted: its files are out of the way at once, and gone soon."""
         node = self._node
-        try:
-            free_disk = node.logs.condemn_logs([partition.name for partition in partitions])
-        except StorageFailure as failure:
-            node.report_storage_failure(failure)
-            return
+        free_disk = node.logs.condemn_logs([partition.name for partition in partitions])
 
         def freed(result: Exception | None) -> None:
             if isinstance(result, Exception):

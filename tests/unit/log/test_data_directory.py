@@ -280,6 +280,36 @@ def test_a_deleted_log_frees_its_disk_and_its_name(place: tuple[Filesystem, str]
     directory.close()
 
 
+def test_a_deleted_log_whose_directory_cannot_be_moved_gives_its_records_to_nobody() -> None:
+    class Unmovable(MemoryFilesystem):
+        refuses = True
+
+        def rename(self, source: str, target: str) -> None:
+            if self.refuses:
+                raise StorageFailure(f"cannot rename {source}")
+            super().rename(source, target)
+
+    filesystem = Unmovable()
+    directory = opened(filesystem)
+    stuck, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    for partition in (stuck, other):
+        fill(log_of(directory, partition), 5)
+    free = directory.condemn_logs([stuck, other])
+    with pytest.raises(StorageFailure, match="cannot rename"):
+        free()
+    with pytest.raises(StorageFailure, match="cannot rename"):
+        log_of(directory, stuck, topic_id=uuid.UUID(int=43))
+    filesystem.refuses = False
+    for partition in (stuck, other):
+        log = log_of(directory, partition, topic_id=uuid.UUID(int=43))
+        assert append(log, b"new").base_offset == 0
+        assert values(log) == [b"new"]
+    directory.close()
+    directory = opened(filesystem)
+    assert list(directory.partitions_on_disk().values()) == [uuid.UUID(int=43)] * 2
+    assert not [name for name in filesystem.list(PATH) if name.endswith("-delete")]
+
+
 def test_a_topic_of_the_same_name_begins_at_zero_even_if_the_power_went_during_the_deletion() -> None:
     for seed in range(20):
         filesystem = CrashingFilesystem(seed)
