@@ -146,22 +146,22 @@ class Bench:
 
     # -- systems
 
-    def new_system(self, name: str, *, heap: str | None = None) -> System:
+    def new_system(self, name: str, *, heap: str | None = None, as_shipped: bool = False) -> System:
         """A broker of that name on a new directory, not started."""
         self._counter += 1
         directory = self.directory / f"{name}-{self._counter}"
         if name == KAFKA:
             assert self.jars is not None
-            system: System = KafkaSystem(directory, self.jars, heap)
+            system: System = KafkaSystem(directory, self.jars, heap, as_shipped=as_shipped)
         else:
-            system = CordwoodSystem(directory)
+            system = CordwoodSystem(directory, as_shipped=as_shipped)
         self.labels[name] = system.label
         return system
 
     @contextmanager
-    def fresh(self, name: str, *, heap: str | None = None) -> Iterator[System]:
+    def fresh(self, name: str, *, heap: str | None = None, as_shipped: bool = False) -> Iterator[System]:
         """A broker of its own for one measurement; its data goes with it."""
-        system = self.new_system(name, heap=heap)
+        system = self.new_system(name, heap=heap, as_shipped=as_shipped)
         try:
             yield system
         finally:

@@ -423,7 +423,6 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "transactions")) return transactions();
     if (!strcmp(mode, "committed")) return read_committed();
     if (!strcmp(mode, "members")) return rebalance_members();
-    if (!strcmp(mode, "consumers")) return rebalance_consumers();
     if (!strcmp(mode, "percentiles")) return percentiles();
     if (!strcmp(mode, "version")) return puts(rd_kafka_version_str()) < 0;
     fail("unknown mode", mode);

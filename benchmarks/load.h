@@ -62,6 +62,5 @@ int commit_positions(void);   /* load_positions.c */
 int transactions(void);       /* load_transactions.c */
 int read_committed(void);     /* load_transactions.c */
 int rebalance_members(void);  /* load_members.c: the protocol itself, without librdkafka */
-int rebalance_consumers(void); /* load_consumers.c: consumers of librdkafka */
 
 #endif

@@ -107,9 +107,11 @@ def start(
 class Run:
     """A client that runs; `result()` waits for its end."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], directory: Path | None = None) -> None:
         self.command = " ".join(command)
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory
+        )
 
     @property
     def running(self) -> bool:

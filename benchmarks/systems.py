@@ -4,6 +4,7 @@ Promises: what differs between the systems is here and nowhere else. A durabilit
 translated: `os` is Cordwood's ack.durability=os and Kafka's default; `disk` is Cordwood's ack.durability=disk (its
 default) and Kafka's flush.messages=1. Neither lets a group wait before it rebalances: the first round of a classic
 group begins at once, and Kafka works out who gets what in a consumer-protocol group at every change, not once a second.
+Only brokers `as_shipped` wait as their defaults have it.
 """
 
 from __future__ import annotations
@@ -62,15 +63,15 @@ class KafkaSystem:
 
     name = KAFKA
 
-    def __init__(self, directory: Path, jars: KafkaJars, heap: str | None = None) -> None:
+    def __init__(self, directory: Path, jars: KafkaJars, heap: str | None = None, *, as_shipped: bool = False) -> None:
         self.directory = directory
         # Deleted topics give their space back at once, so that a long run does not fill the disk.
-        settings = {
-            "log.segment.delete.delay.ms": "100",
-            "auto.create.topics.enable": "false",
-            "group.initial.rebalance.delay.ms": "0",
-            "group.consumer.assignment.interval.ms": "0",
-        }
+        settings = {"log.segment.delete.delay.ms": "100", "auto.create.topics.enable": "false"}
+        if as_shipped:  # Kafka's default, and neither start script nor sample settings change it; KafkaBroker does
+            settings["group.initial.rebalance.delay.ms"] = "3000"
+        else:
+            settings["group.initial.rebalance.delay.ms"] = "0"
+            settings["group.consumer.assignment.interval.ms"] = "0"
         if heap is not None:  # its cleaner takes 128 MiB of the heap at the start, if it is left to its default
             settings["log.cleaner.dedupe.buffer.size"] = str(4 * 2**20)
         self._broker = KafkaBroker(jars, directory, heap or DEFAULT_HEAP, settings)
@@ -115,8 +116,9 @@ class CordwoodSystem:
     label = "Cordwood"
     _ready = re.compile(r"cordwood ready on ([^\s:]+):(\d+)")
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, as_shipped: bool = False) -> None:
         self.directory = directory
+        self._settings = [] if as_shipped else ["--set", "group.initial.rebalance.delay.ms=0"]
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -143,8 +145,7 @@ class CordwoodSystem:
         self.directory.mkdir(parents=True, exist_ok=True)
         installed = Path(sys.executable).with_name("cordwood")
         command = [str(installed)] if installed.exists() else [sys.executable, "-m", "cordwood.cli"]
-        command += ["serve", "--data-dir", str(self.data), "--listen", self.bootstrap]
-        command += ["--set", "group.initial.rebalance.delay.ms=0"]
+        command += ["serve", "--data-dir", str(self.data), "--listen", self.bootstrap, *self._settings]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONUNBUFFERED"] = "1"
         begin = self._output.stat().st_size if self._output.exists() else 0

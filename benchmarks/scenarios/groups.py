@@ -1,8 +1,7 @@
 """How long a group needs to share its work anew when a member joins or leaves.
 
-The members of the first cases speak the protocol themselves and act on every answer at once, in C, so that the time is
-the broker's. A real client learns of a change only by the answer to a heartbeat, 3 s apart by default. The last cases
-show that with real consumers, which are told to send a heartbeat every 500 ms.
+The members speak the protocol themselves and act on every answer at once, in C, so that the time is the broker's. A
+real client learns of a change only by the answer to a heartbeat, seconds apart: `rebalances` has those.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ def groups(bench: Bench) -> None:
         for protocol, words in PROTOCOLS.items():
             for members in MEMBERS[:2] if bench.plan.quick else MEMBERS:
                 case = f"{words}, {members} member{'s' if members > 1 else ''}"
-                _case(bench, case, able, topics, "members", protocol, members)
-        for members in (10,) if bench.plan.quick else MEMBERS:
-            case = f"librdkafka, heartbeat every 500 ms, {members} consumer{'s' if members > 1 else ''}"
-            _case(bench, case, able, topics, "consumers", "classic", members)
+                _case(bench, case, able, topics, protocol, members)
 
 
 def _case(
@@ -54,12 +50,11 @@ def _case(
     case: str,
     systems: Sequence[System],
     topics: dict[str, str],
-    mode: str,
     protocol: str,
     members: int,
 ) -> None:
     def measure(system: System) -> Sample:
-        done = _rebalance(bench, system, topics[system.name], mode, protocol, members)
+        done = _rebalance(bench, system, topics[system.name], protocol, members)
         rebalances = 2 * done.client.messages
         values = [done.client.latency_us("p50") / 1000]
         if members > 1:
@@ -71,13 +66,11 @@ def _case(
 
 def _warm_up(bench: Bench, system: System, topic: str, protocol: str) -> None:
     what = f"{system.name}: {PROTOCOLS[protocol]}, rebalances"
-    bench.warm_up_to(what, lambda: _rebalance(bench, system, topic, "members", protocol, 10))
+    bench.warm_up_to(what, lambda: _rebalance(bench, system, topic, protocol, 10))
 
 
-def _rebalance(bench: Bench, system: System, topic: str, mode: str, protocol: str, members: int) -> Measured:
-    seconds = bench.plan.seconds / 2 if mode == "members" else bench.plan.seconds
-    flags: dict[str, Any] = {"members": members, "partitions": PARTITIONS, "seconds": seconds}
-    if mode == "members":
-        flags["protocol"] = protocol
-    # A group of its own: consumers that are gone without a word stay in theirs until their sessions end.
-    return bench.load(system, mode, topic, group=f"{mode}-{uuid.uuid4()}", **flags)
+def _rebalance(bench: Bench, system: System, topic: str, protocol: str, members: int) -> Measured:
+    flags: dict[str, Any] = {"members": members, "partitions": PARTITIONS, "protocol": protocol}
+    # A group of its own: members that are gone without a word stay in theirs until their sessions end.
+    group = f"members-{uuid.uuid4()}"
+    return bench.load(system, "members", topic, group=group, seconds=bench.plan.seconds / 2, **flags)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from benchmarks import load
+from benchmarks import consumers, load
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -21,7 +21,8 @@ def broker() -> Iterator[Broker]:
         load.binary()
     except load.LoadUnavailable as reason:
         pytest.skip(str(reason))
-    with Broker(settings={"group.initial.rebalance.delay.ms": 0}) as broker:
+    settings = {"group.initial.rebalance.delay.ms": 0, "group.consumer.heartbeat.interval.ms": 200}
+    with Broker(settings=settings) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic("shared", PARTITIONS)])["shared"].result(60)
         yield broker
@@ -50,9 +51,48 @@ def test_members_settle_again_whenever_one_joins_or_leaves(broker: Broker, proto
     assert float(done.fields["requests_per_rebalance"]) >= least
 
 
-def test_consumers_of_librdkafka_settle_too(broker: Broker) -> None:
-    done = run(broker, "consumers", group="real", members=2, partitions=PARTITIONS, messages=1)
-    assert done.latency_us("leaving_p50") > 0
+@pytest.mark.parametrize(("protocol", "members"), [("classic", 2), ("consumer", 1), ("consumer", 3)])
+def test_real_consumers_settle_too(broker: Broker, protocol: str, members: int) -> None:
+    done = consumers.start(
+        broker.bootstrap_servers,
+        "shared",
+        group=f"real-{protocol}-{members}",
+        protocol=protocol,
+        members=members,
+        partitions=PARTITIONS,
+        changes=1,
+        heartbeat_ms=200,
+    ).result(300)
+    assert done.messages == 2
+    assert len(done.fields["joining_ms"]) == len(done.fields["leaving_ms"]) == 1
+    assert min(done.latency_us("joining_p50"), done.latency_us("leaving_p50")) > 0
+
+
+def partitions(*numbers: int) -> list[TopicPartition]:
+    return [TopicPartition("shared", number) for number in numbers]
+
+
+def test_a_group_has_settled_when_all_is_shared_evenly_by_who_is_there() -> None:
+    shares = consumers.Shares(5)
+    shares.expect({0, 1})
+    shares.given(0, partitions(0, 1, 2, 3))
+    assert shares.settled_at_s() is None, "one is without an owner"
+    shares.given(1, partitions(4))
+    assert shares.settled_at_s() is None, "four and one is not even"
+    shares.taken(0, partitions(3))
+    shares.given(1, partitions(3))
+    assert shares.settled_at_s() is not None
+    shares.expect({0})
+    assert shares.settled_at_s() is None, "who left still has something"
+
+
+def test_a_partition_that_two_have_at_once_is_an_error() -> None:
+    shares = consumers.Shares(2)
+    shares.expect({0, 1})
+    shares.given(0, partitions(0))
+    shares.given(1, partitions(0))
+    with pytest.raises(consumers.NotSettled, match="partition 0 went to 1 while 0 had it"):
+        shares.settled_at_s()
 
 
 @pytest.mark.parametrize("in_flight", [1, 20])

@@ -168,10 +168,12 @@ _OWN_SETTINGS = [
     Setting(
         "group.heartbeat.hold.ms",
         Kind.INT,
-        3000,
+        2900,
         "How long the answer to a heartbeat of the classic protocol may be held back, at most a quarter of the session "
-        "timeout, so that the member hears of a rebalance at once. Only for clients that do not wait for it (Java, "
-        "librdkafka). 0: every heartbeat is answered at once, as Kafka does.",
+        "timeout, so that the member hears of a rebalance at once. A little less than the clients' "
+        "heartbeat.interval.ms: librdkafka leaves out a heartbeat that is due before the last one was answered. Only "
+        "for clients that do not wait for it (Java, librdkafka). 0: every heartbeat is answered at once, as Kafka "
+        "does.",
         low=0,
         high=30_000,
         changeable=False,
@@ -570,7 +572,7 @@ class BrokerSettings:
     group_consumer_heartbeat_interval_ms: int = 1000
     group_consumer_max_size: int = 1000
     group_consumer_session_timeout_ms: int = 45_000
-    group_heartbeat_hold_ms: int = 3000
+    group_heartbeat_hold_ms: int = 2900
     group_initial_rebalance_delay_ms: int = 100
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 1000

@@ -11,7 +11,9 @@ from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 SESSION_MS = 20_000
-HOLD_MS = 3000
+HOLD_MS = 2900
+DEFAULT_INTERVAL_MS = 3000
+"""heartbeat.interval.ms of the clients."""
 JAVA = "apache-kafka-java"
 
 
@@ -114,6 +116,13 @@ def test_without_news_it_is_answered_after_a_while(ready: World) -> None:
     ready.advance(HOLD_MS - 1)
     assert not waiting.ended
     ready.advance(1)
+    assert code(waiting) == "NONE"
+
+
+def test_the_answer_is_there_before_the_next_heartbeat_is_due(ready: World) -> None:
+    """librdkafka would leave that one out, and nobody could tell the member anything for another interval."""
+    waiting = alone(ready, software="librdkafka").begin_heartbeat()
+    ready.advance(DEFAULT_INTERVAL_MS - 50)
     assert code(waiting) == "NONE"
 
 
