@@ -78,8 +78,6 @@ class HeartbeatAnswer(NamedTuple):
     epoch: int
     assignment: Share | None
     """None: as before."""
-    waits: bool = False
-    """For partitions that others have not given back yet."""
 
 
 def heartbeat(
@@ -127,8 +125,7 @@ def heartbeat(
     if after != group.current(request.member_id) or known is None or replaced is not None:
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), encode_current(after)))
     tell = request.is_full or request.epoch == JOINING or after.assigned != current.assigned
-    waits = after.state == MemberState.UNRELEASED_PARTITIONS
-    return HeartbeatAnswer(after.epoch, after.assigned if tell else None, waits)
+    return HeartbeatAnswer(after.epoch, after.assigned if tell else None)
 
 
 def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView) -> bool:

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 CONSUMER_PROTOCOL_MEMBER = 1
 
-WAITING_ASKS = 4
-"""Heartbeats in an interval of a member that waits. librdkafka gives up on an answer after an interval, so not more."""
-
 
 def consumer_group_heartbeat(node: "Node", request: Request) -> None:
     body = request.decode()
@@ -39,7 +36,7 @@ def consumer_group_heartbeat(node: "Node", request: Request) -> None:
             error_code=ErrorCode.NONE,
             member_id=member_id,
             member_epoch=outcome.epoch,
-            heartbeat_interval_ms=_interval_ms(node, outcome),
+            heartbeat_interval_ms=node.settings.group_consumer_heartbeat_interval_ms,
             assignment=assignment,
         )
 
@@ -63,12 +60,6 @@ def consumer_group_heartbeat(node: "Node", request: Request) -> None:
         body.subscribed_topic_regex,
     )
     node.groups.consumer_heartbeat(body.group_id, asked, request.now_ms, answer)
-
-
-def _interval_ms(node: "Node", outcome: HeartbeatAnswer) -> int:
-    """Who waits for others asks more often, to have what they give back soon after they did."""
-    interval_ms = node.settings.group_consumer_heartbeat_interval_ms
-    return max(1, interval_ms // WAITING_ASKS) if outcome.waits else interval_ms
 
 
 def _refusal(body: Any, member_id: str) -> ProtocolError | None:
