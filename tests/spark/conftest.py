@@ -6,7 +6,7 @@ The format is found by its name: nothing here registers it.
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,13 +46,72 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         # No test runs long enough for what the second compiler does to be of use.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
+    jars: list[Path] = []
     with suppress(PeerUnavailable):
         _, jars = install_connector()
+    if delta := delta_jars():
+        jars = [*jars, *delta]
+        settings["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+        settings["spark.sql.catalog.spark_catalog"] = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        settings["spark.databricks.delta.snapshotPartitions"] = 2
+    if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
     session = cordwood.spark.session("tests", master="local[2]", **settings)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def delta_misfit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> str | None:
+    """What a pipeline says when Delta's jars are there and were built for another Spark."""
+    from cordwood.pipelines.definition import table
+    from cordwood.pipelines.tables.delta import DeltaBatches
+
+    if not delta_jars():
+        pytest.skip("CORDWOOD_DELTA_JARS does not name a directory with Delta's jars")
+    directory = tmp_path_factory.mktemp("delta")
+    batches = DeltaBatches(directory / "t", table("t", key="id"), directory / "staging")
+    with _delta_merging(spark):
+        batches.commit(batches.stage(spark.createDataFrame([("a",)], "id string")), "trial", 0)
+    return batches.tidy(now_ms=0)
+
+
+@pytest.fixture(params=["deltalake", "delta-spark"])
+def merged_by(request: pytest.FixtureRequest, spark: "SparkSession") -> Iterator[str]:
+    """Rows with a key are merged into Delta tables in one way, then in the other."""
+    if request.param == "deltalake":
+        yield request.param
+        return
+    misfit = request.getfixturevalue("delta_misfit")
+    if misfit is not None:
+        pytest.skip(misfit)
+    with _delta_merging(spark):
+        yield request.param
+
+
+@pytest.fixture
+def delta_merging(spark: "SparkSession", delta_misfit: str | None) -> Iterator[None]:
+    """Where there are jars: they are used, if they are of use."""
+    with _delta_merging(spark):
+        yield
+
+
+@contextmanager
+def _delta_merging(spark: "SparkSession") -> Iterator[None]:
+    from cordwood.pipelines.tables.delta_spark import MIN_BYTES
+
+    spark.conf.set(MIN_BYTES, 0)
+    try:
+        yield
+    finally:
+        spark.conf.unset(MIN_BYTES)
+
+
+def delta_jars() -> list[Path]:
+    """Delta's own, for Spark: those of the directory that is named, none otherwise."""
+    directory = os.environ.get("CORDWOOD_DELTA_JARS")
+    return sorted(Path(directory).glob("delta-*.jar")) if directory else []
 
 
 class Record(NamedTuple):

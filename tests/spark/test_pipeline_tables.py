@@ -91,6 +91,7 @@ def test_nothing_is_visible_before_the_commit_and_what_is_discarded_is_gone(
     assert len(list(directory.glob("*.parquet"))) == 1
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_the_last_row_of_a_key_stays_and_tombstones_delete(spark: SparkSession, tmp_path: Path) -> None:
     directory = tmp_path / "t"
     declared = table("t", key="id")
@@ -105,6 +106,7 @@ def test_the_last_row_of_a_key_stays_and_tombstones_delete(spark: SparkSession, 
     assert not list((tmp_path / "staging").glob("*"))
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_a_row_that_came_from_no_record_is_a_row_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
     """As an outer join makes them: `_record` is null, and says nothing of a tombstone."""
     directory = tmp_path / "t"
@@ -116,6 +118,7 @@ def test_a_row_that_came_from_no_record_is_a_row_like_any_other(spark: SparkSess
     assert (bytes(sent["key"]), bytes(sent["value"])) == (b"a", b'{"id":"a","n":3}')
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_a_commit_and_all_that_it_stands_on_is_synced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +144,7 @@ def test_a_commit_and_all_that_it_stands_on_is_synced(
     assert set(map(str, [*files, log, directory, *directory.parents[:2]])) <= synced
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_a_table_is_what_folding_all_events_by_key_gives(spark: SparkSession, tmp_path: Path) -> None:
     directory = tmp_path / "t"
     declared = table("t", key="id")
@@ -162,6 +166,7 @@ def test_a_table_is_what_folding_all_events_by_key_gives(spark: SparkSession, tm
         assert {row[0]: row[1] for row in content(spark, directory)} == state
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_the_last_row_can_be_told_by_columns_and_deletes_by_a_condition(spark: SparkSession, tmp_path: Path) -> None:
     directory = tmp_path / "t"
     declared = table("t", key=["id", "Tenant"], latest_by="n", delete_when="n > 100")
@@ -173,6 +178,7 @@ def test_the_last_row_can_be_told_by_columns_and_deletes_by_a_condition(spark: S
     assert content(spark, directory) == [("a", "y", 2)]
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_which_row_is_the_last_does_not_depend_on_where_batches_end(spark: SparkSession, tmp_path: Path) -> None:
     schema = "id string, a int, b string, gone boolean"
     declared = table("t", key="id", latest_by=["a", "b"], delete_when="gone")
@@ -212,6 +218,7 @@ def test_rows_that_a_table_cannot_take_are_refused(spark: SparkSession, tmp_path
         append_only.stage(spark.createDataFrame([("a", 1)], "id string, n int"))
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_new_columns_are_added_to_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     directory = tmp_path / "t"
     for declared in (table("t"), table("t", key="id")):
@@ -234,6 +241,47 @@ def test_two_writers_of_one_application_cannot_both_commit_a_batch(spark: SparkS
     with pytest.raises(CommitFailedError):
         second.commit(staged[1], "query", 1)
     assert [row[1] for row in content(spark, directory)] == [1, 2]
+
+
+@pytest.mark.usefixtures("merged_by")
+def test_two_writers_of_one_application_cannot_both_merge_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    declared = table("t", key="id")
+    write(opened(directory, declared), plain(spark, [1]), 0)
+    first, second = (DeltaBatches(directory, declared, tmp_path / name) for name in ("one", "two"))
+    staged = first.stage(plain(spark, [1, 2])), second.stage(plain(spark, [1, 3]))
+    stale = DeltaTable(directory)
+    first.commit(staged[0], "query", 1)
+    second._open = lambda: stale  # type: ignore[method-assign]
+    with pytest.raises(CommitFailedError):
+        second.commit(staged[1], "query", 1)
+    assert [row[1] for row in content(spark, directory)] == [1, 2]
+
+
+@pytest.mark.usefixtures("merged_by")
+def test_a_batch_may_lack_columns_of_the_table_or_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    batches = opened(directory, table("t", key="id", delete_when="n < 0"))
+    write(batches, spark.createDataFrame([("a", 1, "x"), ("b", 2, "y")], "id string, n int, m string"), 0)
+    write(batches, spark.createDataFrame([("a", 3), ("c", 4)], "id string, n int"), 1)
+    assert content(spark, directory) == [("a", 3, "x"), ("b", 2, "y"), ("c", 4, None)]
+    write(batches, spark.createDataFrame([("d", -1)], "id string, n int"), 2)
+    write(batches, spark.createDataFrame([("a", -1)], "id string, n int"), 3)
+    assert content(spark, directory) == [("b", 2, "y"), ("c", 4, None)]
+    assert batches.last_batch("query") == 3
+
+
+@pytest.mark.usefixtures("merged_by")
+def test_names_may_have_any_characters(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "a b`c" / "t"
+    declared = table("t", key="the-key", latest_by='n"of"it')
+    rows = spark.createDataFrame([("a", 1), ("b", 2)], ["the-key", 'n"of"it'])
+    write(opened(directory, declared), rows, 0)
+    write(opened(directory, declared), spark.createDataFrame([("a", 0), ("b", 3)], rows.schema), 1)
+    found = snapshot(directory, TableFormat.DELTA)
+    assert found is not None
+    assert all(path.exists() for path in found.files)
+    assert sorted(tuple(row) for row in rows_of(spark, found).collect()) == [("a", 1), ("b", 3)]
 
 
 @pytest.mark.parametrize("format_", list(TableFormat))
@@ -263,6 +311,7 @@ def test_small_files_are_made_few_while_readers_keep_theirs(
         assert len(list(directory.glob("*.parquet"))) == 1
 
 
+@pytest.mark.usefixtures("merged_by")
 def test_types_survive_the_way_into_a_table_and_back(spark: SparkSession, tmp_path: Path) -> None:
     columns = (
         "select 'k' as id, cast(1.5 as decimal(10, 2)) as d, timestamp'2026-01-02 03:04:05.678901Z' as t, "

@@ -5,26 +5,30 @@ another one of the same application came first, so even two writers that both be
 
 Rows with a key are staged in files beside the table and merged from there by `deltalake` in the driver's process: it
 reads them as a stream and rewrites the files that hold replaced rows. Memory is bounded by `MERGE_MEMORY_BYTES`, beyond
-which it spills to disk; the time it takes grows with the files that a batch touches.
+which it spills to disk; the time it takes grows with the files that a batch touches. Where the Spark session has Delta
+itself, and its jars fit this Spark, that one step is done by it for large tables, on the executors.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from cordwood.pipelines.definition import Table
 from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
+from cordwood.pipelines.tables.delta_spark import JarsDoNotFit, SparkMerge, is_for_spark, may_be_null_inside
 from cordwood.pipelines.tables.latest_rows import DELETED, ROWS, latest_rows
+from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
 from cordwood.pipelines.tables.staged import TARGET_FILE_BYTES, Snapshot, Staged, is_time_to_compact
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 MERGE_MEMORY_BYTES: Final = 512 << 20
@@ -40,6 +44,10 @@ class DeltaBatches:
         self._staging = staging
         self._cleaned_at_ms: int | None = None
         self._opened: DeltaTable | None = None
+        self._spark: SparkSession | None = None
+        self._on_spark: SparkMerge | None = None
+        self._jars_fit = True  # until they are found not to
+        self._untold: str | None = None
 
     def last_batch(self, application: str) -> int | None:
         opened = self._open()
@@ -55,6 +63,7 @@ class DeltaBatches:
             return _staged(write_data_files(written, self._directory))
         latest, has_order = latest_rows(rows, self._table)
         self._prepare(_without(latest.schema, DELETED, ROWS))
+        self._spark = rows.sparkSession
         shutil.rmtree(self._staging, ignore_errors=True)
         self._staging.mkdir(parents=True)
         files = write_data_files(latest, self._staging)
@@ -76,7 +85,8 @@ class DeltaBatches:
         before = opened.version()
         properties = _transaction(application, batch_id)
         if self._table.key:
-            self._merge(opened, staged, properties)
+            if not self._merged_on_spark(opened, staged, application, batch_id):
+                self._merge(opened, staged, properties)
         else:
             actions = [_added(file) for file in staged.files]
             opened.create_write_transaction(actions, "append", opened.schema(), commit_properties=properties)
@@ -90,11 +100,14 @@ class DeltaBatches:
             (parent / file.name).unlink(missing_ok=True)
 
     def tidy(self, now_ms: int) -> str | None:
+        untold, self._untold = self._untold, None
+        return "; ".join(filter(None, (untold, self._compact(now_ms)))) or None
+
+    def _compact(self, now_ms: int) -> str | None:
         opened = self._open()
         if opened is None:
             return None
-        sizes: Any = opened.get_add_actions(flatten=True).column("size_bytes")
-        if not is_time_to_compact([int(size.as_py()) for size in sizes]):
+        if not is_time_to_compact(_sizes_bytes(opened)):
             return None
         before = opened.version()
         done = opened.optimize.compact(
@@ -123,17 +136,18 @@ class DeltaBatches:
         from deltalake.exceptions import DeltaError
         from pyspark.sql.types import StructType
 
-        wanted = arrow_schema(schema)
+        # Whether a column is null in no row of this batch says nothing of the next.
+        schema = schema.toNullable()
         opened = self._open()
         if opened is None:
             StateFiles().make_directory(self._directory)
             try:
-                DeltaTable.create(str(self._directory), wanted, name=self._table.name)
+                DeltaTable.create(str(self._directory), arrow_schema(schema), name=self._table.name)
             except DeltaError as error:
                 raise InvalidRows(f"table {self._table.name}: its columns do not fit into Delta: {error}") from error
             self._make_durable(0)
             return
-        there = {each.name: each for each in StructType.fromJson(json.loads(opened.schema().to_json()))}
+        there = {each.name: each for each in _columns(opened)}
         added = []
         for each in schema:
             known = there.get(each.name)
@@ -153,57 +167,75 @@ class DeltaBatches:
             opened.alter.add_columns(fields)
             self._make_durable(before + 1)
 
+    def _merged_on_spark(self, opened: "DeltaTable", staged: Staged, application: str, batch_id: int) -> bool:
+        from deltalake.exceptions import CommitFailedError
+
+        assert self._spark is not None, "staging comes first"
+        is_wanted = self._jars_fit and is_for_spark(self._spark, sum(_sizes_bytes(opened)))
+        if not is_wanted or not may_be_null_inside(_columns(opened)):
+            return False
+        if self._on_spark is None:
+            self._on_spark = SparkMerge(self._spark, self._directory, self._table)
+        try:
+            done = self._on_spark.execute([self._staging / file.name for file in staged.files], application, batch_id)
+        except JarsDoNotFit as misfit:
+            self._jars_fit = False
+            self._untold = f"table {self._table.name} is merged in the driver: Delta's jars do not fit Spark ({misfit})"
+            # It may have come as far as the commit.
+            opened.update_incremental()
+            last: int | None = opened.transaction_version(application)
+            return last is not None and last >= batch_id
+        if not done:
+            raise CommitFailedError(f"table {self._table.name}: another writer has committed batch {batch_id}")
+        return True
+
     def _merge(self, opened: "DeltaTable", staged: Staged, properties: "CommitProperties") -> None:
         import pyarrow.dataset as ds
 
         files = [str(self._staging / file.name) for file in staged.files]
         rows = ds.dataset(files, format="parquet").scanner(batch_size=16_384).to_reader()
-        columns = [name for name in rows.schema.names if name not in (DELETED, ROWS)]
-        values = {_quoted(name): f"s.{_quoted(name)}" for name in columns}
-        same_key = " and ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in self._table.key)
+        columns = [quoted(name, '"') for name in rows.schema.names if name not in (DELETED, ROWS)]
+        values = {name: f"s.{name}" for name in columns}
+        rules = merge_rules(self._table, '"')
         (
             opened.merge(
                 rows,
-                same_key,
+                rules.same_key,
                 source_alias="s",
                 target_alias="t",
                 streamed_exec=True,
                 max_spill_size=MERGE_MEMORY_BYTES,
                 commit_properties=properties,
             )
-            .when_matched_delete(f"s.{_quoted(DELETED)} and {_comes_after(self._table.latest_by, deletes=True)}")
-            .when_matched_update(
-                values, predicate=f"not s.{_quoted(DELETED)} and {_comes_after(self._table.latest_by)}"
-            )
-            .when_not_matched_insert(values, predicate=f"not s.{_quoted(DELETED)}")
+            .when_matched_delete(rules.delete)
+            .when_matched_update(values, predicate=rules.update)
+            .when_not_matched_insert(values, predicate=rules.insert)
             .execute()
         )
 
     def _make_durable(self, first_version: int) -> None:
-        """The package leaves its files to the system's cache: a power cut could take back what Spark counts as done."""
+        """Neither writer syncs its files: a power cut could take back what Spark counts as done."""
         log = self._directory / "_delta_log"
         version = first_version
         while (entry := log / f"{version:020}.json").exists():
             _sync(self._directory / path for path in _paths_added(entry))
-            _sync([entry])
-            # Every so often all entries are put together, and readers begin with that.
-            checkpoint = log / f"{version:020}.checkpoint.parquet"
-            if checkpoint.exists():
-                _sync([checkpoint, log / "_last_checkpoint"])
+            # The entry, its checksum, and every so often all entries put together, with which readers begin.
+            _sync(log.glob(f"{version:020}.*"))
             version += 1
-        _sync([log, self._directory])
+        # Hadoop's, from when Delta's jars wrote a checkpoint: it would be wrong for one that `deltalake` wrote since.
+        (log / "._last_checkpoint.crc").unlink(missing_ok=True)
+        _sync([*log.glob("_last_checkpoint"), log, self._directory])
 
 
 def delta_snapshot(directory: Path) -> Snapshot | None:
     """The table as it is now; None if nothing was ever written to it."""
     from deltalake import DeltaTable
-    from pyspark.sql.types import StructType
 
     if not DeltaTable.is_deltatable(str(directory)):
         return None
     opened = DeltaTable(directory)
-    schema = StructType.fromJson(json.loads(opened.schema().to_json()))
-    return Snapshot(schema, tuple(Path(uri) for uri in opened.file_uris()), opened.count(), opened.version())
+    files = tuple(Path(unquote(uri)) for uri in opened.file_uris())
+    return Snapshot(_columns(opened), files, opened.count(), opened.version())
 
 
 def _staged(files: list[DataFile], null_keys: int = 0) -> Staged:
@@ -222,27 +254,21 @@ def _transaction(application: str, batch_id: int) -> "CommitProperties":
     return CommitProperties(app_transactions=[Transaction(application, batch_id)])
 
 
+def _sizes_bytes(opened: "DeltaTable") -> list[int]:
+    sizes: Any = opened.get_add_actions(flatten=True).column("size_bytes")
+    return [int(size.as_py()) for size in sizes]
+
+
+def _columns(opened: "DeltaTable") -> "StructType":
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(opened.schema().to_json()))
+
+
 def _without(schema: "StructType", *names: str) -> "StructType":
     from pyspark.sql.types import StructType
 
     return StructType([each for each in schema if each.name not in names])
-
-
-def _comes_after(latest_by: Sequence[str], *, deletes: bool = False) -> str:
-    """Whether a row of the batch is not older than the one in the table, by these columns; as SQL. Null is before
-    everything, as it is within a batch. A tombstone has none of them and deletes what is there."""
-    after = "true"
-    for name in reversed(latest_by):
-        ours, theirs = f"s.{_quoted(name)}", f"t.{_quoted(name)}"
-        same = f"({ours} = {theirs} or ({ours} is null and {theirs} is null))"
-        after = f"(({ours} is not null and {theirs} is null) or {ours} > {theirs} or ({same} and {after}))"
-    if deletes and latest_by:
-        after = f"({' and '.join(f's.{_quoted(name)} is null' for name in latest_by)} or {after})"
-    return after
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _paths_added(entry: Path) -> Iterable[str]:

@@ -1,0 +1,140 @@
+"""Merging a batch into a Delta table with Delta's own jars, on the executors, where the Spark session has them.
+
+A session has Delta if its `spark.sql.extensions` name it. Whether the jars were built for this Spark shows only when
+they are used: if they were not, `JarsDoNotFit` is raised, and nothing was written unless the log of the table says so.
+Tables that are not large are better merged in the driver, whatever there is.
+
+Merges run in a session of their own, beside that of the pipeline: its settings are ours alone to choose.
+"""
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines.definition import Table
+from cordwood.pipelines.tables.latest_rows import DELETED, ROWS
+from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+MIN_BYTES: Final = "spark.cordwood.delta.merge.minBytes"
+"""Spark's setting for how large a table is that Spark merges into."""
+_DEFAULT_MIN_BYTES: Final = 4 << 30
+"""`deltalake` takes a sixth of the processor's time, so there must be much to do before it pays to spread it."""
+_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+_SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
+_APPLICATION: Final = "spark.databricks.delta.write.txnAppId"
+_BATCH: Final = "spark.databricks.delta.write.txnVersion"
+_SETTINGS: Final = {
+    # What makes delta.`path` the name of a table.
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # As all other files of the table have it. Spark's own default counts nanoseconds in 64 bits when others read it,
+    # which end in the year 2262.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # The staged files do not change: they need not be copied before they are read twice.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    # Hadoop would put a file with checksums beside each file, which nothing but Hadoop removes again.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+    "fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+
+
+class JarsDoNotFit(Exception):
+    """Delta's jars are missing, or were built for another version of Spark."""
+
+
+class SparkMerge:
+    """Merges into one table."""
+
+    def __init__(self, spark: "SparkSession", directory: Path, table: Table) -> None:
+        self._spark = _session_beside(spark)
+        self._directory = directory
+        self._table = table
+
+    def execute(self, files: Sequence[Path], application: str, batch_id: int) -> bool:
+        """Merges staged rows, in one commit with the batch's number. False: the table had it already."""
+        import pyarrow.parquet as pq
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(pq.read_schema(files[0]), prefer_timestamp_ntz=True)
+        rows = self._spark.read.schema(schema).parquet(*(_uri(file) for file in files))
+        columns = [name for name in schema.names if name not in (DELETED, ROWS)]
+        view = f"staged_{uuid.uuid4().hex}"
+        rows.createOrReplaceTempView(view)
+        self._spark.conf.set(_APPLICATION, application)
+        self._spark.conf.set(_BATCH, batch_id)
+        try:
+            # How many rows it changed; nothing at all if the table's log has this batch of this application.
+            return bool(self._spark.sql(self._statement(view, columns)).collect())
+        except Exception as failure:
+            if (misfit := _misfit(failure, self._spark)) is not None:
+                raise JarsDoNotFit(misfit) from failure
+            raise
+        finally:
+            self._spark.catalog.dropTempView(view)
+
+    def _statement(self, view: str, columns: Sequence[str]) -> str:
+        rules = merge_rules(self._table, "`")
+        names = [quoted(name, "`") for name in columns]
+        return (
+            f"merge into delta.{quoted(_uri(self._directory), '`')} t using {view} s on {rules.same_key} "
+            f"when matched and {rules.delete} then delete "
+            f"when matched and {rules.update} then update set {', '.join(f't.{name} = s.{name}' for name in names)} "
+            f"when not matched and {rules.insert} then "
+            f"insert ({', '.join(names)}) values ({', '.join(f's.{name}' for name in names)})"
+        )
+
+
+def is_for_spark(spark: "SparkSession", table_bytes: int) -> bool:
+    """Whether a table of this size is to be merged into by Spark, if its jars work."""
+    extensions = (spark.conf.get("spark.sql.extensions", None) or "").split(",")
+    if _EXTENSION not in map(str.strip, extensions):
+        return False
+    told = spark.conf.get(MIN_BYTES, None)
+    if told is None:
+        # Executors that are the driver itself have nothing to add to it.
+        return table_bytes >= _DEFAULT_MIN_BYTES and not str(spark.sparkContext.master).startswith("local")
+    return table_bytes >= int(told)
+
+
+def may_be_null_inside(schema: "StructType") -> bool:
+    """Whether whatever is inside of arrays, maps and structs may be null. If not, Spark refuses to merge rows that were
+    read from files, of which it always assumes that they may be; tables of earlier versions can be like that."""
+    return all(field.dataType == nullable.dataType for field, nullable in zip(schema, schema.toNullable(), strict=True))
+
+
+def _session_beside(spark: "SparkSession") -> "SparkSession":
+    beside = spark.newSession()
+    for name, value in _SETTINGS.items():
+        beside.conf.set(name, value)
+    width = spark.conf.get(_SHUFFLE_PARTITIONS)
+    assert width is not None
+    beside.conf.set(_SHUFFLE_PARTITIONS, width)
+    if beside.conf.get(_SNAPSHOT_PARTITIONS, None) is None:
+        # Delta's default is 50 tasks for reading a log of any length.
+        beside.conf.set(_SNAPSHOT_PARTITIONS, width)
+    return beside
+
+
+def _uri(path: Path) -> str:
+    """Files are on disks that all processes share, whatever file system is Hadoop's default."""
+    return f"file:{path.absolute()}"
+
+
+def _misfit(failure: Exception, spark: "SparkSession") -> str | None:
+    """What is missing, if classes or methods are that the jars were compiled against."""
+    from py4j.java_gateway import is_instance_of
+
+    gateway: Any = spark.sparkContext._gateway
+    cause: Any = getattr(failure, "java_exception", None) or getattr(failure, "_origin", None)
+    while cause is not None:
+        for kind in ("java.lang.LinkageError", "java.lang.ClassNotFoundException"):
+            if is_instance_of(gateway, cause, kind):
+                return str(cause.toString()).partition("(")[0]
+        cause = cause.getCause()
+    return None

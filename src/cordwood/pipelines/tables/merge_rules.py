@@ -1,0 +1,50 @@
+"""When a row of a batch replaces, deletes or adds a row of the table: one set of rules for whoever does the merge.
+
+In SQL, with `s` for the batch's row and `t` for the table's. Engines differ in how they quote a name, so the quote is
+theirs to say.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cordwood.pipelines.definition import Table
+from cordwood.pipelines.tables.latest_rows import DELETED
+
+
+class MergeRules(NamedTuple):
+    """In this order: the first that holds is what happens."""
+
+    same_key: str
+    delete: str
+    """Of the same key."""
+    update: str
+    """Of the same key."""
+    insert: str
+    """Of a key that the table does not have."""
+
+
+def merge_rules(table: Table, quote: str) -> MergeRules:
+    deleted = f"s.{quoted(DELETED, quote)}"
+    return MergeRules(
+        " and ".join(f"t.{quoted(key, quote)} = s.{quoted(key, quote)}" for key in table.key),
+        f"{deleted} and {_comes_after(table.latest_by, quote, deletes=True)}",
+        f"not {deleted} and {_comes_after(table.latest_by, quote)}",
+        f"not {deleted}",
+    )
+
+
+def quoted(name: str, quote: str) -> str:
+    return quote + name.replace(quote, quote * 2) + quote
+
+
+def _comes_after(latest_by: Sequence[str], quote: str, *, deletes: bool = False) -> str:
+    """Whether a row of the batch is not older than the one in the table, by these columns. Null is before everything,
+    as it is within a batch. A tombstone has none of them and deletes what is there."""
+    after = "true"
+    for name in reversed(latest_by):
+        ours, theirs = f"s.{quoted(name, quote)}", f"t.{quoted(name, quote)}"
+        same = f"({ours} = {theirs} or ({ours} is null and {theirs} is null))"
+        after = f"(({ours} is not null and {theirs} is null) or {ours} > {theirs} or ({same} and {after}))"
+    if deletes and latest_by:
+        after = f"({' and '.join(f's.{quoted(name, quote)} is null' for name in latest_by)} or {after})"
+    return after
