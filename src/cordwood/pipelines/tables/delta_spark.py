@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MIN_BYTES: Final = "spark.cordwood.delta.merge.minBytes"
 """Spark's setting for how large a table is that Spark merges into."""
 _DEFAULT_MIN_BYTES: Final = 4 << 30
-"""`deltalake` takes a sixth of the processor's time, so there must be much to do before it pays to spread it."""
+"""`deltalake` took a sixth of the processor's time, so there must be much to do before it can pay to spread it."""
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _SNAPSHOT_PARTITIONS: Final = "spark.databricks.delta.snapshotPartitions"
