@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -146,6 +147,23 @@ class BrokerProcess:
         code = process.wait(within_s)
         self._process = None
         return code
+
+    def freeze(self, *, calls_too: bool = False) -> None:
+        """SIGSTOP. When this returns, none of its own code runs; calls of the kernel may be under way, unless told."""
+        os.kill(self.pid, signal.SIGSTOP)
+        still = "T" if calls_too else "TD"
+        deadline = time.monotonic() + STOP_WITHIN_S
+        # Without a pause between two looks: what it does next should be cut off in the middle, not after a while.
+        while any(state not in still for state in self._thread_states()):
+            assert time.monotonic() < deadline, "the broker does not freeze"
+
+    def _thread_states(self) -> list[str]:
+        """As in /proc: T is stopped, D inside a call that cannot be interrupted."""
+        stats = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        return [stat.rpartition(")")[2].split()[0] for stat in stats]
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9, of this process and of nothing else."""
