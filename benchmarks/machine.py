@@ -7,6 +7,7 @@ import platform
 import re
 import statistics
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def facts(directory: Path, kafka_version: str | None) -> dict[str, object]:
         "filesystem": _filesystem(directory),
         "fdatasync_median_ms": round(_fdatasync_median_ms(directory), 3),
         "load_average_at_start": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
+        "python": f"{platform.python_version()} in {sys.base_prefix}",
         "java": _first_line("java", "-version"),
         "kafka": kafka_version,
         "librdkafka_of_load": _librdkafka_version(),
