@@ -68,9 +68,14 @@ def read_to_end(
     *,
     start: int = OFFSET_BEGINNING,
     timeout_s: float = 30,
+    at_least: int = 0,
     config: Mapping[str, Any] | None = None,
 ) -> list[Message]:
-    """All messages of the partitions, in the order of arrival."""
+    """All messages of the partitions, in the order of arrival.
+
+    `at_least`: before so many there is no end. A commit is answered when it is decided, and what it wrote may be
+    visible to read_committed a moment later.
+    """
     consumer = reader(bootstrap, config)
     try:
         consumer.assign([TopicPartition(topic, partition, start) for partition in partitions])
@@ -84,7 +89,8 @@ def read_to_end(
                 if error is None:
                     messages.append(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    waiting.discard(message.partition())
+                    if len(messages) >= at_least:
+                        waiting.discard(message.partition())
                 else:
                     raise KafkaException(error)
         return messages

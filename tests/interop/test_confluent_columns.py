@@ -85,7 +85,8 @@ def test_what_librdkafka_aborted_is_not_decoded(broker: RunningBroker, topic: st
             producer.abort_transaction(TIMEOUT_S)
         else:
             producer.commit_transaction(TIMEOUT_S)
-    committed = read_to_end(broker.bootstrap, topic, (0,), config={"isolation.level": "read_committed"})
+    config = {"isolation.level": "read_committed"}
+    committed = read_to_end(broker.bootstrap, topic, (0,), at_least=1 + 3 + 5, config=config)
     assert [row.value for row in decoded(broker, topic, Isolation.READ_COMMITTED)] == [
         message.value() for message in committed
     ]

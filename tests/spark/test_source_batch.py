@@ -251,7 +251,8 @@ def test_transactions(load: Load, broker: RunningBroker, topic: str) -> None:
     assert numbers(load(topic, **committed)) == [*range(100), *range(200, 300)]
     assert numbers(load(topic, minPartitions=7, **committed)) == [*range(100), *range(200, 300)]
     producer.commit_transaction(60)
-    assert numbers(load(topic, **committed)) == [*range(100), *range(200, 400)]
+    everything = [*range(100), *range(200, 400)]
+    eventually(lambda: numbers(load(topic, **committed)) == everything, what="what was committed last is seen")
 
 
 def test_lost_records_are_an_error_that_says_which_or_are_skipped_as_told(

@@ -303,9 +303,10 @@ public final class TransactionCases {
         try (KafkaConsumer<String, String> consumer = consumer(name("group"))) {
             consumer.assign(List.of(partition));
             consumer.seekToBeginning(List.of(partition));
-            long end = consumer.endOffsets(List.of(partition)).get(partition);
             long deadline = System.nanoTime() + Duration.ofSeconds(30).toNanos();
-            while (consumer.position(partition) < end && System.nanoTime() < deadline) {
+            // A commit is answered when it is decided: what it wrote may be visible a moment later.
+            while ((values.size() < count || consumer.position(partition) < end(consumer, partition))
+                    && System.nanoTime() < deadline) {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
                     values.add(record.value());
                 }
@@ -315,6 +316,10 @@ public final class TransactionCases {
             throw new AssertionError(count + " values wanted, read " + values);
         }
         return values;
+    }
+
+    private static long end(KafkaConsumer<String, String> consumer, TopicPartition partition) {
+        return consumer.endOffsets(List.of(partition)).get(partition);
     }
 
     private static Admin admin() {
