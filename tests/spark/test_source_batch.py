@@ -279,6 +279,20 @@ def test_lost_records_are_an_error_that_says_which_or_are_skipped_as_told(
     assert load(topic, **{**until, "endingOffsets": start}).count() == 0, "nothing was asked for"
 
 
+def test_a_loss_is_told_whatever_time_the_first_record_says_that_is_left(
+    load: Load, put: Produce, admin: AdminClient, make_topic: MakeTopic
+) -> None:
+    """As producers write it that count microseconds."""
+    topic = make_topic(**FOR_EVER, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    put(topic, [Record(b"0"), Record(b"1", timestamp_ms=1_700_000_000_000_000)])
+    admin.delete_records([Position(topic, 0, 1)])
+    eventually(lambda: load(topic).count() == 1, what="records deleted")
+    start = f'{{"{topic}": {{"0": 0}}}}'
+    with pytest.raises(Exception, match="is left has offset 1 and is of 1700000000000000 ms"):
+        load(topic, startingOffsets=start).count()
+    assert load(topic, startingOffsets=start, failOnDataLoss="false").count() == 1
+
+
 def test_sql_and_temporary_views(spark: SparkSession, put: Produce, topic: str, broker: RunningBroker) -> None:
     put(topic, numbered(0, 5))
     spark.sql(

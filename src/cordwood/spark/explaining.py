@@ -57,9 +57,17 @@ def _first_left(cluster: Cluster, loss: Loss, now_ms: int) -> str:
     found = cluster.list_offsets({loss.partition: 0}, Isolation.READ_UNCOMMITTED).get(loss.partition)
     if found is None or found.offset < 0:
         return " No record is left in it."
-    when = datetime.datetime.fromtimestamp(found.timestamp_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+    when = _moment(found.timestamp_ms)
     age = f", {duration(now_ms - found.timestamp_ms)} ago" if now_ms > found.timestamp_ms else ""
     return f" The first record that is left has offset {found.offset} and is of {when}{age}."
+
+
+def _moment(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    except (OverflowError, ValueError):  # a producer that counts microseconds is in the year 50000
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _retention(settings: Mapping[str, str]) -> str:

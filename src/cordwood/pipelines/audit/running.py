@@ -185,21 +185,36 @@ def _duplicates(records: DataFrame, questions: Questions) -> Finding:
         by, scope = ["partition", "producerId", "producerEpoch", "sequence"], "partition"
         what = "records repeat a producer's sequence number"
         silent = "records of producers without idempotence cannot be judged: name their event id"
-    places = f.slice(f.sort_array(f.collect_list(f.struct("partition", "offset"))), 1, questions.samples)
-    repeated = told.groupBy(*by).agg(f.count(f.lit(1)).alias("records"), places.alias("places"))
-    repeated = repeated.where(f.col("records") > 1)
+    repeated = _count(told, *by).where(f.col("records") > 1)
     row = repeated.agg(f.coalesce(f.sum(f.col("records") - 1), f.lit(0)).alias("extra")).first()
     assert row is not None
     unjudged = records.count() - told.count()
+    shown = _top(repeated, questions, "records") if row["extra"] else []
+    places = _first_places(told, by, shown, questions.samples)
     samples = tuple(
-        {
-            **{name: each[name] for name in by if name != "partition"},
-            "places": [f"{place['partition']}:{place['offset']}" for place in each["places"]],
-        }
-        for each in (_top(repeated, questions, "records") if row["extra"] else ())
+        {**{name: each[name] for name in by if name != "partition"}, "places": places[_values(each, by)]}
+        for each in shown
     )
     remarks = (f"{unjudged:,} {silent}",) if unjudged else ()
     return Finding(Check.DUPLICATES, scope, row["extra"], what, remarks, samples)
+
+
+def _first_places(
+    records: DataFrame, by: Sequence[str], groups: Sequence[Any], limit: int
+) -> dict[tuple[Any, ...], list[str]]:
+    """Where the first records of these groups are. A group may be as large as the topic, so it is nowhere a list."""
+    places: dict[tuple[Any, ...], list[str]] = {_values(each, by): [] for each in groups}
+    if places:
+        listed = records.sparkSession.createDataFrame(list(places), records.select(*by).schema)
+        nth = f.row_number().over(Window.partitionBy(*by).orderBy("partition", "offset"))
+        first = records.join(f.broadcast(listed), list(by)).withColumn("nth", nth).where(f.col("nth") <= limit)
+        for row in first.orderBy("partition", "offset").collect():
+            places[_values(row, by)].append(f"{row['partition']}:{row['offset']}")
+    return places
+
+
+def _values(row: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)
 
 
 def _gaps(offsets: DataFrame, questions: Questions, spans: Spans, *, compacted: bool) -> Finding:
