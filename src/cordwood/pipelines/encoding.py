@@ -1,4 +1,8 @@
-"""From the rows of an output to records: the columns of Spark's Kafka sink."""
+"""From the rows of an output to records: the columns of Spark's Kafka sink.
+
+The order of a key has the scope of the partition that its records come from, and is kept: Spark reads a partition in
+several tasks at a time, so rows of one key are brought together again and sorted before they are written.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -33,7 +37,14 @@ def records(rows: "DataFrame", topic: Topic) -> "DataFrame":
         key = _bytes_or_text(rows, topic.key)
         if RECORD in rows.columns:
             key = F.coalesce(key.cast("binary"), F.when(F.col(f"{RECORD}.tombstone"), F.col(f"{RECORD}.key")))
-    return rows.select(key.cast("binary").alias("key"), value.cast("binary").alias("value"))
+    encoded = [key.cast("binary").alias("key"), value.cast("binary").alias("value")]
+    if topic.key is None or RECORD not in rows.columns:
+        return rows.select(*encoded)
+    # Several rows may come of one record: they stay as they came.
+    place = [F.col(f"{RECORD}.{name}").alias(f"_{name}") for name in ("topic", "partition", "offset")]
+    placed = rows.select(*encoded, *place, F.monotonically_increasing_id().alias("_nth"))
+    in_order = placed.repartition("key").sortWithinPartitions("_topic", "_partition", "_offset", "_nth")
+    return in_order.select("key", "value")
 
 
 def _bytes_or_text(rows: "DataFrame", name: str) -> "Column":
