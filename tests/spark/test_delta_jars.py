@@ -18,6 +18,7 @@ from tests.spark.conftest import Produce, Record, delta_jars
 from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines.definition import TableFormat, table
+from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.delta_spark import MIN_BYTES, is_for_spark
 from cordwood.pipelines.tables.reading import rows_of, snapshot
@@ -74,6 +75,21 @@ def test_spark_merges_into_tables_that_are_large_enough(spark: SparkSession) -> 
     spark.conf.set(MIN_BYTES, 1000)
     try:
         assert [is_for_spark(spark, size) for size in (999, 1000)] == [False, asked_for]
+    finally:
+        spark.conf.unset(MIN_BYTES)
+
+
+@pytest.mark.parametrize(("text", "size"), [("0", 0), ("2k", 2048), ("four", None), ("-1", None), ("", None)])
+def test_how_large_a_table_must_be_is_a_size_or_is_refused_by_name(
+    spark: SparkSession, text: str, size: int | None
+) -> None:
+    spark.conf.set(MIN_BYTES, text)
+    try:
+        if size is None:
+            with pytest.raises(WrongState, match=f"the setting {MIN_BYTES}: expected a size"):
+                is_for_spark(spark, 1)
+        else:
+            assert [is_for_spark(spark, each) for each in (size - 1, size)] == [False, bool(delta_jars())]
     finally:
         spark.conf.unset(MIN_BYTES)
 

@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,25 @@ def test_a_commit_and_all_that_it_stands_on_is_synced(
     assert set(map(str, [*files, log, directory, *directory.parents[:2]])) <= synced
 
 
+def test_what_a_writer_committed_who_was_killed_before_he_synced_it_is_synced_by_the_next(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is there, so nobody commits it again: it must not be taken back by a power cut either."""
+    directory = tmp_path / "t"
+    killed = opened(directory, table("t"))
+    write(killed, plain(spark, [1]), 0)
+    staged = killed.stage(plain(spark, [2]))
+    synced: set[str] = set()
+    with monkeypatch.context() as killing:
+        killing.setattr(DeltaBatches, "_make_durable", lambda *_: None)
+        killed.commit(staged, "query", 1)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.readlink(f"/proc/self/fd/{descriptor}")))
+    assert opened(directory, table("t")).last_batch("query") == 1
+    log = directory / "_delta_log"
+    files = [directory / file.name for file in staged.files]
+    assert set(map(str, [*files, log / f"{2:020}.json", log, directory])) <= synced
+
+
 @pytest.mark.usefixtures("merged_by")
 def test_a_table_is_what_folding_all_events_by_key_gives(spark: SparkSession, tmp_path: Path) -> None:
     directory = tmp_path / "t"
@@ -209,6 +229,8 @@ def test_rows_that_a_table_cannot_take_are_refused(spark: SparkSession, tmp_path
         batches.stage(plain(spark, [1, 1]))
     with pytest.raises(InvalidRows, match="no column id, only n"):
         batches.stage(spark.createDataFrame([(1,)], "n int"))
+    with pytest.raises(InvalidRows, match="the key id is struct<no:int>, and rows are found by plain values only"):
+        batches.stage(spark.createDataFrame([((1,), 1)], "id struct<no: int>, n int"))
     assert batches.stage(spark.createDataFrame([(None, 1, None), ("a", 1, None)], ROWS)).null_keys == 1
     with pytest.raises(InvalidRows, match="the column n was int and is now string"):
         batches.stage(spark.createDataFrame([("a", "x")], "id string, n string"))
@@ -309,6 +331,59 @@ def test_small_files_are_made_few_while_readers_keep_theirs(
     if format_ is TableFormat.PARQUET:
         batches.tidy(now_ms=25 * 3_600_000)
         assert len(list(directory.glob("*.parquet"))) == 1
+
+
+def test_files_that_merges_replaced_are_removed_though_there_are_never_many(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "t"
+    batches = opened(directory, table("t", key="id"))
+    write(batches, plain(spark, [1]), 0)
+    DeltaTable(directory).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    for batch_id in range(1, 4):
+        write(batches, plain(spark, [1]), batch_id)
+    found = snapshot(directory, TableFormat.DELTA)
+    assert found is not None
+    assert len(list(directory.glob("*.parquet"))) > len(found.files)
+    synced: set[str] = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.readlink(f"/proc/self/fd/{descriptor}")))
+    written = set((directory / "_delta_log").glob("*.json"))
+    assert batches.tidy(now_ms=0) is None, "nothing was compacted"
+    assert {path.name for path in directory.glob("*.parquet")} == {path.name for path in found.files}
+    assert {str(path) for path in set((directory / "_delta_log").glob("*.json")) - written} <= synced
+    assert [row[1] for row in content(spark, directory)] == [1]
+
+    # It is done once a day.
+    write(batches, plain(spark, [1]), 4)
+    batches.tidy(now_ms=23 * 3_600_000)
+    left = len(list(directory.glob("*.parquet")))
+    batches.tidy(now_ms=25 * 3_600_000)
+    assert len(list(directory.glob("*.parquet"))) < left
+
+
+def test_files_that_no_manifest_names_are_removed_after_a_day(spark: SparkSession, tmp_path: Path) -> None:
+    """As tasks leave them that fail, and batches that are interrupted."""
+    directory = tmp_path / "t"
+    batches = opened(directory, table("t", format="parquet"))
+    write(batches, plain(spark, [1]), 0)
+    left = batches.stage(plain(spark, [2])).files
+    now_ms = int(time.time() * 1000)
+    batches.tidy(now_ms)
+    assert all((directory / file.name).exists() for file in left), "a batch under way may be about to name them"
+    batches.tidy(now_ms + 25 * 3_600_000)
+    assert not any((directory / file.name).exists() for file in left)
+    assert [row[1] for row in content(spark, directory, TableFormat.PARQUET)] == [1]
+
+
+def test_values_that_python_has_no_word_for_are_written_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """A time of a producer that counts microseconds, and bytes that somebody called text."""
+    directory = tmp_path / "t"
+    rows = spark.sql("select timestamp_millis(1700000000000000) as t, cast(x'ff61' as string) as s")
+    write(opened(directory, table("t")), rows, 0)
+    found = snapshot(directory, TableFormat.DELTA)
+    assert found is not None
+    (row,) = rows_of(spark, found).selectExpr("unix_millis(t) as t", "hex(s) as s").collect()
+    assert tuple(row) == (1_700_000_000_000_000, "FF61")
 
 
 @pytest.mark.usefixtures("merged_by")

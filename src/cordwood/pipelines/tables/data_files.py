@@ -143,11 +143,17 @@ def _statistics(metadata: Any, rows: int) -> str:
                 if statistics.null_count < column.num_values:
                     incomplete.add(name)
                 continue
-            if not (_is_plain(statistics.min) and _is_plain(statistics.max)):
+            try:
+                low, high = statistics.min, statistics.max
+            except (OverflowError, ValueError):
+                # A time after the year 9999, text that is not UTF-8: Spark has them, Python does not.
                 incomplete.add(name)
                 continue
-            least[name] = min(least.get(name, statistics.min), statistics.min)
-            greatest[name] = max(greatest.get(name, statistics.max), statistics.max)
+            if not (_is_plain(low) and _is_plain(high)):
+                incomplete.add(name)
+                continue
+            least[name] = min(least.get(name, low), low)
+            greatest[name] = max(greatest.get(name, high), high)
     told = [name for name in least if name not in incomplete]
     return json.dumps(
         {

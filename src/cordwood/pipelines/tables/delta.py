@@ -101,12 +101,16 @@ class DeltaBatches:
 
     def tidy(self, now_ms: int) -> str | None:
         untold, self._untold = self._untold, None
-        return "; ".join(filter(None, (untold, self._compact(now_ms)))) or None
-
-    def _compact(self, now_ms: int) -> str | None:
         opened = self._open()
         if opened is None:
-            return None
+            return untold
+        before = opened.version()
+        compacted = self._compact(opened)
+        if self._clean(opened, now_ms):
+            self._make_durable(before + 1)
+        return "; ".join(filter(None, (untold, compacted))) or None
+
+    def _compact(self, opened: "DeltaTable") -> str | None:
         if not is_time_to_compact(_sizes_bytes(opened)):
             return None
         before = opened.version()
@@ -114,11 +118,15 @@ class DeltaBatches:
             target_size=TARGET_FILE_BYTES, max_concurrent_tasks=1, max_spill_size=MERGE_MEMORY_BYTES
         )
         self._make_durable(before + 1)
-        if self._cleaned_at_ms is None or now_ms - self._cleaned_at_ms > _CLEANING_INTERVAL_MS:
-            self._cleaned_at_ms = now_ms
-            # Files that left the table longer ago than its retention, a week, and files that no commit ever named.
-            opened.vacuum(dry_run=False, full=True)
         return f"{done['numFilesRemoved']} files of table {self._table.name} made {done['numFilesAdded']}"
+
+    def _clean(self, opened: "DeltaTable", now_ms: int) -> bool:
+        """Whether there were files that left the table longer ago than its retention, a week, or that no commit ever
+        named. Merges replace files without ever making many small ones, so this does not wait for compaction."""
+        if self._cleaned_at_ms is not None and now_ms - self._cleaned_at_ms <= _CLEANING_INTERVAL_MS:
+            return False
+        self._cleaned_at_ms = now_ms
+        return bool(opened.vacuum(dry_run=False, full=True))
 
     def _open(self) -> "DeltaTable | None":
         """As it is now: others may have compacted it, or written to it under another application."""
@@ -128,6 +136,9 @@ class DeltaBatches:
             self._opened.update_incremental()
         elif DeltaTable.is_deltatable(str(self._directory)):
             self._opened = DeltaTable(self._directory)
+            # Who wrote the last entries may have been killed before they were synced, and what they say is not done
+            # again. No step writes more than the two of a cleaning.
+            self._make_durable(max(0, self._opened.version() - 1))
         return self._opened
 
     def _prepare(self, schema: "StructType") -> None:
@@ -281,7 +292,10 @@ def _paths_added(entry: Path) -> Iterable[str]:
 
 def _sync(paths: Iterable[Path]) -> None:
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # an older entry may name a file that has left the table since, and was removed
         try:
             os.fsync(descriptor)
         finally:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition import Table
+from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.tables.latest_rows import DELETED, ROWS
 from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
+from cordwood.spark.quantities import size_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,14 +94,20 @@ class SparkMerge:
 
 def is_for_spark(spark: "SparkSession", table_bytes: int) -> bool:
     """Whether a table of this size is to be merged into by Spark, if its jars work."""
-    extensions = (spark.conf.get("spark.sql.extensions", None) or "").split(",")
-    if _EXTENSION not in map(str.strip, extensions):
-        return False
     told = spark.conf.get(MIN_BYTES, None)
-    if told is None:
-        # Executors that are the driver itself have nothing to add to it.
-        return table_bytes >= _DEFAULT_MIN_BYTES and not str(spark.sparkContext.master).startswith("local")
-    return table_bytes >= int(told)
+    min_bytes = _DEFAULT_MIN_BYTES if told is None else _parse_min_bytes(told)
+    extensions = (spark.conf.get("spark.sql.extensions", None) or "").split(",")
+    if _EXTENSION not in map(str.strip, extensions) or table_bytes < min_bytes:
+        return False
+    # Executors that are the driver itself have nothing to add to it, unless somebody says so.
+    return told is not None or not str(spark.sparkContext.master).startswith("local")
+
+
+def _parse_min_bytes(text: str) -> int:
+    try:
+        return 0 if text.strip() == "0" else size_bytes(text)
+    except ValueError as error:
+        raise WrongState(f"the setting {MIN_BYTES}: {error}", "0 has Spark merge into all tables") from None
 
 
 def may_be_null_inside(schema: "StructType") -> bool:

@@ -53,10 +53,19 @@ def null_key_rows(rows: "DataFrame", table: Table) -> "DataFrame":
 
 
 def _check_columns(rows: "DataFrame", table: Table) -> None:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
     for name in (*table.key, *table.latest_by):
         if name not in rows.columns:
             there = ", ".join(each for each in rows.columns if each != RECORD)
             raise InvalidRows(f"table {table.name}: its rows have no column {name}, only {there}")
+    for name in table.key:
+        kind = rows.schema[name].dataType
+        if isinstance(kind, ArrayType | MapType | StructType):
+            raise InvalidRows(
+                f"table {table.name}: the key {name} is {kind.simpleString()}, and rows are found by plain values only",
+                "select what is in it as columns of their own, and give key= these",
+            )
 
 
 def _key_of_tombstones(rows: "DataFrame", key: str) -> "Column":

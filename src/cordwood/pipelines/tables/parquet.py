@@ -33,6 +33,7 @@ class ParquetBatches:
         self._directory = directory
         self._table = table
         self._files = files or StateFiles()
+        self._swept_at_ms: int | None = None
 
     def last_batch(self, application: str) -> int | None:
         manifest = _read(self._files, self._directory)
@@ -76,9 +77,20 @@ class ParquetBatches:
             self._write(manifest)
             for entry in gone:
                 (self._directory / entry["name"]).unlink(missing_ok=True)
+        self._sweep(manifest, now_ms)
         if not is_time_to_compact([entry["size_bytes"] for entry in manifest["files"]]):
             return None
         return self._compact(manifest, now_ms)
+
+    def _sweep(self, manifest: dict[str, Any], now_ms: int) -> None:
+        """Removes files that the manifest does not name: of tasks that failed, and of batches that were interrupted."""
+        if self._swept_at_ms is not None and now_ms - self._swept_at_ms <= _KEPT_MS:
+            return
+        self._swept_at_ms = now_ms
+        named = {entry["name"] for entry in (*manifest["files"], *manifest["replaced"])}
+        for path in self._directory.glob("part-*.parquet"):
+            if path.name not in named and now_ms - path.stat().st_mtime * 1000 > _KEPT_MS:
+                path.unlink()
 
     def _compact(self, manifest: dict[str, Any], now_ms: int) -> str:
         import pyarrow.parquet as pq
