@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from tests.conftest import MakeTopic, RunningBroker
-from tests.spark.conftest import Produce, Record
+from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines.errors import AlreadyRunning, OverBudget, WrongState
@@ -84,6 +84,53 @@ def test_who_is_interrupted_while_he_waits_leaves_the_edition_to_the_query_that_
     running.stop()
     assert running.wait() is Ending.STOPPED
     assert workshop.run() == []
+
+
+def test_a_query_that_nobody_will_wait_for_does_not_go_on(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, spark: SparkSession
+) -> None:
+    """Its lock is released: it would run beside the next one."""
+    topic = make_topic()
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, orders([1]))
+
+    def fail(event: object) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        start(
+            load_pipeline(workshop.file),
+            spark,
+            bootstrap_servers=workshop.bootstrap,
+            directory=workshop.project.directory,
+            tell=fail,
+        )
+    assert spark.streams.active == []
+    workshop.run()
+    assert workshop.rows("all_orders") == [("o1", 2)]
+
+
+KEYED = """
+@pipeline("{name}", version=1, inputs=topic("{topic}", key=text(), value=text()),
+          outputs=topic("{name}.out", key="key", value=text()), source_options={{"minPartitions": "4"}})
+def passed_on(rows):
+    return rows.selectExpr("key", "explode(array(concat(value, 'a'), concat(value, 'b'))) as value", "_record")
+"""
+
+
+def test_records_of_one_key_keep_their_order_though_several_tasks_write_them(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(KEYED.format(name=name, topic=topic))
+    put(topic, [Record(f"{number:05}".encode(), b"k%d" % (number % 3)) for number in range(3000)])
+    workshop.run()
+    written: dict[bytes, list[bytes]] = {}
+    for row in load(f"{name}.out", startingOffsets="earliest").orderBy("partition", "offset").collect():
+        written.setdefault(bytes(row["key"]), []).append(bytes(row["value"]))
+    assert {len(values) for values in written.values()} == {2000}
+    assert all(values == sorted(values) for values in written.values())
 
 
 def test_a_session_that_cannot_run_it_is_refused_before_anything_is_made(workshop: Workshop) -> None:

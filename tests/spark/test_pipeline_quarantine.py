@@ -1,17 +1,24 @@
 """Poison records within the budget: set aside whole, with error and origin, while everything else goes on."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines import guarded
-from cordwood.pipelines.errors import OverBudget, Unrepeatable
+from cordwood.pipelines.errors import InvalidRows, OverBudget, Unrepeatable
+from cordwood.pipelines.guarding import results_row_by_row
+from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.outputs import Outputs
+from cordwood.pipelines.requeueing import Requeue
 
 PIPELINE = """
 @guarded("risk double")
@@ -130,15 +137,24 @@ def test_what_cannot_be_told_apart_is_not_lost_however_large_the_budget(
 FICKLE = """
 @guarded("risk double")
 def score(row):
-    if row["amount"] == int(open("{file}").read()):
+    if str(row["amount"]) in open("{file}").read().split():
         raise ValueError("unlucky")
     return {{"risk": row["amount"] / 10}}
 
 @pipeline("{name}", version=1, inputs=topic("{topic}", value=json("id string, amount int")),
-          outputs=table("{name}"), quarantine=budget(rows=1))
+          outputs=table("{name}"), quarantine=budget(rows={rows}))
 def scored(orders):
     return score(orders)
 """
+
+
+@contextmanager
+def ended_after_the_quarantine() -> Iterator[None]:
+    """As if the process had been killed once poison records were set aside, before the outputs were written."""
+    with pytest.MonkeyPatch.context() as killing:
+        killing.delattr(Outputs, "commit")
+        with pytest.raises(AttributeError):
+            yield
 
 
 def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_lose_it(
@@ -148,12 +164,10 @@ def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_l
     name = f"p-{topic[-6:]}"
     unlucky = tmp_path / "unlucky"
     unlucky.write_text("13")
-    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky))
+    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky, rows=1))
     put(topic, orders([12, 13, 14]))
-    with pytest.MonkeyPatch.context() as killing:
-        killing.delattr(Outputs, "commit")  # it ends after the quarantine was written
-        with pytest.raises(AttributeError):
-            workshop.run()
+    with ended_after_the_quarantine():
+        workshop.run()
     unlucky.write_text("14")
     with pytest.raises(Unrepeatable, match=rf"batch 0 was interrupted .* fails on others \({topic}/0@2: ValueError"):
         workshop.run()
@@ -163,6 +177,93 @@ def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_l
     assert (event["rows_in"], event["quarantined"]) == (3, 1)
     assert [row[0] for row in workshop.rows(name)] == ["o12", "o14"]
     assert load(f"{name}.quarantine", startingOffsets="earliest").count() == 1
+
+
+def test_a_record_that_was_set_aside_before_an_interruption_comes_into_the_outputs_once(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path
+) -> None:
+    """By the batch that is repeated, in which it passes, or by a requeue: not by both."""
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    unlucky = tmp_path / "unlucky"
+    unlucky.write_text("13")
+    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky, rows=1))
+    put(topic, orders([12, 13, 14]))
+    with ended_after_the_quarantine():
+        workshop.run()
+    unlucky.write_text("")
+    (event,) = workshop.run()
+    assert (event["rows_in"], event["quarantined"]) == (3, 1)
+    assert [row[0] for row in workshop.rows(name)] == ["o12", "o14"]
+    assert requeued(workshop, name) == 1
+    assert [row[0] for row in workshop.rows(name)] == ["o12", "o13", "o14"]
+
+
+def test_a_requeue_that_was_interrupted_loses_no_record_that_fails_again(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path
+) -> None:
+    """Requeues and batches have numbers of their own: what batch 0 has set aside, requeue 0 has not."""
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    unlucky = tmp_path / "unlucky"
+    unlucky.write_text("13 14")
+    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky, rows=2))
+    put(topic, orders([12, 13, 14]))
+    workshop.run()
+    unlucky.write_text("14")
+    with ended_after_the_quarantine():
+        requeued(workshop, name)
+    unlucky.write_text("13")
+    with pytest.raises(Unrepeatable, match=rf"batch requeue 0 .* fails on others \({topic}/0@1: ValueError"):
+        requeued(workshop, name)
+    unlucky.write_text("")
+    assert requeued(workshop, name) == 2
+    assert [row[0] for row in workshop.rows(name)] == ["o12", "o13"], "o14 was set aside again"
+    assert requeued(workshop, name) == 1
+    assert [row[0] for row in workshop.rows(name)] == ["o12", "o13", "o14"]
+
+
+def requeued(workshop: Workshop, name: str) -> int:
+    state = workshop.project.state(name)
+    pipeline = load_pipeline(workshop.file)
+    return Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=False).sent
+
+
+def test_a_row_that_came_from_no_record_and_cannot_be_written_is_told_of(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    (tmp_path / "unlucky").write_text("13")
+    fickle = FICKLE.format(name=f"p-{topic[-6:]}", topic=topic, file=tmp_path / "unlucky", rows=1)
+    unrelated = "orders.withColumn('_record', F.expr('if(id is null, _record, null)'))"
+    workshop.write(fickle.replace("return score(orders)", f"return score({unrelated})"))
+    put(topic, orders([12, 13]))
+    with pytest.raises(InvalidRows, match=r"came from no record .* ValueError: unlucky"):
+        workshop.run()
+
+
+def test_a_record_that_fits_into_its_topic_compressed_only_can_be_set_aside(
+    workshop: Workshop, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    (tmp_path / "unlucky").write_text("")
+    workshop.write(FICKLE.format(name=f"p-{topic[-6:]}", topic=topic, file=tmp_path / "unlucky", rows=1))
+    producer = Producer(
+        {"bootstrap.servers": workshop.bootstrap, "compression.type": "zstd", "message.max.bytes": 8 << 20}
+    )
+    producer.produce(topic, b"no JSON " * (1 << 18))
+    assert producer.flush(60) == 0
+    (event,) = workshop.run()
+    assert event["quarantined"] == 1
+
+
+def test_an_error_that_repeats_a_large_row_fits_beside_it() -> None:
+    def parse(row: str) -> dict[str, str]:
+        raise ValueError(f"cannot read {row}")
+
+    (result,) = results_row_by_row(["x" * 2_000_000], parse, pa.struct({"a": pa.string()}), ()).to_pylist()
+    assert result["error"].startswith("ValueError: cannot read xxx")
+    assert len(result["error"]) == 500
 
 
 @guarded("half int")

@@ -34,6 +34,7 @@ def test_a_topic_beside_the_live_one_is_its_likeness(
     assert setting(admin, f"{declared}.v2", "cleanup.policy") == "compact"
     assert setting(admin, other, "cleanup.policy") == "delete"
     assert setting(admin, quarantine, "retention.ms") == "-1"
+    assert int(setting(admin, quarantine, "max.message.bytes") or 0) > 10 << 20, "what came compressed is larger now"
     assert ensure_topics(broker.bootstrap, topics, quarantine) == [], "they are there now"
 
 

@@ -25,7 +25,7 @@ from cordwood.pipelines.outputs import Outputs, Work
 from cordwood.pipelines.positions import Positions
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _MAX_ROUNDS: Final = 20
 """How often a batch is begun again after poison records were found in it."""
@@ -56,6 +56,7 @@ class Batches:
     def __init__(self, pipeline: Pipeline, outputs: Outputs) -> None:
         self._pipeline = pipeline
         self._outputs = outputs
+        self._may_be_repeated = True
 
     def process(self, source: "DataFrame", batch_id: int, effects_from: Positions) -> BatchReport:
         """Raises a refusal or whatever Spark raises. Whatever was committed by then is passed over the next time."""
@@ -66,7 +67,12 @@ class Batches:
             inputs = {name: _persisted(rows, kept) for name, rows in inputs_of(self._pipeline, source).items()}
             rows_in, bad = self._count(inputs, batch_id)
             repeated = self._outputs.repeated(batch_id)
-            work, poison = self._make(good_rows(inputs), batch_id, rows_in, bad, effects_from)
+            good, before = good_rows(inputs), self._set_aside_before(source.sparkSession, batch_id)
+            if before is not None:
+                # They stay aside though they may pass now: from quarantine they would come into the outputs again.
+                before = _persisted(before.distinct(), kept)
+                good = {name: quarantine.without_those(rows, before) for name, rows in good.items()}
+            work, poison = self._make(good, batch_id, rows_in, bad, effects_from)
             kept.callback(lambda: [rows.unpersist() for rows in work.kept])
             who = self._outputs.who(batch_id)
             aside = quarantine.undecoded(inputs.values(), who) if bad else []
@@ -74,18 +80,24 @@ class Batches:
                 aside.append(quarantine.failed(source, poison, who))
             if aside:
                 self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
+            quarantined = bad + len(poison) if before is None else before.count()
             self._outputs.commit(work, batch_id, repeated)
         remarks = self._outputs.tidy()
         return BatchReport(
             batch_id,
             rows_in,
             work.rows,
-            bad + len(poison),
+            quarantined,
             self._outputs.skipped,
             repeated,
             round((time.monotonic() - started) * 1000),
             remarks,
         )
+
+    def _set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
+        """What an interrupted run of this batch has quarantined. Only the first batch of a query may be repeated."""
+        may_be_repeated, self._may_be_repeated = self._may_be_repeated, False
+        return self._outputs.set_aside_before(spark, batch_id) if may_be_repeated else None
 
     def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> tuple[int, int]:
         """Records, and records that could not be decoded."""

@@ -135,8 +135,8 @@ def topic(
 ) -> Topic:
     """A topic. As an input, `key` and `value` say how bytes become columns; the default is bytes as they are.
 
-    As an output, `key` names the column that becomes the records' key, and all other columns become the value: a JSON
-    object, or with `value=raw()` or `text()` the column `value`. With `replayable=False` a replay writes nothing to it.
+    As an output, `key` names the column that becomes the records' key, and all columns become the value: a JSON object,
+    or with `value=raw()` or `text()` the column `value` alone. With `replayable=False` a replay writes nothing to it.
     """
     site = calling_site()
     if not isinstance(name, str) or not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):

@@ -30,6 +30,8 @@ RowFunction = Callable[[dict[str, Any]], Mapping[str, Any]]
 BatchFunction = Callable[["pa.RecordBatch"], "pa.RecordBatch | pa.Table"]
 
 _RESULT: Final = "_guarded"
+_MAX_ERROR_LENGTH: Final = 500
+"""Errors go into a record's header, beside the record: one that repeats a large row would not fit."""
 
 
 @dataclass
@@ -214,4 +216,4 @@ def _results(content: "pa.Array", error: "pa.Array") -> "pa.Array":
 
 
 def _in_words(failure: Exception) -> str:
-    return f"{type(failure).__name__}: {failure}"
+    return f"{type(failure).__name__}: {failure}"[:_MAX_ERROR_LENGTH]

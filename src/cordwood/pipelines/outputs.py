@@ -21,6 +21,7 @@ from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.staged import BatchTable, Staged
+from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,7 @@ class Work:
 
 class Outputs:
     """`replaying`: nothing is written to outputs that are not replayable. `before_effects` is told of a batch that
-    writes something to them, before it does."""
+    writes something to them, before it does. `series` tells batches of an edition apart that have the same number."""
 
     def __init__(
         self,
@@ -66,11 +67,13 @@ class Outputs:
         *,
         replaying: bool,
         before_effects: Callable[[int], None] | None = None,
+        series: str = "",
     ) -> None:
         self._pipeline = pipeline
         self._before_effects = before_effects
         self._place = place
         self._application = application
+        self._series = series
         self._tables: dict[str, BatchTable] = {
             name: _open_table(table, place) for name, table in pipeline.tables.items()
         }
@@ -138,13 +141,19 @@ class Outputs:
             return
         self._produce(rows, self._pipeline.quarantine_topic, _QUARANTINE, batch_id)
 
+    def set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
+        """Records (`topic`, `partition`, `offset`) that this batch quarantined before it was interrupted, if it was."""
+        if not self._has_quarantined(batch_id):
+            return None
+        return quarantine.addresses_of(self._quarantined(spark), self.who(batch_id))
+
     def who(self, batch_id: int) -> dict[str, str]:
         """What quarantined records tell about who gave up on them."""
         return {
             "pipeline": self._pipeline.name,
             "version": str(self._pipeline.version),
             "edition": self._place.edition,
-            "batch": str(batch_id),
+            "batch": f"{self._series}{batch_id}",
         }
 
     def tidy(self) -> tuple[str, ...]:
@@ -153,10 +162,13 @@ class Outputs:
         return tuple(text for text in said if text is not None)
 
     def _has_quarantined(self, batch_id: int) -> bool:
-        """Whether an earlier run has done so, and was interrupted before the batch was done."""
+        """Whether an earlier run has done so, and was interrupted before the batch was done. Then readers see all of it
+        from now on; if not, what that run has left open is taken back, and nobody can finish it any more."""
         with Cluster(ClientSettings(self._place.bootstrap_servers)) as cluster:
-            found = cluster.families([self._application_of(_QUARANTINE)])
-        return any(family.last_batch_id == batch_id for family in found)
+            if not cluster.supports(ApiKey.FAMILY_DECIDE):
+                return False
+            found = cluster.family_decide(self._application_of(_QUARANTINE), batch_id, commit=False)
+        return found.already_decided and found.last_batch_id == batch_id
 
     def _quarantined(self, spark: "SparkSession") -> "DataFrame":
         return (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines.decoding import ERROR, POISON
 from cordwood.pipelines.definition import RECORD, Pipeline
-from cordwood.pipelines.errors import OverBudget, Unrepeatable
+from cordwood.pipelines.errors import InvalidRows, OverBudget, Unrepeatable
 from cordwood.pipelines.isolation import Origin
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]
             # A record may have many rows that fail: it is records that are counted, and none may hide behind another.
             failed = addresses.dropDuplicates(["topic", "partition", "offset"]).limit(limit).collect()
         for row in failed:
+            if row["topic"] is None:
+                raise InvalidRows(
+                    f"a row that came from no record fails, and there is nothing to set aside: {row['error']}",
+                    "its _record is null, as outer joins make it: filter such rows out, or mend them",
+                )
             found.setdefault(Origin(row["topic"], row["partition"], row["offset"]), row["error"])
     return found
 
@@ -102,13 +107,14 @@ def failed(source: "DataFrame", poison: Mapping[Origin, str], who: "Mapping[str,
 
 def without(rows: "DataFrame", poison: Mapping[Origin, str]) -> "DataFrame":
     """The rows of all other records."""
+    return without_those(rows, origins(rows.sparkSession, poison)) if poison else rows
+
+
+def without_those(rows: "DataFrame", addresses: "DataFrame") -> "DataFrame":
+    """The rows of all other records than these (`topic`, `partition`, `offset`)."""
     from pyspark.sql import functions as F
 
-    if not poison:
-        return rows
-    listed = origins(rows.sparkSession, poison).select(
-        F.col("topic").alias("_t"), F.col("partition").alias("_p"), F.col("offset").alias("_o")
-    )
+    listed = addresses.select(F.col("topic").alias("_t"), F.col("partition").alias("_p"), F.col("offset").alias("_o"))
     same = (
         (F.col(f"{RECORD}.topic") == F.col("_t"))
         & (F.col(f"{RECORD}.partition") == F.col("_p"))
@@ -125,19 +131,28 @@ def told(name: str) -> "Column":
     return F.try_element_at(found, F.lit(-1))["value"].cast("string")
 
 
+def addresses_of(written: "DataFrame", who: Mapping[str, str]) -> "DataFrame":
+    """Which records a batch has set aside: `topic`, `partition`, `offset`."""
+    return written.where((told("edition") == who["edition"]) & (told("batch") == who["batch"])).select(*_address())
+
+
 def check_repeated(rows: "DataFrame", written: "DataFrame", who: Mapping[str, str]) -> None:
     """For a batch whose quarantine was written before it was interrupted. Raises Unrepeatable if records that are set
     aside now are not among those: they would be in no output, and not in quarantine either."""
-    address = {name: told(name).alias(name) for name in ("topic", "partition", "offset")}
-    condition = [told(name) == text for name, text in who.items() if name in ("edition", "batch")]
-    before = written.where(condition[0] & condition[1]).select(*address.values())
-    others = rows.select(*address.values(), told("error").alias("error")).join(before, list(address), "left_anti")
+    before = addresses_of(written, who)
+    others = rows.select(*_address(), told("error").alias("error")).join(before, before.columns, "left_anti")
     found = [f"{row['topic']}/{row['partition']}@{row['offset']}: {row['error']}" for row in others.take(SHOWN)]
     if found:
         raise Unrepeatable(
             f"batch {who['batch']} was interrupted after its poison records were set aside, and now it fails on others "
             f"({'; '.join(found)}): it can be finished only as it was begun"
         )
+
+
+def _address() -> "list[Column]":
+    """Where a quarantined record came from."""
+    kinds = {"topic": "string", "partition": "int", "offset": "long"}
+    return [told(name).cast(kind).alias(name) for name, kind in kinds.items()]
 
 
 def origins(spark: "SparkSession", poison: Mapping[Origin, str]) -> "DataFrame":

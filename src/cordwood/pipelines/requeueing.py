@@ -174,7 +174,7 @@ class Requeue:
         lenient = replace(self._pipeline, budget=Budget(rows=len(chosen)))
         place = place_of(self._state, self._edition, self._servers)
         application = f"{self._edition.query_id}.requeue"
-        outputs = Outputs(lenient, place, application, replaying=False)
+        outputs = Outputs(lenient, place, application, replaying=False, series="requeue ")
         live = self._state.live()
         # What an edition set aside while it was built may have had its effects from the one that was live then.
         effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}

@@ -86,9 +86,14 @@ class Running:
         self._lag: int | None = None
         self._check_checkpoint()
         self.query = self._start(spark, bootstrap_servers, once)
-        if edition.query_id is None:
-            self._edition = state.note_query(edition, self.query.id)
-        tell({**self._who(), "event": "started", "replaying": self._replaying, "pid": os.getpid()})
+        try:
+            if edition.query_id is None:
+                self._edition = state.note_query(edition, self.query.id)
+            tell({**self._who(), "event": "started", "replaying": self._replaying, "pid": os.getpid()})
+        except BaseException:
+            # Nobody would wait for it, and the edition's lock is about to be released.
+            self.query.stop()
+            raise
 
     def stop(self) -> None:
         """Ends the query after the batch that is under way. Returns at once; `wait` returns when it is done."""
@@ -271,10 +276,7 @@ def start(
     project = Project(directory)
     state = project.state(pipeline.name)
     now_ms = int(time.time() * 1000)
-    with state.changing():
-        edition = live_edition_for(project, state, pipeline, in_place=in_place, now_ms=now_ms)
-    lock = RunLock(state.edition_directory(edition.name) / "running")
-    lock.take(f"edition {edition.name} of {pipeline.name}", now_ms)
+    edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     try:
         prepare_topics(pipeline, edition, bootstrap_servers)
         return Running(
@@ -285,15 +287,37 @@ def start(
         raise
 
 
-def live_edition_for(
+def locked_live_edition(
     project: Project, state: PipelineState, pipeline: Pipeline, *, in_place: bool, now_ms: int
-) -> Edition:
-    """The edition that a run of this definition goes on in."""
-    live = state.live()
-    if live is None:
-        project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
-        return state.begin(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
-    edition = state.edition(live.edition)
+) -> tuple[Edition, RunLock]:
+    """The edition that a run of this definition goes on in, and its lock, which is taken before anything of the edition
+    is changed: whoever runs it would go on with another definition after his next failure."""
+
+    def locked(name: str) -> RunLock:
+        lock = RunLock(state.edition_directory(name) / "running")
+        lock.take(f"edition {name} of {pipeline.name}", now_ms)
+        return lock
+
+    with state.changing():
+        live = state.live()
+        if live is None:
+            project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+            edition = state.begin(pipeline, starting=pipeline.settings.starting, now_ms=now_ms)
+            return edition, locked(edition.name)
+        _check_version(state.edition(live.edition), pipeline, in_place=in_place)
+        lock = locked(live.edition)
+        try:
+            edition = state.edition(live.edition)
+            if edition.version != pipeline.version or state.is_changed(edition, pipeline):
+                project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
+                edition = state.take_over(edition, pipeline)
+        except BaseException:
+            lock.release()
+            raise
+        return edition, lock
+
+
+def _check_version(edition: Edition, pipeline: Pipeline, *, in_place: bool) -> None:
     if edition.version != pipeline.version and not in_place:
         raise WrongState(
             f"{pipeline.site.file} has version {pipeline.version} of {pipeline.name}, and version {edition.version} is "
@@ -301,10 +325,6 @@ def live_edition_for(
             f"`cordwood pipeline replay {pipeline.name}` builds version {pipeline.version} beside it for a swap; "
             f"--in-place lets it go on in the live tables; `cordwood pipeline run {pipeline.name}` runs what is live",
         )
-    if edition.version != pipeline.version or state.is_changed(edition, pipeline):
-        project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
-        return state.take_over(edition, pipeline)
-    return edition
 
 
 def prepare_topics(pipeline: Pipeline, edition: Edition, bootstrap_servers: str) -> list[str]:

@@ -82,7 +82,7 @@ class StatefulBatches:
             self._outputs.stage(branches, work)
             if work.failures:
                 self._outputs.discard(work)
-                (told,) = quarantine.origins_of(work.failures, 1).items()
+                told, *_ = quarantine.origins_of(work.failures, 1).items()
                 raise InvalidRows(f"{self._pipeline.name}: batch {batch_id}: {told[0]}: {told[1]}")
             who = self._outputs.who(batch_id)
             aside = [] if undecoded is None else quarantine.undecoded([undecoded], who)

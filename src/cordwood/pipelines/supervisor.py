@@ -6,6 +6,7 @@ cure that always works. Failures in a row are counted; a batch that was done beg
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,6 +116,7 @@ class Supervisor:
             return
         if event["event"] == "batch":
             self._back_off.progressed()
+            self._shorten_log()
         self._tell(event)
 
     def _silent_death(self, code: int) -> Event:
@@ -129,6 +131,12 @@ class Supervisor:
         }
 
     def _open_log(self) -> BinaryIO:
-        if self._log.exists() and self._log.stat().st_size > MAX_LOG_BYTES:
-            self._log.rename(self._log.with_suffix(".old.log"))
+        self._shorten_log()
         return open(self._log, "ab")
+
+    def _shorten_log(self) -> None:
+        """A worker may run for months and writes to the file that it has open: that is emptied, not replaced. What it
+        writes at this very moment may be in neither."""
+        if self._log.exists() and self._log.stat().st_size > MAX_LOG_BYTES:
+            shutil.copyfile(self._log, self._log.with_suffix(".old.log"))
+            os.truncate(self._log, 0)

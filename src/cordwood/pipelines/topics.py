@@ -14,8 +14,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from cordwood.pipelines.errors import Refusal
 
 _TIMEOUT_S: Final = 30.0
-_QUARANTINE_SETTINGS: Final = {"retention.ms": "-1"}
-"""What was set aside stays until somebody looks at it."""
+_QUARANTINE_SETTINGS: Final = {"retention.ms": "-1", "max.message.bytes": str(100 << 20)}
+"""What was set aside stays until somebody looks at it. Whatever was read can be set aside: a record that came
+compressed may be many times larger than its topic allows, and one that does not fit would stop the pipeline for good.
+"""
 
 
 def ensure_topics(bootstrap_servers: str, topics: Mapping[str, str], quarantine: str) -> list[str]:

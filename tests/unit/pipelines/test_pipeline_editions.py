@@ -8,10 +8,11 @@ import pytest
 
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import PipelineState
-from cordwood.pipelines.errors import DamagedState, NotFound, WrongState
+from cordwood.pipelines.errors import AlreadyRunning, DamagedState, NotFound, WrongState
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project, table_path, topic_name
 from cordwood.pipelines.replaying import edition_for
+from cordwood.pipelines.running import locked_live_edition
 from cordwood.pipelines.state_files import StateFiles
 
 FILE = """
@@ -282,3 +283,22 @@ def test_a_first_run_that_was_killed_leaves_nothing_in_the_way_of_the_next(tmp_p
             assert operation > 10
             return
     raise AssertionError("it never came to an end")
+
+
+def test_a_run_that_is_refused_because_another_one_runs_changes_nothing(state: PipelineState, tmp_path: Path) -> None:
+    """The other one is started again after a failure, and would go on with what was never let run."""
+    project = Project(tmp_path / "project")
+    made = version(tmp_path, 1)
+    edition, lock = locked_live_edition(project, state, made, in_place=False, now_ms=0)
+    kept = state.definition(edition).read_bytes()
+    with pytest.raises(AlreadyRunning):
+        locked_live_edition(project, state, version(tmp_path, 2), in_place=True, now_ms=1)
+    (tmp_path / "enrich.py").write_text(FILE.format(version=1) + "# changed")
+    changed = load_pipeline(tmp_path / "enrich.py")
+    with pytest.raises(AlreadyRunning):
+        locked_live_edition(project, state, changed, in_place=False, now_ms=1)
+    assert (state.live_edition(), state.definition(edition).read_bytes()) == (edition, kept)
+    lock.release()
+    edition, lock = locked_live_edition(project, state, changed, in_place=False, now_ms=2)
+    assert state.definition(edition).read_bytes() != kept
+    lock.release()

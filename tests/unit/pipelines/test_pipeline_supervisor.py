@@ -97,6 +97,29 @@ def test_a_worker_that_dies_without_a_word_is_told_of(stage: Stage) -> None:
     assert "last words" in (stage.directory / "worker.log").read_text()
 
 
+def test_the_log_of_a_worker_that_runs_on_and_on_stays_short(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cordwood.pipelines.supervisor.MAX_LOG_BYTES", 1000)
+    worker = """
+    for batch in range(20):
+        print(f"{batch:0500}", flush=True)
+        tell(event="batch", batch=batch)
+        while not Path(f"heard-{batch}").exists():
+            time.sleep(0.001)
+    """
+    made = stage.supervisor(worker, quick())
+    tell = made._tell
+
+    def heard(event: Any) -> None:
+        tell(event)
+        Path(f"heard-{event['batch']}").touch()
+
+    monkeypatch.setattr(made, "_tell", heard)
+    assert made.run() is None
+    logs = [stage.directory / name for name in ("worker.log", "worker.old.log")]
+    assert all(path.stat().st_size <= 2000 for path in logs)
+    assert f"{19:0500}" in "".join(path.read_text() for path in logs)
+
+
 def test_a_worker_that_dies_in_the_middle_of_a_word_is_started_again(stage: Stage) -> None:
     worker = """
     if count == 1:

@@ -30,18 +30,13 @@ def requeue(
         from cordwood.cli.pipeline.quiet_spark import quiet_session
         from cordwood.cli.pipeline.target import find_to_run
         from cordwood.pipelines.requeueing import MAX_RECORDS, Requeue
-        from cordwood.pipelines.run_lock import RunLock
-        from cordwood.pipelines.running import live_edition_for
-        from cordwood.pipelines.swapping import lock_path
+        from cordwood.pipelines.running import locked_live_edition
 
         found = find_to_run(target, directory)
         found.state.live_edition()
         reachable_family(bootstrap_servers)
         now_ms = int(time.time() * 1000)
-        with found.state.changing():
-            edition = live_edition_for(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
-        lock = RunLock(lock_path(found.state, edition.name))
-        lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
+        edition, lock = locked_live_edition(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
         try:
             spark = quiet_session(f"requeue {found.pipeline.name}", found.pipeline.settings.spark)
             done = Requeue(spark, found.pipeline, found.state, edition, bootstrap_servers).run(superseded=superseded)

@@ -45,17 +45,14 @@ def run(
         from cordwood.cli.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground
         from cordwood.cli.pipeline.target import find_to_run
-        from cordwood.pipelines.run_lock import RunLock
-        from cordwood.pipelines.running import live_edition_for, prepare_topics
-        from cordwood.pipelines.swapping import lock_path
+        from cordwood.pipelines.running import locked_live_edition, prepare_topics
 
         found = find_to_run(target, directory)
         reachable_family(bootstrap_servers)
         now_ms = int(time.time() * 1000)
-        with found.state.changing():
-            edition = live_edition_for(found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms)
-        lock = RunLock(lock_path(found.state, edition.name))
-        lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
+        edition, lock = locked_live_edition(
+            found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms
+        )
         try:
             prepare_topics(found.pipeline, edition, bootstrap_servers)
             run_in_foreground(
