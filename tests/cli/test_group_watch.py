@@ -138,11 +138,18 @@ def test_lag_counts_what_an_open_transaction_holds_back(
     producer.produce(topic, "held back", partition=0)
     assert producer.flush(30) == 0
 
+    def position() -> Any:
+        (found,) = cordwood_cli.json("group", "describe", reader.group, "--sample", "0")["positions"]
+        return found
+
     def lag() -> Any:
-        (position,) = cordwood_cli.json("group", "describe", reader.group, "--sample", "0")["positions"]
-        return position["end"], position["lag"]
+        found = position()
+        return found["end"], found["lag"]
 
     assert lag() == (13, 1)
+    held_back = position()
+    assert held_back["lag_s"] >= 0
+    assert held_back["loss_is_foreseen"]
     producer.commit_transaction(30)
     assert lag() == (14, 2), "the marker has an offset too"
     reads = Consumer(

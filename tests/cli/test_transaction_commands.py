@@ -15,7 +15,13 @@ from cordwood.wire.apis import ApiKey
 def test_a_transaction_that_hangs_is_found_and_aborted(cordwood_cli: Cordwood, topic: str) -> None:
     cordwood_cli("topic", "create", topic)
     transactional_id = f"writer-{uuid.uuid4().hex[:8]}"
-    producer = Producer({"bootstrap.servers": cordwood_cli.bootstrap, "transactional.id": transactional_id})
+    producer = Producer(
+        {
+            "bootstrap.servers": cordwood_cli.bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 55_000,
+        }
+    )
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topic, b"hangs", partition=0)
@@ -33,7 +39,8 @@ def test_a_transaction_that_hangs_is_found_and_aborted(cordwood_cli: Cordwood, t
     assert "aborted" in cordwood_cli("transaction", "abort", transactional_id, "--yes")
     with pytest.raises(KafkaException):
         producer.commit_transaction(30)
-    assert cordwood_cli.json("transaction", "describe", transactional_id)["state"] == "Empty"
+    left = cordwood_cli.json("transaction", "describe", transactional_id)
+    assert (left["state"], left["timeout_ms"]) == ("Empty", 55_000)
 
 
 def test_what_is_not_there_is_said(cordwood_cli: Cordwood) -> None:

@@ -132,7 +132,7 @@ class LagReader:
 
     def _read_timestamps(self, unread: list[tuple[str, int, int]]) -> None:
         """The first unread record of each of these places; those known from an earlier look are not read again."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, TopicPartition
 
         known = self._timestamps
         self._timestamps = {place: known[place] for place in unread if place in known}
@@ -145,6 +145,9 @@ class LagReader:
                 "group.id": f"cordwood-cli-{uuid.uuid4()}",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
+                # Retention takes what is in the log, also what an open transaction holds back.
+                "isolation.level": "read_uncommitted",
+                "enable.partition.eof": True,
                 "fetch.wait.max.ms": 100,
                 "fetch.message.max.bytes": 1024,
                 "queued.min.messages": 1,
@@ -156,13 +159,16 @@ class LagReader:
             deadline_s = time.monotonic() + READING_S
             while wanted and (left_s := deadline_s - time.monotonic()) > 0:
                 message = consumer.poll(min(left_s, 0.5))
-                if message is None or message.error() is not None:
+                if message is None:
+                    continue
+                problem = message.error()
+                if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
                     continue
                 topic, partition = message.topic(), message.partition()
                 assert topic is not None
                 assert partition is not None
                 place = wanted.pop((topic, partition), None)
-                if place is not None:
+                if place is not None and problem is None:
                     self._timestamps[place] = message.timestamp()[1]
                     consumer.pause([TopicPartition(*place[:2])])
         finally:

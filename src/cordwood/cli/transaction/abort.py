@@ -39,7 +39,7 @@ def abort_transaction(
             remark("Nothing was aborted.")
             raise typer.Exit(ExitCode.FAILED)
     if slot is None:
-        epoch = aborted(connection, transactional_id)
+        epoch = aborted(connection, transactional_id, found["timeout_ms"])
     else:
         family_aborted(connection, slot.family)
         epoch = described(connection, transactional_id)["producer_epoch"]

@@ -65,12 +65,15 @@ def described(connection: Connection, transactional_id: str) -> dict[str, Any]:
     }
 
 
-def aborted(connection: Connection, transactional_id: str) -> int:
-    """Aborts the open transaction and fences its producer; the epoch that nobody below writes with any more."""
+def aborted(connection: Connection, transactional_id: str, timeout_ms: int) -> int:
+    """Aborts the open transaction and fences its producer; the epoch that nobody below writes with any more.
+
+    `timeout_ms` is what its producer asked for: another one might be longer than the broker allows.
+    """
     address = transaction_coordinator(connection, transactional_id)
     deadline = time.monotonic() + connection.timeout_s
     while True:
-        answer = _init_producer(connection, address, transactional_id)
+        answer = _init_producer(connection, address, transactional_id, timeout_ms)
         if answer.error_code == 0:
             return int(answer.producer_epoch)
         waits = answer.error_code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -79,6 +82,6 @@ def aborted(connection: Connection, transactional_id: str) -> int:
         time.sleep(0.05)
 
 
-def _init_producer(connection: Connection, address: Address, transactional_id: str) -> Any:
-    values = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
+def _init_producer(connection: Connection, address: Address, transactional_id: str, timeout_ms: int) -> Any:
+    values = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
     return ask(address, ApiKey.INIT_PRODUCER_ID, 1, values, connection.timeout_s)
