@@ -116,6 +116,11 @@ def one_tag(raw: bytes) -> bytes:
     return b"\1\0" + uvarint(len(raw)) + raw
 
 
+def two_tags(first: bytes, tag: int, second: bytes) -> bytes:
+    """The end of a struct that has the tagged field 0 and another."""
+    return b"\2\0" + uvarint(len(first)) + first + uvarint(tag) + uvarint(len(second)) + second
+
+
 def string(text: str) -> bytes:
     raw = text.encode()
     return struct.pack(">h", len(raw)) + raw

@@ -211,7 +211,7 @@ class GroupShard:
     # The consumer protocol
 
     def consumer_heartbeat(
-        self, group_id: str, request: HeartbeatRequest, out: Outbox, limits: ConsumerLimits
+        self, group_id: str, request: HeartbeatRequest, out: Outbox, limits: ConsumerLimits, now_ms: int
     ) -> HeartbeatAnswer:
         """Raises ProtocolError. The caller says `consumer_heard_of` when the records are replayed."""
         group = self.consumer_groups.get(group_id)
@@ -224,7 +224,7 @@ class GroupShard:
             if classic is not None:
                 out.records.append((encode_group_key(group_id), None))
             group = ConsumerGroup(group_id)
-        return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits)
+        return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
 
     def expressions(self, group_id: str, request: HeartbeatRequest) -> frozenset[str]:
         """The regular expressions whose topics this heartbeat may ask for."""
@@ -350,6 +350,9 @@ class GroupShard:
                 needed_ms = max(needed_ms, group.state_timestamp_ms)
             elif group.state is not State.STABLE:
                 return False
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            needed_ms = max(needed_ms, consumer_group.emptied_ms)
         return needed_ms + retention_ms <= now_ms and not self._reads(group_id, partition.topic)
 
     def _is_idle(self, group_id: str) -> bool:

@@ -17,7 +17,14 @@ from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncA
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
-from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
+from cordwood.groups.offset_records import (
+    OFFSET_COMMIT_KEY_TYPES,
+    Position,
+    PositionKey,
+    decode_key,
+    encode_key,
+    record_type,
+)
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.coordination import coordinating_partition, is_too_long
@@ -171,7 +178,7 @@ class GroupCoordinator:
             try:
                 if not shard.machine.exists(group_id) and self._is_full():
                     raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This broker has as many groups as it takes.")
-                answer = shard.machine.consumer_heartbeat(group_id, request, out, limits)
+                answer = shard.machine.consumer_heartbeat(group_id, request, out, limits, now_ms)
             except ProtocolError as refusal:
                 out, answer = Outbox(), refusal
             self._settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(answer))
@@ -333,7 +340,10 @@ class GroupCoordinator:
         pauses_ms = count()
 
         def look(shard: Shard[GroupShard], now_ms: int) -> None:
-            self._log.write(shard, shard.machine.expired(now_ms, retention_ms), now_ms, nothing)
+            # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit.
+            moving = frozenset(shard.pending.keys())
+            expired = shard.machine.expired(now_ms, retention_ms)
+            self._log.write(shard, [record for record in expired if record[0] not in moving], now_ms, nothing)
 
         def look_later(shard: Shard[GroupShard]) -> None:
             node.timers.at(node.now_ms + next(pauses_ms), partial(look, shard))
@@ -377,6 +387,10 @@ class GroupCoordinator:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
             refusal = shard.machine.delete(group_id, out)
+            if refusal is ErrorCode.NONE:
+                # Also what open transactions hold for it, or the group would be back when they are committed.
+                held = sorted(set(_pending(shard, group_id)))
+                out.records += [(encode_key(PositionKey(group_id, partition)), None) for partition in held]
             self._settle(shard, group_id, out, now_ms, lambda error: done(error or refusal))
 
         self._with_shard(group_id, loaded, done)

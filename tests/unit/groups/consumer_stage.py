@@ -130,7 +130,7 @@ class Member:
         )
         stage = self.stage
         out = Outbox()
-        answer = stage.shard.consumer_heartbeat(GROUP, request, out, stage.group_limits)
+        answer = stage.shard.consumer_heartbeat(GROUP, request, out, stage.group_limits, stage.now_ms)
         stage.settle(out)
         stage.shard.consumer_heard_of(GROUP, self.name, stage.now_ms, stage.group_limits)
         return answer

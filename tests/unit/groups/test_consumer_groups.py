@@ -48,7 +48,11 @@ from cordwood.groups.consumer.records import (
 )
 from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, partition_in
 from cordwood.groups.consumer.topics import TopicShape
+from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicPartition
+
+DAY_MS = 86_400_000
 
 
 def test_the_first_member_gets_everything_at_once() -> None:
@@ -130,6 +134,37 @@ def test_a_member_that_gives_nothing_back_within_its_rebalance_timeout_is_taken_
         b.beat()
     assert a.name not in stage.group.members
     assert len(b.owned) == 6
+
+
+def test_each_time_a_member_is_asked_for_something_it_has_its_whole_rebalance_timeout() -> None:
+    stage = Stage()
+    a, b, c = Member(stage, "a"), Member(stage, "b"), Member(stage, "c")
+    a.beat()
+    b.beat()
+
+    def take_long() -> None:
+        """All are heard of, and `a` gives nothing back."""
+        for _ in range(REBALANCE_MS // SESSION_MS * 2 - 2):
+            a.send()
+            b.beat()
+            if c.epoch:
+                c.beat()
+            stage.pass_time(SESSION_MS // 2)
+
+    asked_first = a.send().assignment
+    assert asked_first is not None
+    assert len(asked_first) == 3
+    take_long()
+    c.beat()
+    a.owned = asked_first
+    asked_next = a.send().assignment
+    assert asked_next is not None
+    assert len(asked_next) == 2
+    take_long()
+    assert a.name in stage.group.members
+    a.owned = asked_next
+    settle(a, b, c)
+    assert sizes(a, b, c) == [2, 2, 2]
 
 
 def test_a_member_with_another_epoch_is_fenced() -> None:
@@ -310,6 +345,33 @@ def test_an_empty_group_can_be_deleted() -> None:
     assert not stage.shard.exists(GROUP)
 
 
+def test_a_group_that_lost_its_members_keeps_positions_for_the_retention_from_then_on() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    commit = Commit(TopicPartition("orders", 0), 3, -1, "", ORDERS)
+    out = Outbox()
+    out.records += stage.shard.positions.commit(GROUP, [commit], metadata_max_bytes=9, now_ms=stage.now_ms).records
+    stage.settle(out)
+
+    def expire() -> None:
+        out = Outbox()
+        out.records += stage.shard.expired(stage.now_ms, DAY_MS)
+        stage.settle(out)
+
+    stage.now_ms += 8 * DAY_MS
+    a.send(-1)
+    expire()
+    assert stage.shard.positions.of_group(GROUP), "the log was quiet, and its reader is away for a minute"
+    stage.restart()
+    stage.now_ms += DAY_MS - 1
+    expire()
+    assert stage.shard.positions.of_group(GROUP)
+    stage.now_ms += 1
+    expire()
+    assert not stage.shard.exists(GROUP)
+
+
 # Records and assignors
 
 names = st.text(max_size=12)
@@ -338,9 +400,12 @@ def test_keys_read_back(group_id: str, member_id: str, kind: int) -> None:
     assert key.subject in (member_id, "")
 
 
-@given(ints, st.integers(-(2**63), 2**63 - 1), profiles, shares, shares)
-def test_values_read_back(epoch: int, hashed: int, profile: Profile, share: Share, other: Share) -> None:
-    assert decode_group_epoch(encode_group_epoch(GroupEpoch(epoch, hashed))) == (epoch, hashed)
+@given(ints, st.integers(-(2**63), 2**63 - 1), st.integers(-1, 2**63 - 1), profiles, shares, shares)
+def test_values_read_back(
+    epoch: int, hashed: int, emptied_ms: int, profile: Profile, share: Share, other: Share
+) -> None:
+    group = GroupEpoch(epoch, hashed, emptied_ms)
+    assert decode_group_epoch(encode_group_epoch(group)) == group
     assert decode_target_epoch(encode_target_epoch(epoch)) == epoch
     assert decode_profile(encode_profile(profile)) == profile
     assert decode_target(encode_target(share)) == decode_target(bytes(encode_target(share))) == share

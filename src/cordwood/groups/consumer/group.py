@@ -13,6 +13,7 @@ from cordwood.groups.consumer.records import (
     TARGET_EPOCH_TYPE,
     TARGET_TYPE,
     Current,
+    GroupEpoch,
     MemberState,
     Profile,
     RecordKey,
@@ -48,6 +49,8 @@ class ConsumerMember:
     profile: Profile
     session_deadline_ms: int = NEVER_MS
     revocation_deadline_ms: int = NEVER_MS
+    revoking: Share = NOTHING
+    """What that deadline is for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +58,8 @@ class ConsumerGroup:
     group_id: str
     epoch: int = 0
     metadata_hash: int = 0
+    emptied_ms: int = -1
+    """When its last member went; -1: it has some, or nobody knows."""
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     currents: dict[str, Current] = field(default_factory=dict)
@@ -118,7 +123,8 @@ class ConsumerGroup:
         if key.type != CURRENT_TYPE:
             self.checked_version = None
         if key.type == GROUP_TYPE:
-            self.epoch, self.metadata_hash = (0, 0) if value is None else decode_group_epoch(value)
+            known = GroupEpoch(0, 0) if value is None else decode_group_epoch(value)
+            self.epoch, self.metadata_hash, self.emptied_ms = known
         elif key.type == TARGET_EPOCH_TYPE:
             self.target_epoch = 0 if value is None else decode_target_epoch(value)
         elif key.type == TARGET_TYPE:

@@ -86,12 +86,13 @@ def heartbeat(
     topics: TopicView,
     records: list[Record],
     limits: ConsumerLimits,
+    now_ms: int,
 ) -> HeartbeatAnswer:
     """The records that the heartbeat makes, and what the member is told. Raises ProtocolError; then nothing happens."""
     if _changes_nothing(group, request, topics):
         return HeartbeatAnswer(request.epoch, None)
     if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
-        return _leave(group, request, topics, records)
+        return _leave(group, request, topics, records, now_ms)
     replaced = _check(group, request, limits)
     known = group.members.get(replaced or request.member_id)
     current = group.current(replaced or request.member_id)
@@ -117,7 +118,7 @@ def heartbeat(
         if replaced is not None:
             targets[request.member_id] = targets.pop(replaced, NOTHING)
             owners = {partition: owner for partition, owner in owners.items() if owner != replaced}
-        epoch, targets = retarget(group, profiles, targets, topics, records, changed=changed)
+        epoch, targets = retarget(group, profiles, targets, topics, records, now_ms, changed=changed)
         target = targets.get(request.member_id, NOTHING)
     if replaced is not None:
         records.append((encode_consumer_key(TARGET_TYPE, group.group_id, request.member_id), encode_target(target)))
@@ -231,7 +232,7 @@ def _subscription(profile: Profile) -> tuple[object, ...]:
 
 
 def _leave(
-    group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView, records: list[Record]
+    group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView, records: list[Record], now_ms: int
 ) -> HeartbeatAnswer:
     _check_known(group, request)
     profile = group.members[request.member_id].profile
@@ -241,17 +242,17 @@ def _leave(
         value = encode_current(away)
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
-    remove(group, {request.member_id}, topics, records)
+    remove(group, {request.member_id}, topics, records, now_ms)
     return HeartbeatAnswer(LEAVING, None)
 
 
-def remove(group: ConsumerGroup, gone: set[str], topics: TopicView, records: list[Record]) -> None:
+def remove(group: ConsumerGroup, gone: set[str], topics: TopicView, records: list[Record], now_ms: int) -> None:
     """Members go, and what they had is given to the others."""
     for member_id in sorted(gone):
         records += group.member_tombstones(member_id)
     profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id not in gone}
     targets = {member_id: share for member_id, share in group.targets.items() if member_id not in gone}
-    retarget(group, profiles, targets, topics, records, changed=True)
+    retarget(group, profiles, targets, topics, records, now_ms, changed=True)
 
 
 # Time
@@ -263,10 +264,13 @@ def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: Consumer
     if member is None:
         return
     member.session_deadline_ms = group.wake_at(now_ms + limits.session_timeout_ms)
-    if group.current(member_id).state != MemberState.UNREVOKED_PARTITIONS:
+    revoking = group.current(member_id).revoking
+    if revoking != member.revoking:
+        # What it is asked for next, having given back what it was asked for first, has a whole timeout of its own.
+        member.revoking = revoking
         member.revocation_deadline_ms = NEVER_MS
-    elif member.revocation_deadline_ms == NEVER_MS:
-        member.revocation_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
+        if revoking:
+            member.revocation_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
 
 
 def time_passed(group: ConsumerGroup, topics: TopicView, records: list[Record], now_ms: int) -> None:
@@ -279,7 +283,7 @@ def time_passed(group: ConsumerGroup, topics: TopicView, records: list[Record], 
         else:
             group.wake_at(deadline_ms)
     if late:
-        remove(group, late, topics, records)
+        remove(group, late, topics, records, now_ms)
 
 
 # Positions

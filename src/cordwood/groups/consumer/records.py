@@ -2,6 +2,8 @@
 
 Types: 3 the group's epoch, 5 a member, 6 the epoch of the target assignment, 7 a member's target, 8 what a member has
 now, 16 the topics that a regular expression matches. Values are version 0, which is flexible. A null value removes.
+
+One tagged field of type 3 is ours, because Kafka passes over tags that it does not know: when the last member went.
 """
 
 import struct
@@ -17,6 +19,7 @@ from cordwood.groups.record_fields import (
     compact_string,
     one_tag,
     string,
+    two_tags,
     uvarint,
 )
 from cordwood.records.written import Written
@@ -29,6 +32,7 @@ CURRENT_TYPE = 8
 EXPRESSION_TYPE = 16
 CONSUMER_GROUP_KEY_TYPES = (GROUP_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
 _TYPES_WITH_SUBJECT = (MEMBER_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
+_METADATA_HASH, _EMPTIED_MS = 0, 10_000
 
 
 class MemberState:
@@ -42,6 +46,8 @@ class MemberState:
 class GroupEpoch(NamedTuple):
     epoch: int
     metadata_hash: int
+    emptied_ms: int = -1
+    """When its last member went; -1 while it has some, and where the record does not say."""
 
 
 class Profile(NamedTuple):
@@ -104,14 +110,23 @@ def decode_consumer_key(key: bytes) -> RecordKey:
 
 
 def encode_group_epoch(value: GroupEpoch) -> bytes:
-    return struct.pack(">hi", 0, value.epoch) + one_tag(struct.pack(">q", value.metadata_hash))
+    hashed = struct.pack(">q", value.metadata_hash)
+    tags = (
+        one_tag(hashed) if value.emptied_ms < 0 else two_tags(hashed, _EMPTIED_MS, struct.pack(">q", value.emptied_ms))
+    )
+    return struct.pack(">hi", 0, value.epoch) + tags
 
 
 def decode_group_epoch(value: bytes) -> GroupEpoch:
     fields = _fields(value)
     epoch = fields.int32()
-    hashed = fields.tagged().get(0)
-    return GroupEpoch(epoch, 0 if hashed is None else FieldReader(hashed).int64())
+    tags = fields.tagged()
+    hashed, emptied = tags.get(_METADATA_HASH), tags.get(_EMPTIED_MS)
+    return GroupEpoch(
+        epoch,
+        0 if hashed is None else FieldReader(hashed).int64(),
+        -1 if emptied is None else FieldReader(emptied).int64(),
+    )
 
 
 def encode_target_epoch(epoch: int) -> bytes:

@@ -30,6 +30,7 @@ def retarget(
     targets: dict[str, Share],
     topics: TopicView,
     records: list[Record],
+    now_ms: int,
     *,
     changed: bool,
 ) -> tuple[int, dict[str, Share]]:
@@ -43,7 +44,7 @@ def retarget(
     epoch = group.epoch
     if changed or hashed != group.metadata_hash:
         epoch += 1
-        value = encode_group_epoch(GroupEpoch(epoch, hashed))
+        value = encode_group_epoch(GroupEpoch(epoch, hashed, -1 if profiles else now_ms))
         records.append((encode_consumer_key(GROUP_TYPE, group.group_id), value))
     subscribers = [
         Subscriber(member_id, profile.instance_id, topics_of(profile, expressions), targets.get(member_id, NOTHING))
