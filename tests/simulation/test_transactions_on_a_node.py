@@ -4,9 +4,15 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.unit.node.speaking import create_topic
 
-from cordwood.model.errors import ErrorCode
+from cordwood.log.log import Appended
+from cordwood.model.errors import ErrorCode, StorageFailure
+from cordwood.node.node import Node
+from cordwood.node.partition import Partition
+from cordwood.node.transaction_coordinator import RETRY_AFTER_MS
 from cordwood.records.build import build_batch
+from cordwood.records.control import TransactionMarker
 from cordwood.simulation.checkers.transactions import read_committed
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.transaction_game import SETTINGS
@@ -22,8 +28,7 @@ TRANSACTION_STATE = "__transaction_state"
 def world() -> World:
     world = World(1, {**SETTINGS, "transactional.id.expiration.ms": "500000"})
     world.start()
-    topic = {"name": TOPIC, "num_partitions": 3, "replication_factor": 1}
-    assert world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000).topics[0].error_code == 0
+    create_topic(world, TOPIC, partitions=3)
     return world
 
 
@@ -228,6 +233,40 @@ def test_a_position_outside_of_transactions_that_came_later_stays(world: World) 
     assert position(world, require_stable=True) == (8, ErrorCode.NONE)
 
 
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_position_that_a_transaction_is_about_to_move_does_not_expire_under_it(commit: bool) -> None:
+    world = World(1, {**SETTINGS, "offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
+    world.start()
+    create_topic(world, TOPIC)
+    first = {"partition_index": 0, "committed_offset": 3, "committed_metadata": ""}
+    world.ask(ApiKey.OFFSET_COMMIT, 8, group_id="group", topics=[{"name": TOPIC, "partitions": [first]}])
+    world.advance(58_000)
+    producer = Producer(world)
+    assert producer.move(9) is ErrorCode.NONE
+    world.advance(5_000)
+    assert producer.end(commit=commit) is ErrorCode.NONE
+    world.advance(2_000)
+    left = 9 if commit else -1
+    assert position(world, require_stable=True) == (left, ErrorCode.NONE)
+    world.kill()
+    world.start()
+    assert position(world, require_stable=True) == (left, ErrorCode.NONE)
+
+
+def test_a_group_that_is_deleted_does_not_come_back_with_a_transaction(world: World) -> None:
+    producer = Producer(world)
+    assert producer.move(5) is ErrorCode.NONE
+    other = {"partition_index": 1, "committed_offset": 3, "committed_metadata": ""}
+    world.ask(ApiKey.OFFSET_COMMIT, 8, group_id="group", topics=[{"name": TOPIC, "partitions": [other]}])
+    (deleted,) = world.ask(ApiKey.DELETE_GROUPS, 2, groups_names=["group"]).results
+    assert deleted.error_code == 0
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert not world.ask(ApiKey.LIST_GROUPS, 4, states_filter=[]).groups
+    assert producer.move(7) is ErrorCode.NONE
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert position(world, require_stable=True) == (7, ErrorCode.NONE), "what comes after the deletion is another group"
+
+
 @pytest.mark.parametrize(("version", "told"), [(0, ErrorCode.INVALID_PRODUCER_EPOCH), (3, ErrorCode.PRODUCER_FENCED)])
 def test_who_is_fenced_is_told_so_in_words_it_knows(world: World, version: int, told: ErrorCode) -> None:
     old = Producer(world)
@@ -289,6 +328,42 @@ def test_what_was_decided_before_a_crash_is_completed_after_it(world: World, com
         if not died:
             break
     assert decided > 0
+
+
+@pytest.mark.parametrize("broken", [TOPIC, TRANSACTION_STATE])
+def test_trying_to_complete_again_and_again_writes_no_marker_twice(
+    world: World, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """A log that takes nothing for long must not fill those that the transaction has been ended in, nor the loop."""
+    producer = Producer(world)
+    assert producer.write(12, b"first", partition=0) is ErrorCode.NONE
+    assert producer.write(12, b"second", partition=1, sequence=0) is ErrorCode.NONE
+    append_internal = Node.append_internal
+    decided = False
+    refusals = 0
+
+    def append(
+        node: Node, partition: Partition, batch: bytearray, now_ms: int, marker: TransactionMarker | None = None
+    ) -> Appended:
+        nonlocal decided, refusals
+        if decided and partition.name.topic == broken and not (broken == TOPIC and partition.name.partition == 0):
+            refusals += 1
+            raise StorageFailure(f"{partition.name} takes nothing")
+        decided = True
+        return append_internal(node, partition, batch, now_ms, marker)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Node, "append_internal", append)
+        assert producer.end(commit=True) is ErrorCode.NONE
+        end = latest(world, 0)
+        world.advance(10_000)
+        assert described(world).transaction_state == "PrepareCommit"
+        assert latest(world, 0) == end
+        assert 10 <= refusals <= 10_000 // RETRY_AFTER_MS + 2
+    world.advance(1_000)
+    assert described(world).transaction_state == "CompleteCommit"
+    assert latest(world, 0) == latest(world, 1) == end
+    assert read_committed(world, 1)[0] == [b"second"]
 
 
 def test_an_id_that_nobody_uses_is_forgotten(world: World) -> None:

@@ -52,6 +52,9 @@ class TransactionCoordinator:
         self.log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
         self.families = FamilyCoordinator(node, self)
         self._completing: set[str] = set()
+        """Those whose markers are being written, or will be tried again."""
+        self._marked: dict[str, frozenset[TopicPartition]] = {}
+        """Where markers are already, of those that could not be completed yet: trying again must not fill logs."""
         self._patient: dict[str, list[Timer]] = {}
         """Requests that wait for a completion, by transactional id: each is decided again then, or when its time is
         up."""
@@ -267,20 +270,32 @@ class TransactionCoordinator:
             return
         self._completing.add(transactional_id)
         decided = found
+        already = self._marked.get(transactional_id, frozenset())
 
         def again_later() -> None:
-            self._completing.discard(transactional_id)
-            node.timers.at(node.now_ms + RETRY_AFTER_MS, lambda _: self._complete(shard, transactional_id))
+            # Still under way for whoever looks meanwhile: each of them would otherwise begin tries of its own.
+            self._completing.add(transactional_id)
+            node.timers.at(node.now_ms + RETRY_AFTER_MS, again)
             node.effects.wake()
 
+        def again(_: int) -> None:
+            self._completing.discard(transactional_id)
+            self._complete(shard, transactional_id)
+
         def marked(outcomes: dict[TopicPartition, ErrorCode]) -> None:
-            if any(error not in _GONE_FOR_GOOD for error in outcomes.values()):
+            there = already.union(name for name, error in outcomes.items() if error in _GONE_FOR_GOOD)
+            if len(there) < len(decided.partitions):
+                self._marked[transactional_id] = there
                 again_later()
                 return
             assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
             self._completing.discard(transactional_id)
             completed = ending.complete(decided, node.now_ms)
             self.log.write(shard, [record_of(completed)], node.now_ms, written)
+            if shard.machine.get(transactional_id) is decided:
+                self._marked[transactional_id] = there
+            else:
+                self._marked.pop(transactional_id, None)
             for timer in self._patient.pop(transactional_id, ()):
                 timer.fire(node.now_ms)
             self.families.marked(transactional_id)
@@ -297,7 +312,7 @@ class TransactionCoordinator:
             writer = Writer(decided.producer_id, decided.producer_epoch)
             marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
             how = Ending(writer, marker, decided.client_version)
-            write_markers(node, how, sorted(decided.partitions), node.now_ms, marked)
+            write_markers(node, how, sorted(decided.partitions - already), node.now_ms, marked)
 
         # Not only what the caller knows of: somebody else may have ended it a moment ago.
         self.log.when_committed(shard, node.now_ms, committed)
