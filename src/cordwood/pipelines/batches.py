@@ -245,7 +245,7 @@ def _has_rows_before(inputs: "Mapping[str, DataFrame]", positions: Positions) ->
 
 def _may_be_the_rows_fault(failure: Exception) -> bool:
     """Failures of Spark's tasks may be; those of planning, of the driver and of Python itself are not."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     if isinstance(failure, AnalysisException | ParseException):
