@@ -15,6 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
 
+# No JVM of a test runs long enough for what the second compiler does to be of use.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
 EXTERNAL_BOOTSTRAP = os.environ.get("CORDWOOD_TEST_BOOTSTRAP", "")
 
 

@@ -43,8 +43,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         "spark.sql.warehouse.dir": directory / "warehouse",
         "spark.local.dir": directory / "local",
         "spark.driver.memory": "1g",
-        # No test runs long enough for what the second compiler does to be of use.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     }
     jars: list[Path] = []
     with suppress(PeerUnavailable):

@@ -10,18 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-import pytest
 from tests.broker_process import free_port
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.spark.conftest import Produce, numbered
 
 from cordwood.spark.java import ensure_java
-
-pytestmark = pytest.mark.skipif(
-    "CORDWOOD_SPARK_REMOTE" not in os.environ,
-    reason="two minutes of starting processes: asked for with CORDWOOD_SPARK_REMOTE=1",
-)
 
 STORY = Path(__file__).with_name("remote_story.py")
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
