@@ -25,6 +25,8 @@ RECORD: Final = "_record"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_NAME_LENGTH: Final = 100
+_INTERVAL = re.compile(r"(interval\s+)?(\d+\s+(microsecond|millisecond|second|minute|hour|day|week)s?(\s+|$))+", re.I)
+"""As Spark reads it, which would say only at the start of the query that it cannot."""
 
 Function = Callable[..., "DataFrame | Mapping[str, DataFrame]"]
 
@@ -236,6 +238,8 @@ def pipeline(
         )
         if max_rows_per_batch < 1:
             raise InvalidDefinition(f"{wanted}: max_rows_per_batch={max_rows_per_batch}", site, "at least 1")
+        if not _INTERVAL.fullmatch(trigger.strip()):
+            raise InvalidDefinition(f"{wanted}: trigger={trigger!r}", site, "'500 milliseconds', '1 minute'")
         made = Pipeline(
             name=wanted,
             version=version,

@@ -125,6 +125,10 @@ def test_a_mistake_is_told_with_file_and_line() -> None:
             lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), max_rows_per_batch=0)(same),
             "max_rows_per_batch=0",
         ),
+        (
+            lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), trigger="every second")(same),
+            "trigger='every second'",
+        ),
     ],
 )
 def test_mistakes_are_refused_where_they_are_made(wrong: Any, said: str) -> None:
