@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Where it is set, every process that a test starts would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint bench bench-spark docs env clean
 
 env: $(VENV)/.installed
