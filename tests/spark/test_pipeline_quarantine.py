@@ -157,17 +157,24 @@ def ended_after_the_quarantine() -> Iterator[None]:
             yield
 
 
-def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_lose_it(
-    workshop: Workshop, make_topic: MakeTopic, put: Produce, load: Load, tmp_path: Path
-) -> None:
+@pytest.fixture
+def interrupted(workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path) -> tuple[str, Path]:
+    """A topic of three orders whose batch was interrupted, and the file that says which of them is poison."""
     topic = make_topic()
-    name = f"p-{topic[-6:]}"
     unlucky = tmp_path / "unlucky"
     unlucky.write_text("13")
-    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky, rows=1))
+    workshop.write(FICKLE.format(name=f"p-{topic[-6:]}", topic=topic, file=unlucky, rows=1))
     put(topic, orders([12, 13, 14]))
     with ended_after_the_quarantine():
         workshop.run()
+    return topic, unlucky
+
+
+def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_lose_it(
+    workshop: Workshop, interrupted: tuple[str, Path], load: Load
+) -> None:
+    topic, unlucky = interrupted
+    name = f"p-{topic[-6:]}"
     unlucky.write_text("14")
     with pytest.raises(Unrepeatable, match=rf"batch 0 was interrupted .* fails on others \({topic}/0@2: ValueError"):
         workshop.run()
@@ -180,17 +187,11 @@ def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_l
 
 
 def test_a_record_that_was_set_aside_before_an_interruption_comes_into_the_outputs_once(
-    workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path
+    workshop: Workshop, interrupted: tuple[str, Path]
 ) -> None:
     """By the batch that is repeated, in which it passes, or by a requeue: not by both."""
-    topic = make_topic()
+    topic, unlucky = interrupted
     name = f"p-{topic[-6:]}"
-    unlucky = tmp_path / "unlucky"
-    unlucky.write_text("13")
-    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky, rows=1))
-    put(topic, orders([12, 13, 14]))
-    with ended_after_the_quarantine():
-        workshop.run()
     unlucky.write_text("")
     (event,) = workshop.run()
     assert (event["rows_in"], event["quarantined"]) == (3, 1)
