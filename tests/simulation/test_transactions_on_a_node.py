@@ -267,6 +267,40 @@ def test_a_group_that_is_deleted_does_not_come_back_with_a_transaction(world: Wo
     assert position(world, require_stable=True) == (7, ErrorCode.NONE), "what comes after the deletion is another group"
 
 
+def delete_position(world: World) -> list[ErrorCode]:
+    """The errors of the group and, if it has none, of the partition."""
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]
+    answer = world.ask(ApiKey.OFFSET_DELETE, 0, group_id="group", topics=topics)
+    parts = [part for topic in answer.topics for part in topic.partitions]
+    return [ErrorCode(each.error_code) for each in (answer, *parts)]
+
+
+@pytest.mark.parametrize("had_one", [True, False], ids=["one before", "none before"])
+def test_a_position_that_is_deleted_does_not_come_back_with_a_transaction(world: World, had_one: bool) -> None:
+    producer = Producer(world)
+    if had_one:
+        assert producer.move(3) is ErrorCode.NONE
+        assert producer.end(commit=True) is ErrorCode.NONE
+    assert producer.move(5) is ErrorCode.NONE
+    assert delete_position(world) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert position(world, require_stable=True) == (-1, ErrorCode.NONE)
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert position(world, require_stable=True) == (-1, ErrorCode.NONE)
+    world.kill()
+    world.start()
+    assert position(world, require_stable=True) == (-1, ErrorCode.NONE)
+    assert delete_position(world) == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+def test_a_group_that_is_only_about_to_be_can_be_deleted(world: World) -> None:
+    producer = Producer(world)
+    assert producer.move(5) is ErrorCode.NONE
+    (deleted,) = world.ask(ApiKey.DELETE_GROUPS, 2, groups_names=["group"]).results
+    assert deleted.error_code == 0
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert position(world, require_stable=True) == (-1, ErrorCode.NONE)
+
+
 @pytest.mark.parametrize(("version", "told"), [(0, ErrorCode.INVALID_PRODUCER_EPOCH), (3, ErrorCode.PRODUCER_FENCED)])
 def test_who_is_fenced_is_told_so_in_words_it_knows(world: World, version: int, told: ErrorCode) -> None:
     old = Producer(world)

@@ -29,6 +29,8 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 CLASSIC_KIND = "classic"
 CONSUMER_KIND = "consumer"
 
+NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+
 LOOK_AGAIN_MS = 1_000
 """After the log did not take what was to be written."""
 
@@ -289,20 +291,28 @@ class GroupShard:
             return Group(group_id)
         return group
 
-    def delete(self, group_id: str, out: Outbox) -> ErrorCode:
-        if not self.exists(group_id):
+    def delete(self, group_id: str, out: Outbox, pending: frozenset[TopicPartition] = NO_PARTITIONS) -> ErrorCode:
+        """`pending`: where open transactions hold positions of the group, which would be back with their commits."""
+        if not pending and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not self._is_idle(group_id):
             return ErrorCode.NON_EMPTY_GROUP
-        out.records += self._tombstones(group_id, sorted(self.positions.of_group(group_id)))
+        out.records += self._tombstones(group_id, sorted(pending.union(self.positions.of_group(group_id))))
         out.records += self._group_tombstones(group_id)
         return ErrorCode.NONE
 
     def delete_positions(
-        self, group_id: str, partitions: list[TopicPartition], out: Outbox
+        self,
+        group_id: str,
+        partitions: list[TopicPartition],
+        out: Outbox,
+        pending: frozenset[TopicPartition] = NO_PARTITIONS,
     ) -> ErrorCode | list[ErrorCode]:
-        """One error code for each, or one for all if the group cannot lose positions at all."""
-        if not self.exists(group_id):
+        """One error code for each, or one for all if the group cannot lose positions at all.
+
+        `pending`: where open transactions hold positions of the group. They go too, as in Kafka.
+        """
+        if not pending and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
         group = self.groups.get(group_id)
         if group is not None and _has_members(group) and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -314,7 +324,7 @@ class GroupShard:
                 errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
             errors.append(ErrorCode.NONE)
-            if partition in known:
+            if partition in known or partition in pending:
                 out.records += self._tombstones(group_id, [partition])
         return errors
 

@@ -5,7 +5,7 @@ Every answer waits until all that its shard has written is committed, so nobody 
 
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,14 +17,7 @@ from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncA
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
-from cordwood.groups.offset_records import (
-    OFFSET_COMMIT_KEY_TYPES,
-    Position,
-    PositionKey,
-    decode_key,
-    encode_key,
-    record_type,
-)
+from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.coordination import coordinating_partition, is_too_long
@@ -386,11 +379,7 @@ class GroupCoordinator:
     def delete(self, group_id: str, now_ms: int, done: Callable[[ErrorCode], None]) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            refusal = shard.machine.delete(group_id, out)
-            if refusal is ErrorCode.NONE:
-                # Also what open transactions hold for it, or the group would be back when they are committed.
-                held = sorted(set(_pending(shard, group_id)))
-                out.records += [(encode_key(PositionKey(group_id, partition)), None) for partition in held]
+            refusal = shard.machine.delete(group_id, out, _pending(shard, group_id))
             self._settle(shard, group_id, out, now_ms, lambda error: done(error or refusal))
 
         self._with_shard(group_id, loaded, done)
@@ -404,7 +393,7 @@ class GroupCoordinator:
     ) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            outcome = shard.machine.delete_positions(group_id, partitions, out)
+            outcome = shard.machine.delete_positions(group_id, partitions, out, _pending(shard, group_id))
             self._settle(shard, group_id, out, now_ms, lambda error: done(error or outcome))
 
         self._with_shard(group_id, loaded, done)
@@ -514,10 +503,7 @@ def _committed_in(commits: list[Commit], machine: GroupShard, group_id: str) -> 
     return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in commits])
 
 
-def _pending(shard: Shard[GroupShard], group_id: str) -> Iterator[TopicPartition]:
+def _pending(shard: Shard[GroupShard], group_id: str) -> frozenset[TopicPartition]:
     """Partitions for which an open transaction holds a position of this group."""
-    for key in shard.pending.keys():  # noqa: SIM118
-        if record_type(key) in OFFSET_COMMIT_KEY_TYPES:
-            owner, partition = decode_key(key)
-            if owner == group_id:
-                yield partition
+    positions = (key for key in shard.pending.keys() if record_type(key) in OFFSET_COMMIT_KEY_TYPES)  # noqa: SIM118
+    return frozenset(partition for owner, partition in map(decode_key, positions) if owner == group_id)
