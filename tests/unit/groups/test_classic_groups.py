@@ -277,6 +277,17 @@ def test_whoever_has_the_old_id_of_a_static_member_is_fenced() -> None:
     assert stage.leave((b.member_id, "two")) == [ErrorCode.FENCED_INSTANCE_ID]
 
 
+def test_a_member_keeps_the_instance_id_that_it_joined_with() -> None:
+    stage = Stage()
+    a, b = static_pair(stage)
+    known = dict(stage.shard.groups[GROUP].static_members)
+    for instance_id, refusal in (("three", ErrorCode.UNKNOWN_MEMBER_ID), ("one", ErrorCode.FENCED_INSTANCE_ID)):
+        b.instance_id = instance_id
+        b.ask_to_join()
+        assert b.joins[-1].error is refusal
+    assert stage.shard.groups[GROUP].static_members == known == {"one": a.member_id, "two": b.member_id}
+
+
 def test_a_leader_that_restarts_does_not_assign_anew() -> None:
     stage = Stage()
     a, _ = static_pair(stage)

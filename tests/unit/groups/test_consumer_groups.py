@@ -243,6 +243,32 @@ def test_a_static_member_that_stays_away_is_taken_out() -> None:
     assert stage.state is ConsumerGroupState.EMPTY
 
 
+def test_a_member_that_joins_again_under_another_instance_id_frees_its_first_one() -> None:
+    stage = Stage()
+    Member(stage, "a", instance_id="one").beat()
+    again = Member(stage, "a", instance_id="two")
+    again.beat()
+    assert stage.group.static_members == {"two": "a"}
+    other = Member(stage, "b", instance_id="one")
+    settle(again, other)
+    assert sizes(again, other) == [3, 3]
+    again.send(-1)
+    assert stage.group.static_members == {"one": "b"}
+    stage.restart()
+    assert stage.group.static_members == {"one": "b"}
+
+
+def test_a_member_that_takes_the_place_of_one_that_is_away_leaves_its_own_to_all() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a", instance_id="one"), Member(stage, "b", instance_id="two")
+    settle(a, b)
+    b.send(-2)
+    again = Member(stage, "a", instance_id="two")
+    settle(again)
+    assert sizes(again) == [6], "what it had under its first instance id is nobody's else"
+    assert stage.group.static_members == {"two": "a"}
+
+
 def test_bad_requests_change_nothing() -> None:
     stage = Stage()
     assert Member(stage, "a", assignor="magic").refused() is ErrorCode.UNSUPPORTED_ASSIGNOR

@@ -146,12 +146,13 @@ class ConsumerGroup:
     def _replay_member(self, member_id: str, profile: Profile | None) -> None:
         known = self.members.get(member_id)
         self._subscribed = self._expressions_in_use = None
+        if known is not None:
+            # Also one that stays: it may have joined again under another instance id.
+            instance_id = known.profile.instance_id
+            if instance_id is not None and self.static_members.get(instance_id) == member_id:
+                del self.static_members[instance_id]
         if profile is None:
-            if known is not None:
-                del self.members[member_id]
-                instance_id = known.profile.instance_id
-                if instance_id is not None and self.static_members.get(instance_id) == member_id:
-                    del self.static_members[instance_id]
+            self.members.pop(member_id, None)
             return
         if known is None:
             self.members[member_id] = ConsumerMember(profile)

@@ -110,6 +110,8 @@ def heartbeat(
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "What the member says about itself is too long.")
         records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), value))
     changed = known is None or (profile is not known.profile and _subscription(profile) != _subscription(known.profile))
+    # Who takes another's place and had one of its own leaves that.
+    changed = changed or (replaced is not None and request.member_id in group.members)
     epoch, target, owners = group.target_epoch, group.targets.get(request.member_id, NOTHING), group.owners
     if changed or replaced is not None or not is_up_to_date(group, topics):
         profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id != replaced}
