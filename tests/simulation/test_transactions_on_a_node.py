@@ -1,16 +1,19 @@
 """Transactions on a whole node: errors by version, positions, timeouts, expiry, restarts, and who is told what."""
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from tests.unit.node.speaking import create_topic
 
 from cordwood.log.log import Appended
+from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode, StorageFailure
+from cordwood.model.identifiers import TopicPartition
 from cordwood.node.node import Node
 from cordwood.node.partition import Partition
-from cordwood.node.transaction_coordinator import RETRY_AFTER_MS
+from cordwood.node.transaction_coordinator import LONGEST_RETRY_MS
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker
 from cordwood.simulation.checkers.transactions import read_committed
@@ -364,40 +367,66 @@ def test_what_was_decided_before_a_crash_is_completed_after_it(world: World, com
     assert decided > 0
 
 
-@pytest.mark.parametrize("broken", [TOPIC, TRANSACTION_STATE])
+BROKEN = [TopicPartition(TOPIC, 1), TopicPartition(TRANSACTION_STATE, transaction_partition(NAME, 2))]
+
+
+def break_log(broken: TopicPartition, patch: pytest.MonkeyPatch) -> list[int]:
+    """After the next append, which is the decision, this log takes nothing: the times when it was tried."""
+    tried_ms: list[int] = []
+    append_internal = Node.append_internal
+    decided = False
+
+    def append(
+        node: Node, partition: Partition, batch: bytearray, now_ms: int, marker: TransactionMarker | None = None
+    ) -> Appended:
+        nonlocal decided
+        if decided and partition.name == broken:
+            tried_ms.append(now_ms)
+            raise StorageFailure(f"{partition.name} takes nothing")
+        decided = True
+        return append_internal(node, partition, batch, now_ms, marker)
+
+    patch.setattr(Node, "append_internal", append)
+    return tried_ms
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 def test_trying_to_complete_again_and_again_writes_no_marker_twice(
-    world: World, monkeypatch: pytest.MonkeyPatch, broken: str
+    world: World, monkeypatch: pytest.MonkeyPatch, broken: TopicPartition
 ) -> None:
     """A log that takes nothing for long must not fill those that the transaction has been ended in, nor the loop."""
     producer = Producer(world)
     assert producer.write(12, b"first", partition=0) is ErrorCode.NONE
     assert producer.write(12, b"second", partition=1, sequence=0) is ErrorCode.NONE
-    append_internal = Node.append_internal
-    decided = False
-    refusals = 0
-
-    def append(
-        node: Node, partition: Partition, batch: bytearray, now_ms: int, marker: TransactionMarker | None = None
-    ) -> Appended:
-        nonlocal decided, refusals
-        if decided and partition.name.topic == broken and not (broken == TOPIC and partition.name.partition == 0):
-            refusals += 1
-            raise StorageFailure(f"{partition.name} takes nothing")
-        decided = True
-        return append_internal(node, partition, batch, now_ms, marker)
-
     with monkeypatch.context() as patched:
-        patched.setattr(Node, "append_internal", append)
+        tried_ms = break_log(broken, patched)
         assert producer.end(commit=True) is ErrorCode.NONE
         end = latest(world, 0)
         world.advance(10_000)
         assert described(world).transaction_state == "PrepareCommit"
         assert latest(world, 0) == end
-        assert 10 <= refusals <= 10_000 // RETRY_AFTER_MS + 2
-    world.advance(1_000)
+        assert len(tried_ms) >= 4
+    world.advance(LONGEST_RETRY_MS)
     assert described(world).transaction_state == "CompleteCommit"
     assert latest(world, 0) == latest(world, 1) == end
     assert read_committed(world, 1)[0] == [b"second"]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_completing_is_tried_less_and_less_often_until_it_succeeds(
+    world: World, monkeypatch: pytest.MonkeyPatch, broken: TopicPartition
+) -> None:
+    producer = Producer(world)
+    for _ in range(2):
+        assert producer.write(12, b"value", partition=1) is ErrorCode.NONE
+        with monkeypatch.context() as patched:
+            tried_ms = break_log(broken, patched)
+            assert producer.end(commit=True) is ErrorCode.NONE
+            world.advance(40_000)
+        pauses_ms = [later - earlier for earlier, later in pairwise(tried_ms)]
+        assert pauses_ms == [500, 1_000, 2_000, 4_000, 8_000, LONGEST_RETRY_MS, LONGEST_RETRY_MS]
+        world.advance(LONGEST_RETRY_MS)
+        assert described(world).transaction_state == "CompleteCommit"
 
 
 def test_an_id_that_nobody_uses_is_forgotten(world: World) -> None:

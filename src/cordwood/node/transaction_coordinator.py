@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 RETRY_AFTER_MS = 500
+LONGEST_RETRY_MS = 10_000
+"""A completion that fails is tried again after the first, then after twice as long each time, up to the second: a disk
+that is full stays so for a while, and thousands may wait for it."""
+
 PATIENCE_MS = 100
 """How long a request waits for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
 before they ask again, mostly for longer than the markers take."""
@@ -55,6 +59,8 @@ class TransactionCoordinator:
         """Those whose markers are being written, or will be tried again."""
         self._marked: dict[str, frozenset[TopicPartition]] = {}
         """Where markers are already, of those that could not be completed yet: trying again must not fill logs."""
+        self._pause_ms: dict[str, int] = {}
+        """How long the last pause before another try was, of those that could not be completed yet."""
         self._patient: dict[str, list[Timer]] = {}
         """Requests that wait for a completion, by transactional id: each is decided again then, or when its time is
         up."""
@@ -275,7 +281,10 @@ class TransactionCoordinator:
         def again_later() -> None:
             # Still under way for whoever looks meanwhile: each of them would otherwise begin tries of its own.
             self._completing.add(transactional_id)
-            node.timers.at(node.now_ms + RETRY_AFTER_MS, again)
+            last_ms = self._pause_ms.get(transactional_id)
+            pause_ms = RETRY_AFTER_MS if last_ms is None else min(2 * last_ms, LONGEST_RETRY_MS)
+            self._pause_ms[transactional_id] = pause_ms
+            node.timers.at(node.now_ms + pause_ms, again)
             node.effects.wake()
 
         def again(_: int) -> None:
@@ -296,6 +305,7 @@ class TransactionCoordinator:
                 self._marked[transactional_id] = there
             else:
                 self._marked.pop(transactional_id, None)
+                self._pause_ms.pop(transactional_id, None)
             for timer in self._patient.pop(transactional_id, ()):
                 timer.fire(node.now_ms)
             self.families.marked(transactional_id)
