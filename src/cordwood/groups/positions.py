@@ -59,6 +59,7 @@ class Positions:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Position]] = {}
+        self._topics_without_id: set[str] = set()
 
     def commit(self, group: str, commits: Iterable[Commit], *, metadata_max_bytes: int, now_ms: int) -> CommitOutcome:
         """The records that remember these positions. Changes nothing: `replay` does."""
@@ -81,7 +82,9 @@ class Positions:
             return
         group, partition = decode_key(key)
         if value is not None:
-            self._groups.setdefault(group, {})[partition] = decode_value(value)
+            position = self._groups.setdefault(group, {})[partition] = decode_value(value)
+            if not position.topic_id.int:
+                self._topics_without_id.add(partition.topic)
         elif (positions := self._groups.get(group)) is not None:
             positions.pop(partition, None)
             if not positions:
@@ -97,16 +100,28 @@ class Positions:
     def groups(self) -> Iterator[str]:
         return iter(sorted(self._groups))
 
+    def may_lack_id(self, topic: str) -> bool:
+        """Whether there may be positions that do not say which topic of this name they are in."""
+        return topic in self._topics_without_id
+
     def of_deleted_topic(self, topic: str, topic_id: TopicId) -> list[Record]:
-        """Tombstones for positions in a topic that is gone. One of the same name may be there already, with its own."""
+        """Tombstones for positions in a topic that is gone, also for those that do not say in which.
+
+        At once, or it would take those that come for a new topic of the same name.
+        """
         return self._tombstones(
             lambda partition, position: partition.topic == topic and position.topic_id in (topic_id, ZERO_TOPIC_ID)
         )
 
+    def of_topics(self, topic_ids: Iterable[TopicId]) -> list[Record]:
+        """Tombstones for positions that say that they are in one of these topics."""
+        wanted = {topic_id.int for topic_id in topic_ids}
+        return self._tombstones(lambda partition, position: position.topic_id.int in wanted)
+
     def of_topics_gone(self, topic_id_of: TopicIdOf) -> list[Record]:
         """Tombstones for positions in topics that are no longer there, or there anew under the same name.
 
-        Those that went with their topic left with it (`of_deleted_topic`), unless power was lost before that was safe.
+        Mostly they went with their topic, unless power was lost before that was safe.
         """
         return self._tombstones(lambda partition, position: not is_current(partition, position, topic_id_of))
 

@@ -7,7 +7,6 @@ import random
 import uuid
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.groups.classic.group import NEVER_MS, Limits
@@ -18,12 +17,13 @@ from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, decode_key, record_type
-from cordwood.groups.positions import Commit, CommitOutcome, Record
+from cordwood.groups.positions import Commit, CommitOutcome
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
+from cordwood.node.in_turns import InTurns
 from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
 from cordwood.node.topic_matching import TopicMatching
@@ -65,6 +65,9 @@ class GroupCoordinator:
         self._alarms: dict[str, Alarm] = {}
         self._held = node.held_heartbeats
         self._topics = TopicMatching(node)
+        self._in_turns = InTurns(node)
+        self._deleted_topics: dict[Shard[GroupShard], list[TopicId]] = {}
+        """Whose positions a shard is to be looked through for."""
         self._log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self._topics), self._loaded)
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
@@ -322,15 +325,29 @@ class GroupCoordinator:
         """The image has it already."""
         self._topics.topics_changed(created, deleted)
 
-    def topic_deleted(self, topic: str, topic_id: TopicId, now_ms: int) -> None:
-        """Positions in a topic that is gone go with it."""
-        self._forget(lambda machine: machine.positions.of_deleted_topic(topic, topic_id), now_ms)
-
-    def expire(self, now_ms: int) -> None:
-        """One shard after the other: a hundred thousand positions take a while, and others are served in between."""
+    def topic_deleted(self, topic: str, topic_id: TopicId) -> None:
+        """Positions in a topic that is gone go with it: soon, and until then the topic's id keeps them from sight."""
         node = self._node
-        retention_ms = node.settings.offsets_retention_minutes * MINUTE_MS
-        pauses_ms = count()
+
+        def look(shard: Shard[GroupShard]) -> None:
+            positions = shard.machine.positions
+            if positions.may_lack_id(topic):
+                self._log.write(shard, positions.of_deleted_topic(topic, topic_id), node.now_ms, nothing)
+            elif shard in self._deleted_topics:
+                self._deleted_topics[shard].append(topic_id)
+            else:
+                self._deleted_topics[shard] = [topic_id]
+                self._in_turns.add(partial(self._forget_deleted, shard))
+
+        self._log.each_shard_with_records(look)
+
+    def _forget_deleted(self, shard: Shard[GroupShard], now_ms: int) -> None:
+        deleted = self._deleted_topics.pop(shard)
+        self._log.write(shard, shard.machine.positions.of_topics(deleted), now_ms, nothing)
+
+    def expire(self) -> None:
+        """One shard after the other: a hundred thousand positions take a while, and others are served in between."""
+        retention_ms = self._node.settings.offsets_retention_minutes * MINUTE_MS
 
         def look(shard: Shard[GroupShard], now_ms: int) -> None:
             # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit.
@@ -338,16 +355,7 @@ class GroupCoordinator:
             expired = shard.machine.expired(now_ms, retention_ms)
             self._log.write(shard, [record for record in expired if record[0] not in moving], now_ms, nothing)
 
-        def look_later(shard: Shard[GroupShard]) -> None:
-            node.timers.at(node.now_ms + next(pauses_ms), partial(look, shard))
-            node.effects.wake()
-
-        self._log.each_shard_with_records(look_later)
-
-    def _forget(self, tombstones: Callable[[GroupShard], list[Record]], now_ms: int) -> None:
-        self._log.each_shard_with_records(
-            lambda shard: self._log.write(shard, tombstones(shard.machine), now_ms, lambda error: None)
-        )
+        self._log.each_shard_with_records(lambda shard: self._in_turns.add(partial(look, shard)))
 
     # Administration
 

@@ -232,7 +232,7 @@ class Node:
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         self.maintenance.delete_logs(partitions)
         self.encoded_topics.forget(topic.name)
-        self.groups.topic_deleted(topic.name, topic.topic_id, now_ms)
+        self.groups.topic_deleted(topic.name, topic.topic_id)
 
     def _new_partition(self, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]

@@ -127,6 +127,16 @@ def test_positions_in_a_new_topic_of_the_same_name_stay() -> None:
     assert positions.of_deleted_topic("orders", FIRST) == []
 
 
+def test_positions_are_found_by_the_topic_that_they_say_they_are_in() -> None:
+    other, third = TopicPartition("other", 0), TopicPartition("third", 0)
+    positions = committed(
+        Commit(ORDERS, 1, -1, "", FIRST), Commit(other, 2, -1, "", SECOND), Commit(third, 2, -1, "", ZERO_TOPIC_ID)
+    )
+    assert [decode_key(key).partition for key, _ in positions.of_topics([FIRST])] == [ORDERS]
+    assert [decode_key(key).partition for key, _ in positions.of_topics([SECOND, FIRST])] == [ORDERS, other]
+    assert [positions.may_lack_id(topic) for topic in ("orders", "other", "third")] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("written", "now", "expected"),
     [(FIRST, FIRST, True), (FIRST, SECOND, False), (FIRST, None, False), (ZERO_TOPIC_ID, SECOND, True)],

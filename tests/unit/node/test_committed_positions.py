@@ -244,6 +244,61 @@ def test_positions_go_with_their_topic_and_a_new_one_of_its_name_starts_afresh(w
     assert fetch_positions(world, [("orders", [0])])[1][0][2] == -1
 
 
+def held(world: World, *groups: str) -> list[str]:
+    """The groups of which the coordinator still has positions, whether it would show them or not."""
+    found: list[str] = []
+    world.node.groups.visit_shards(
+        lambda shard: found.extend(group for group in groups if shard.positions.of_group(group)), lambda error: None
+    )
+    return sorted(found)
+
+
+def test_when_a_topic_is_deleted_one_shard_after_the_other_forgets_it_and_none_shows_it() -> None:
+    world = World(1, {"offsets.topic.num.partitions": "8"}).start()
+    groups = [f"group-{number}" for number in range(20)]
+
+    def seen() -> dict[str, list[int]]:
+        shown = {group: offsets_in(fetch_positions(world, None, group=group)) for group in groups}
+        return {group: offsets for group, offsets in shown.items() if offsets}
+
+    for name in ("orders", "refunds", "other"):
+        create_topic(world, name)
+        for group in groups:
+            assert commit(world, name, 5, group=group) == [NONE]
+    delete_topic(world, "orders")
+    delete_topic(world, "refunds")
+    assert seen() == {group: [5] for group in groups}, "only those in the other topic"
+    delete_topic(world, "other")
+    assert len(held(world, *groups)) > len(groups) // 2, "no time has passed"
+    assert seen() == {}
+    for name in ("orders", "refunds", "other"):
+        create_topic(world, name)
+    assert seen() == {}
+    commit(world, "orders", 2, group=groups[7])
+    for _ in range(2):
+        assert seen() == {groups[7]: [2]}
+        world.advance(100)
+        assert held(world, *groups) == [groups[7]]
+        world.kill()
+        world.start()
+
+
+def test_positions_that_do_not_say_which_topic_they_are_in_go_with_it_and_those_in_a_new_one_stay(world: World) -> None:
+    """A client that says for how long its position is to be kept gets a record without a place for the topic's id."""
+    create_topic(world)
+    old = {"version": 2, "retention_time_ms": 1_000_000_000}
+    groups = [f"group-{number}" for number in range(6)]
+    for number, group in enumerate(groups):
+        commit(world, "orders", 5, group=group, **(old if number % 2 else {}))
+    delete_topic(world, "orders")
+    assert [offsets_in(fetch_positions(world, None, group=group)) for group in groups] == [[]] * 6
+    create_topic(world)
+    for group in groups:
+        commit(world, "orders", 7, group=group, **old)
+    world.advance(1_000)
+    assert [offsets_in(fetch_positions(world, None, group=group)) for group in groups] == [[7]] * 6
+
+
 def settle_without_syncs(world: World) -> None:
     while steps := [do for name, do in world.steps() if not name.startswith(("sync", "flush"))]:
         world.do(steps[0])
