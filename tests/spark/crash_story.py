@@ -32,7 +32,10 @@ Fault = Mapping[str, str]
 
 
 class CrashStory:
-    def __init__(self, directory: Path, *, master: str = "local[2,4]", **story: Any) -> None:
+    def __init__(
+        self, directory: Path, *, master: str = "local[2,4]", workers: Sequence[int] = (), **story: Any
+    ) -> None:
+        """`workers`: process ids of the cluster's workers, where the executors are not the driver's own processes."""
         self.directory = directory
         self.faults_directory = directory / "faults"
         self.faults_directory.mkdir()
@@ -46,7 +49,9 @@ class CrashStory:
         self.topic = "target"
         self.runs = 0
         self.expected: list[list[str]] = []
-        self._story = {"master": master, **story}
+        self._workers = workers
+        everywhere = {"spark.executorEnv.CORDWOOD_SINK_FAULTS": str(self.faults_directory)}
+        self._story = {"master": master, **story, "settings": {**everywhere, **story.get("settings", {})}}
         self._driver: subprocess.Popen[bytes] | None = None
         self._output = directory / "driver.out"
 
@@ -118,12 +123,13 @@ class CrashStory:
     def _executors(self) -> list[int]:
         """Process ids of the JVMs that run this driver's tasks, where they are processes of their own."""
         assert self._driver is not None
+        sessions = {self._driver.pid, *self._workers}
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
                     session = int((process / "stat").read_text().rpartition(")")[2].split()[3])
-                    if session == self._driver.pid:
+                    if session in sessions:
                         found.append(int(process.name))
         return sorted(found)
 

@@ -50,22 +50,28 @@ def main(story: dict[str, Any]) -> int:
 
 
 def delayed(rows: Any, delay: dict[str, Any]) -> Any:
-    """The first attempt at one task takes so long that Spark starts another beside it, which leaves a mark."""
-    task, seconds, mark = int(delay["task"]), float(delay["seconds"]), str(delay["mark"])
+    """The first attempt at one task takes so long that Spark starts another beside it, which leaves a mark.
+
+    Another may also come after the first one died, and that leaves none.
+    """
+    task, seconds, mark = int(delay["task"]), float(delay["seconds"]), Path(delay["mark"])
 
     def wait(batches: Any) -> Any:
+        import os
         import time
 
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
+        waiting = mark.with_name(f"{mark.name}-{context.stageId()}")
         for batch in batches:
             yield batch
             if context.partitionId() == task and context.attemptNumber() == 0:
+                waiting.write_text(str(os.getpid()))
                 time.sleep(seconds)
-            elif context.partitionId() == task:
-                Path(mark).touch()
+            elif context.partitionId() == task and waiting.exists() and Path("/proc", waiting.read_text()).exists():
+                mark.touch()
 
     return rows.mapInArrow(wait, rows.schema)
 
