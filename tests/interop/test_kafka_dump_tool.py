@@ -279,7 +279,7 @@ def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_
 @pytest.mark.timeout(660)
 def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: KafkaJars, tmp_path: Path) -> None:
     """Those of __consumer_offsets that only the newest of its versions have."""
-    profile = Profile(None, None, "client", "/127.0.0.1", (), 1000, None, "ord.*")
+    profile = Profile(None, None, "client", "/127.0.0.1", frozenset(), 1000, None, "ord.*")
     first, second = (partition_in(TopicId(int=77), number) for number in (0, 1))
     current = Current(4, 3, 0, frozenset({first, second}), frozenset(), {first: 2, second: 4})
     records = [

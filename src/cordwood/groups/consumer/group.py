@@ -91,7 +91,7 @@ class ConsumerGroup:
     @property
     def subscribed_topics(self) -> frozenset[str]:
         if self._subscribed is None:
-            read = [topics_of(each.profile, self.expressions) for each in self.members.values()]
+            read = {topics_of(each.profile, self.expressions) for each in self.members.values()}
             self._subscribed = frozenset[str]().union(*read)
         return self._subscribed
 
@@ -189,6 +189,7 @@ class ConsumerGroup:
 
 def topics_of(profile: Profile, expressions: Mapping[str, Resolution]) -> frozenset[str]:
     """What a member reads: the topics that it names, and those that its expression matches."""
-    named = frozenset(profile.topics)
     resolution = None if profile.expression is None else expressions.get(profile.expression)
-    return named if resolution is None else named | resolution.topics
+    if resolution is None:
+        return profile.topics
+    return profile.topics | resolution.topics if profile.topics else resolution.topics

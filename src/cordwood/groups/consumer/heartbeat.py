@@ -30,7 +30,7 @@ LEAVING = -1
 MAX_EXPRESSIONS = 100
 """Different regular expressions in one group: each is kept with every topic that it matches."""
 
-NOBODY = Profile(None, None, "", "", (), -1, None)
+NOBODY = Profile(None, None, "", "", frozenset(), -1, None)
 NEVER = 1 << 31
 """No epoch is as late as this."""
 
@@ -218,7 +218,7 @@ def _updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile
         before.rack_id if request.rack_id is None else request.rack_id,
         request.client_id,
         request.client_host,
-        before.topics if request.topics is None else tuple(sorted(set(request.topics))),
+        before.topics if request.topics is None else frozenset(request.topics),
         before.rebalance_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms,
         before.assignor if request.assignor is None else request.assignor,
         before.expression if request.expression is None else request.expression or None,

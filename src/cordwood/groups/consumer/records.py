@@ -57,7 +57,7 @@ class Profile(NamedTuple):
     rack_id: str | None
     client_id: str
     client_host: str
-    topics: tuple[str, ...]
+    topics: frozenset[str]
     rebalance_timeout_ms: int
     assignor: str | None
     expression: str | None = None
@@ -146,7 +146,7 @@ def encode_profile(profile: Profile) -> bytes:
             compact_string(profile.client_id),
             compact_string(profile.client_host),
             uvarint(len(profile.topics) + 1),
-            *(compact_string(topic) for topic in profile.topics),
+            *(compact_string(topic) for topic in sorted(profile.topics)),
             compact_string(profile.expression),
             struct.pack(">i", profile.rebalance_timeout_ms),
             compact_string(profile.assignor),
@@ -161,7 +161,7 @@ def decode_profile(value: bytes) -> Profile:
     rack_id = fields.nullable_string()
     client_id = fields.string()
     client_host = fields.string()
-    topics = tuple(fields.string() for _ in range(fields.count()))
+    topics = _names(fields)
     expression = fields.nullable_string() or None  # Kafka writes an empty one where there is none
     timeout_ms = fields.int32()
     assignor = fields.nullable_string()
@@ -211,9 +211,12 @@ def encode_resolution(resolution: Resolution) -> bytes:
 
 def decode_resolution(value: bytes) -> Resolution:
     fields = _fields(value)
-    # Many groups may match the same topics: their names are kept once.
-    topics = frozenset(sys.intern(fields.string()) for _ in range(fields.count()))
-    return Resolution(topics, fields.int64(), fields.int64())
+    return Resolution(_names(fields), fields.int64(), fields.int64())
+
+
+def _names(fields: FieldReader) -> frozenset[str]:
+    """Many members and groups may read the same topics: their names are kept once."""
+    return frozenset(sys.intern(fields.string()) for _ in range(fields.count()))
 
 
 def _fields(value: bytes) -> FieldReader:

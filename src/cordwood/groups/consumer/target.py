@@ -3,7 +3,8 @@
 import zlib
 from collections.abc import Iterable, Mapping
 
-from cordwood.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from cordwood.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from cordwood.groups.consumer.balancing import Subscriber
 from cordwood.groups.consumer.group import ConsumerGroup, topics_of
 from cordwood.groups.consumer.records import (
     EXPRESSION_TYPE,
@@ -37,7 +38,8 @@ def retarget(
     """The epoch and the target for these members; `changed` if it is known that they or their subscriptions did."""
     expressions = _resolve(group, profiles, topics, records)
     changed = changed or any(found is not group.expressions.get(each) for each, found in expressions.items())
-    there = _shapes((name for profile in profiles.values() for name in topics_of(profile, expressions)), topics)
+    subscriptions = {member_id: topics_of(profile, expressions) for member_id, profile in profiles.items()}
+    there = _shapes(frozenset[str]().union(*set(subscriptions.values())), topics)
     hashed = _hash(there)
     if not changed and hashed == group.metadata_hash and group.epoch == group.target_epoch:
         return group.target_epoch, targets
@@ -47,7 +49,7 @@ def retarget(
         value = encode_group_epoch(GroupEpoch(epoch, hashed, -1 if profiles else now_ms))
         records.append((encode_consumer_key(GROUP_TYPE, group.group_id), value))
     subscribers = [
-        Subscriber(member_id, profile.instance_id, topics_of(profile, expressions), targets.get(member_id, NOTHING))
+        Subscriber(member_id, profile.instance_id, subscriptions[member_id], targets.get(member_id, NOTHING))
         for member_id, profile in sorted(profiles.items())
     ]
     assigned = ASSIGNORS[_preferred_assignor(profiles.values())](subscribers, there)
@@ -102,8 +104,8 @@ def _resolve(
     return found
 
 
-def _shapes(names: Iterable[str], topics: TopicView) -> dict[str, TopicShape]:
-    found = {name: topics.shape_of(name) for name in sorted(set(names))}
+def _shapes(names: frozenset[str], topics: TopicView) -> dict[str, TopicShape]:
+    found = {name: topics.shape_of(name) for name in sorted(names)}
     return {name: shape for name, shape in found.items() if shape is not None}
 
 

@@ -140,7 +140,7 @@ def _description(node: "Node", group: ConsumerGroup) -> Answer:
                 "member_epoch": group.current(member_id).epoch,
                 "client_id": member.profile.client_id,
                 "client_host": member.profile.client_host,
-                "subscribed_topic_names": list(member.profile.topics),
+                "subscribed_topic_names": sorted(member.profile.topics),
                 "subscribed_topic_regex": member.profile.expression,
                 "assignment": named(group.current(member_id).assigned),
                 "target_assignment": named(group.targets.get(member_id, NOTHING)),

@@ -1,0 +1,198 @@
+"""Shares of members that read different topics: as even as moving single partitions can make them, with few moves.
+
+Members that read the same topics are interchangeable. They are an audience, and a topic has only to look at the
+lightest of each of its audiences. So the work grows with what the audiences read and with the partitions, not with
+members times partitions.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from cordwood.groups.consumer.shares import Share, partitions_in, topic_number
+from cordwood.groups.consumer.topics import TopicShape
+
+
+class Subscriber(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[str]
+    target: Share
+    """What it was to have so far."""
+
+
+Topics = Mapping[str, TopicShape]
+
+
+def share_by_subscription(subscribers: Iterable[Subscriber], topics: Topics) -> dict[str, Share]:
+    balance = _Balance(sorted(subscribers), topics)
+    balance.give_free()
+    while balance.even_out():
+        pass
+    return balance.shares()
+
+
+@dataclass(slots=True, eq=False)
+class _Topic:
+    name: str
+    free: set[int]
+    held: dict[int, list[int]] = field(default_factory=dict)
+    """Partitions by the place of the member that has them."""
+    audiences: list[int] | None = None
+    """Who reads it; None: nobody asked yet."""
+
+
+class _Loads:
+    """How many partitions each member has, and who has the fewest in each audience.
+
+    A member is known by its place in the list, which also decides between equals. A rank is load and place in one
+    number, because they are compared a hundred thousand times.
+    """
+
+    def __init__(self, loads: list[int], audiences: Iterable[list[int]]) -> None:
+        self._count = len(loads)
+        self._loads = loads
+        self._audience_of = [0] * len(loads)
+        self._ranks: list[list[int]] = []
+        """By audience a heap of all members as they are now, and of some as they were, which are passed over."""
+        for number, places in enumerate(audiences):
+            self._ranks.append(sorted(map(self.rank, places)))
+            for place in places:
+                self._audience_of[place] = number
+        self.lightest = [ranks[0] for ranks in self._ranks]
+        """By audience the lowest rank."""
+
+    def __getitem__(self, place: int) -> int:
+        return self._loads[place]
+
+    def rank(self, place: int) -> int:
+        return self._loads[place] * self._count + place
+
+    def place(self, rank: int) -> int:
+        return rank % self._count
+
+    def load(self, rank: int) -> int:
+        return rank // self._count
+
+    def extremes(self) -> tuple[int, int]:
+        return min(self._loads), max(self._loads)
+
+    def change(self, place: int, by: int) -> int:
+        """The lowest rank in the member's audience after that."""
+        self._loads[place] += by
+        audience = self._audience_of[place]
+        ranks = self._ranks[audience]
+        if len(ranks) == 1:
+            ranks[0] = self.rank(place)
+        else:
+            heappush(ranks, self.rank(place))
+            while ranks[0] != self.rank(self.place(ranks[0])):
+                heappop(ranks)
+        self.lightest[audience] = ranks[0]
+        return ranks[0]
+
+
+class _Balance:
+    def __init__(self, members: list[Subscriber], topics: Topics) -> None:
+        self._members = members
+        self._topics = {
+            shape.topic_id.int: _Topic(name, set(partitions_in(shape.topic_id, range(shape.partitions))))
+            for name, shape in sorted(topics.items())
+        }
+        audiences: dict[frozenset[str], list[int]] = {}
+        for place, member in enumerate(members):
+            audiences.setdefault(member.topics, []).append(place)
+        self._read = list(audiences)
+        """By audience."""
+        self._sizes = [len(places) for places in audiences.values()]
+        self._loads = _Loads([self._keep(place, member) for place, member in enumerate(members)], audiences.values())
+
+    def _keep(self, place: int, member: Subscriber) -> int:
+        """Everybody keeps what it had and still reads: how many that are."""
+        kept = 0
+        for partition in sorted(member.target):
+            topic = self._topics.get(topic_number(partition))
+            if topic is not None and topic.name in member.topics and partition in topic.free:
+                topic.free.remove(partition)
+                topic.held.setdefault(place, []).append(partition)
+                kept += 1
+        return kept
+
+    def _audiences(self, topic: _Topic) -> list[int]:
+        if topic.audiences is None:
+            name = topic.name
+            topic.audiences = [number for number, names in enumerate(self._read) if name in names]
+        return topic.audiences
+
+    def give_free(self) -> None:
+        """Partitions that few can read go first: those who can read more take what is left."""
+        unshared = [topic for topic in self._topics.values() if topic.free and self._audiences(topic)]
+        for topic in sorted(unshared, key=lambda each: sum(map(self._sizes.__getitem__, self._audiences(each)))):
+            takers = self._takers(topic)
+            for partition in sorted(topic.free):
+                self._give(topic, partition, takers)
+            topic.free.clear()
+
+    def _takers(self, topic: _Topic) -> list[int]:
+        """A heap of the lowest ranks in its audiences."""
+        takers = [*map(self._loads.lightest.__getitem__, self._audiences(topic))]
+        heapify(takers)
+        return takers
+
+    def _give(self, topic: _Topic, partition: int, takers: list[int]) -> None:
+        """To the lightest."""
+        place = self._loads.place(takers[0])
+        topic.held.setdefault(place, []).append(partition)
+        heapreplace(takers, self._loads.change(place, 1))
+
+    def even_out(self) -> bool:
+        """Where somebody has at least two more than another who could read the same, it gives. False: nobody has."""
+        loads = self._loads
+        lightest, heaviest = loads.extremes()
+        if heaviest - lightest < 2:
+            return False
+        even = True
+        topics = [topic for topic in self._topics.values() if topic.held]
+        ranked = [(-max(map(loads.__getitem__, topic.held)), place) for place, topic in enumerate(topics)]
+        for load, place in sorted(ranked):
+            # Nobody becomes lighter than the lightest: who gives has no less than who takes, also after that.
+            if -load - lightest >= 2 and self._even_out(topics[place]):
+                even = False
+                lightest, _ = loads.extremes()
+        return not even
+
+    def _even_out(self, topic: _Topic) -> bool:
+        loads = self._loads
+        heaviest = max(map(loads.__getitem__, topic.held))
+        if heaviest - loads.load(min(map(loads.lightest.__getitem__, self._audiences(topic)))) < 2:
+            return False
+        # Who takes has then at most one more than the lightest, and who gives has no less than who took: neither has to
+        # change sides, so the heap of givers need not know of those who took, nor that of takers of those who gave.
+        givers = [(-loads[place], place) for place in topic.held]
+        heapify(givers)
+        takers = self._takers(topic)
+        while givers and -givers[0][0] - loads.load(takers[0]) >= 2:
+            load, place = givers[0]
+            partitions = topic.held[place]
+            partition = partitions.pop()
+            loads.change(place, -1)
+            self._give(topic, partition, takers)
+            if partitions:
+                heapreplace(givers, (load + 1, place))
+            else:
+                del topic.held[place]
+                heappop(givers)
+        return True
+
+    def shares(self) -> dict[str, Share]:
+        found: list[list[int]] = [[] for _ in self._members]
+        for topic in self._topics.values():
+            for place, partitions in topic.held.items():
+                found[place] += partitions
+        shares: dict[str, Share] = {}
+        for member, partitions in zip(self._members, found, strict=True):
+            share = frozenset(partitions)
+            # The same object where nothing changed: it is compared with again and again.
+            shares[member.member_id] = member.target if share == member.target else share
+        return shares
