@@ -17,7 +17,7 @@ from cordwood.groups.positions import Commit
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.group_coordinator import Author
+from cordwood.node.group_shards import Author
 from cordwood.records.build import build_batch
 
 EVERYTHING = {"listeners": "127.0.0.1:0", "metrics.listener": "127.0.0.1:0", "lag.check.interval.ms": "100"}
@@ -65,9 +65,9 @@ class Stage:
     async def commit(self, group: str, topic: str, offset: int) -> None:
         commits = [Commit(TopicPartition(topic, 0), offset, -1, None, self.node.topic_id(topic))]
         now_ms = int(time.time() * 1000)
-        assert await self.asked(lambda done: self.node.groups.commit(group, Author(), commits, now_ms, done)) == [
-            ErrorCode.NONE
-        ]
+        assert await self.asked(
+            lambda done: self.node.groups.positions.commit(group, Author(), commits, now_ms, done)
+        ) == [ErrorCode.NONE]
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():  # noqa: ASYNC110 the broker has no events for tests

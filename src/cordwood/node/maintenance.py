@@ -88,7 +88,7 @@ class Maintenance:
 
     def _expire_positions(self, now_ms: int) -> None:
         self._node.timers.at(now_ms + self._node.settings.offsets_retention_check_interval_ms, self._expire_positions)
-        self._node.groups.expire()
+        self._node.groups.positions.expire()
 
     # Checkpoints
 

@@ -155,7 +155,7 @@ class Node:
         self.held_heartbeats.stop()
         for parked in [parked for waiting in self._parked.values() for parked in waiting]:
             parked.hurry(now_ms)
-        self.groups.stop_waiting(now_ms)
+        self.groups.stop_waiting()
 
     # Topics and partitions
 
@@ -232,7 +232,7 @@ class Node:
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         self.maintenance.delete_logs(partitions)
         self.encoded_topics.forget(topic.name)
-        self.groups.topic_deleted(topic.name, topic.topic_id)
+        self.groups.positions.topic_deleted(topic.name, topic.topic_id)
 
     def _new_partition(self, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]

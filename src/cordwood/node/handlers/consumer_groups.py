@@ -41,7 +41,7 @@ def consumer_group_heartbeat(node: "Node", request: Request) -> None:
         )
 
     if not member_id and request.version == 0 and body.member_epoch == JOINING:
-        member_id = node.groups.new_member_id(request.header.client_id or "consumer")
+        member_id = node.groups.members.new_member_id(request.header.client_id or "consumer")
     refusal = _refusal(body, member_id)
     if refusal is not None:
         answer(refusal)
@@ -59,7 +59,7 @@ def consumer_group_heartbeat(node: "Node", request: Request) -> None:
         _owned(body.topic_partitions),
         body.subscribed_topic_regex,
     )
-    node.groups.consumer_heartbeat(body.group_id, asked, request.now_ms, answer)
+    node.groups.members.consumer_heartbeat(body.group_id, asked, request.now_ms, answer)
 
 
 def _refusal(body: Any, member_id: str) -> ProtocolError | None:

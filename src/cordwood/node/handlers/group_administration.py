@@ -189,7 +189,7 @@ def offset_delete(node: "Node", request: Request) -> None:
     if not body.group_id:
         deleted(ErrorCode.INVALID_GROUP_ID)
         return
-    node.groups.delete_positions(body.group_id, there, request.now_ms, deleted)
+    node.groups.positions.delete(body.group_id, there, request.now_ms, deleted)
 
 
 HANDLERS = (

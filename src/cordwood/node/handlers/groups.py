@@ -6,7 +6,7 @@ from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, SyncAnswer
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.model.errors import ErrorCode
-from cordwood.node.group_coordinator import Author
+from cordwood.node.group_shards import Author
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
@@ -52,11 +52,11 @@ def join_group(node: "Node", request: Request) -> None:
         body.rebalance_timeout_ms if version >= 1 else body.session_timeout_ms,
         body.protocol_type,
         tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
-        "" if body.member_id else node.groups.new_member_id(client_id if instance_id is None else instance_id),
+        "" if body.member_id else node.groups.members.new_member_id(client_id if instance_id is None else instance_id),
         asks_for_id_first=version >= 4,
         can_skip_assignment=version >= 9,
     )
-    node.groups.join(body.group_id, asked, request.now_ms, answer)
+    node.groups.members.join(body.group_id, asked, request.now_ms, answer)
 
 
 def sync_group(node: "Node", request: Request) -> None:
@@ -86,7 +86,7 @@ def sync_group(node: "Node", request: Request) -> None:
         body.protocol_name,
         {share.member_id: bytes(share.assignment) for share in body.assignments},
     )
-    node.groups.sync(body.group_id, asked, request.now_ms, answer)
+    node.groups.members.sync(body.group_id, asked, request.now_ms, answer)
 
 
 def heartbeat(node: "Node", request: Request) -> None:
@@ -101,7 +101,7 @@ def heartbeat(node: "Node", request: Request) -> None:
         return
     author = Author(body.member_id, body.group_instance_id, body.generation_id)
     request.let_go_of_frame()
-    node.groups.heartbeat(body.group_id, author, request.reply.connection_id, request.now_ms, answer)
+    node.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, request.now_ms, answer)
 
 
 def leave_group(node: "Node", request: Request) -> None:
@@ -125,7 +125,9 @@ def leave_group(node: "Node", request: Request) -> None:
     if not body.group_id:
         failed(ErrorCode.INVALID_GROUP_ID)
         return
-    node.groups.leave(body.group_id, leaving if batched else [(body.member_id, None)], request.now_ms, answer, failed)
+    node.groups.members.leave(
+        body.group_id, leaving if batched else [(body.member_id, None)], request.now_ms, answer, failed
+    )
 
 
 HANDLERS = (

@@ -10,7 +10,8 @@ from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from cordwood.node.group_coordinator import UNSTABLE, Author
+from cordwood.node.group_positions import UNSTABLE
+from cordwood.node.group_shards import Author
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
@@ -139,7 +140,9 @@ def offset_commit(node: "Node", request: Request) -> None:
         request.answer(topics=asked.answer())
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
-    node.groups.commit(body.group_id, author, asked.commits, request.now_ms, committed, knows_epochs=knows_epochs)
+    node.groups.positions.commit(
+        body.group_id, author, asked.commits, request.now_ms, committed, knows_epochs=knows_epochs
+    )
 
 
 def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
@@ -176,7 +179,7 @@ def offset_fetch(node: "Node", request: Request) -> None:
         if not group.group_id:
             one_done(place)(ErrorCode.INVALID_GROUP_ID)
         else:
-            node.groups.fetch(
+            node.groups.positions.fetch(
                 group.group_id,
                 _reader(version, group),
                 request.now_ms,

@@ -8,7 +8,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
-from cordwood.node.group_coordinator import Author
+from cordwood.node.group_shards import Author
 from cordwood.node.handlers.positions import AskedPositions
 from cordwood.node.regular_expressions import names_matching
 from cordwood.node.request import Request, serves
@@ -131,7 +131,7 @@ def add_offsets_to_txn(node: "Node", request: Request) -> None:
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         writer = Writer(body.producer_id, body.producer_epoch)
-        partitions = [node.groups.partition_of(body.group_id)]
+        partitions = [node.groups.positions.partition_of(body.group_id)]
         node.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, node.now_ms, answer)
 
     if not body.transactional_id:
@@ -175,7 +175,7 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
             add=add,
         )
 
-    node.groups.commit_in_transaction(body.group_id, author, asked.commits, admit, writer, committed)
+    node.groups.positions.commit_in_transaction(body.group_id, author, asked.commits, admit, writer, committed)
 
 
 def _offset_error(error: ErrorCode, version: int) -> ErrorCode:

@@ -24,14 +24,16 @@ def check_at_rest(world: World) -> None:
             and each.opened.log.durable_end_offset < each.opened.log.log_end_offset
         ],
         "readers that wait": [each.name for each in node.partitions() if each.waiting_readers],
-        "requests that wait for __consumer_offsets": node.groups._log._waiting_for_topic,
+        "requests that wait for __consumer_offsets": node.groups.shards.log._waiting_for_topic,
         "requests that wait for positions to load": [
-            shard.partition.name for shard in node.groups._log._shards.values() if shard.waiting
+            shard.partition.name for shard in node.groups.shards.log._shards.values() if shard.waiting
         ],
+        "shards that wait to forget a deleted topic": node.groups.positions._deleted_topics,
         "requests that wait for __transaction_state": node.transactions.log._waiting_for_topic,
         "decisions that wait for their markers": node.transactions.families._waiting,
         "transactional batches that wait for their coordinator": node.transactional_appends._queues,
         "transactions that wait for their markers": node.transactions._completing,
+        "transactions that are to be tried again": node.transactions._pause_ms,
         "requests that wait for producer ids": node.producer_ids._waiting,
         "work in threads": life.workers.jobs,
         "calls to the store": life.store.calls,

@@ -1,0 +1,138 @@
+"""Members of groups, in the classic and the consumer protocol: they join, say that they are alive, and leave."""
+
+import random
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cordwood.groups.classic.join import JoinRequest
+from cordwood.groups.classic.leave import Leaving
+from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
+from cordwood.groups.classic.sync import SyncRequest
+from cordwood.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest
+from cordwood.groups.shard import GroupShard
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.node.coordinator_log import Done, Shard
+from cordwood.node.group_shards import Author, GroupShards
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+MAX_PREFIX_LENGTH = 200
+
+
+class GroupMembership:
+    def __init__(self, node: "Node", shards: GroupShards, seed: int) -> None:
+        self._node = node
+        self._shards = shards
+        self._log = shards.log
+        self._held = node.held_heartbeats
+        self._chance = random.Random(seed)
+
+    def new_member_id(self, prefix: str) -> str:
+        return f"{prefix[:MAX_PREFIX_LENGTH]}-{uuid.UUID(int=self._chance.getrandbits(128), version=4)}"
+
+    def join(self, group_id: str, request: JoinRequest, now_ms: int, ticket: JoinTicket) -> None:
+        def failed(error: ErrorCode) -> None:
+            ticket(JoinAnswer(error, request.member_id))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            if not shard.machine.exists(group_id) and self._shards.is_full():
+                failed(ErrorCode.GROUP_MAX_SIZE_REACHED)
+                return
+            out = Outbox()
+            shard.machine.join(group_id, request, ticket, out, now_ms, self._shards.limits(shard))
+            self._shards.settle(shard, group_id, out, now_ms)
+
+        self._shards.with_shard(group_id, loaded, failed)
+
+    def sync(self, group_id: str, request: SyncRequest, now_ms: int, ticket: SyncTicket) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            shard.machine.sync(group_id, request, ticket, out, now_ms, self._shards.limits(shard))
+            self._shards.settle(shard, group_id, out, now_ms)
+
+        self._shards.with_shard(group_id, loaded, lambda error: ticket(SyncAnswer(error)))
+
+    def heartbeat(self, group_id: str, author: Author, connection_id: int, now_ms: int, done: Done) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            machine = shard.machine
+            found = machine.heartbeat(group_id, *author, now_ms)
+            if found is ErrorCode.NONE and at_once and self._held.is_patient(connection_id):
+                longest_ms = self._node.settings.group_heartbeat_hold_ms
+                wait_ms = min(longest_ms, machine.may_wait_ms(group_id, author.member_id))
+                if wait_ms:
+                    self._held.hold(
+                        group_id,
+                        connection_id,
+                        now_ms + wait_ms,
+                        lambda: machine.standing(group_id, *author) is not ErrorCode.NONE,
+                        partial(waited, shard),
+                    )
+                    return
+            self._log.when_committed(shard, now_ms, lambda error: done(error or found))
+
+        def waited(shard: Shard[GroupShard], now_ms: int) -> None:
+            found = shard.machine.standing(group_id, *author)
+            self._log.when_committed(shard, now_ms, lambda error: done(error or found))
+
+        # Later the connection may have asked for something else, which must not wait behind this.
+        at_once = True
+        self._shards.with_shard(group_id, loaded, done)
+        at_once = False
+
+    def leave(
+        self,
+        group_id: str,
+        leaving: list[Leaving],
+        now_ms: int,
+        done: Callable[[list[ErrorCode]], None],
+        failed: Done,
+    ) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            errors = shard.machine.leave(group_id, leaving, out, now_ms, self._shards.limits(shard))
+            self._shards.settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(errors))
+
+        self._shards.with_shard(group_id, loaded, failed)
+
+    def consumer_heartbeat(
+        self,
+        group_id: str,
+        request: HeartbeatRequest,
+        now_ms: int,
+        done: Callable[[HeartbeatAnswer | ProtocolError], None],
+    ) -> None:
+        """The consumer protocol's only request: all else follows from it."""
+
+        def failed(error: ErrorCode) -> None:
+            done(ProtocolError(error, "The coordinator is not available."))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            def matched(refused: dict[str, ProtocolError]) -> None:
+                # What is in the log and no longer an expression matches nothing new; a new one has to be one.
+                refusal = refused.get(request.expression or "")
+                if refusal is None:
+                    beat(shard)
+                else:
+                    self._log.when_committed(shard, now_ms, lambda error: failed(error) if error else done(refusal))
+
+            self._shards.topics.when_known(shard.machine.expressions(group_id, request), matched)
+
+        def beat(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            limits = self._shards.consumer_limits()
+            answer: HeartbeatAnswer | ProtocolError
+            try:
+                if not shard.machine.exists(group_id) and self._shards.is_full():
+                    raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This broker has as many groups as it takes.")
+                answer = shard.machine.consumer_heartbeat(group_id, request, out, limits, now_ms)
+            except ProtocolError as refusal:
+                out, answer = Outbox(), refusal
+            self._shards.settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(answer))
+            if not isinstance(answer, ProtocolError):
+                shard.machine.consumer_heard_of(group_id, request.member_id, now_ms, limits)
+                self._shards.set_alarm(shard, group_id)
+
+        self._shards.with_shard(group_id, loaded, failed)

@@ -1,0 +1,231 @@
+"""Positions of groups: committed, also in transactions, fetched, deleted, and forgotten when nobody needs them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cordwood.groups.classic.outbox import Outbox
+from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
+from cordwood.groups.offset_records import Position
+from cordwood.groups.positions import Commit, CommitOutcome
+from cordwood.groups.shard import GroupShard
+from cordwood.model.coordination import coordinating_partition
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
+from cordwood.node.coordinator_log import Done, Shard, Writer
+from cordwood.node.group_shards import Author, GroupShards, nothing, pending_positions
+from cordwood.node.in_turns import InTurns
+from cordwood.node.partition import Partition
+from cordwood.records.control import TransactionMarker
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+MINUTE_MS = 60_000
+
+UNSTABLE = Position(-1, -1, "", -1)
+"""Stands for a position that an open transaction is about to move."""
+
+
+class GroupPositions:
+    def __init__(self, node: "Node", shards: GroupShards) -> None:
+        self._node = node
+        self._shards = shards
+        self._log = shards.log
+        self._in_turns = InTurns(node)
+        self._deleted_topics: dict[Shard[GroupShard], list[TopicId]] = {}
+        """Whose positions a shard is to be looked through for."""
+
+    # Committing
+
+    def commit(
+        self,
+        group_id: str,
+        author: Author,
+        commits: list[Commit],
+        now_ms: int,
+        done: Callable[[list[ErrorCode]], None],
+        *,
+        knows_epochs: bool = True,
+    ) -> None:
+        """Remembers the positions; `done` gets one error code for each of them, once they are committed."""
+
+        partitions = self._partitions(commits)
+
+        def failed(error: ErrorCode) -> None:
+            done([error] * len(commits))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            machine = shard.machine
+            refusal = machine.check_commit(
+                group_id,
+                *author,
+                now_ms,
+                partitions=_committed_in(commits, machine, group_id),
+                knows_epochs=knows_epochs,
+            )
+            if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._shards.is_full():
+                refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
+            if refusal is not ErrorCode.NONE:
+                self._log.when_committed(shard, now_ms, lambda error: failed(error or refusal))
+                return
+            outcome = self._commit(machine, group_id, commits, partitions, now_ms)
+            self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)))
+
+        self._shards.with_shard(group_id, loaded, failed)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        author: Author,
+        commits: list[Commit],
+        admit: Callable[[TopicPartition, Done], None],
+        writer: Writer,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
+        """As `commit`, but the positions hold only once the writer's transaction is committed.
+
+        `admit` asks the transaction's coordinator whether the partition of __consumer_offsets is part of it, and calls
+        back at a moment when that is true.
+        """
+
+        partitions = self._partitions(commits)
+
+        def failed(error: ErrorCode) -> None:
+            done([error] * len(commits))
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            def admitted(error: ErrorCode) -> None:
+                machine, now_ms = shard.machine, self._node.now_ms
+                error = error or machine.check_commit(
+                    group_id,
+                    *author,
+                    now_ms,
+                    partitions=_committed_in(commits, machine, group_id),
+                    transactional=True,
+                )
+                if error is ErrorCode.NONE and not machine.exists(group_id) and self._shards.is_full():
+                    error = ErrorCode.GROUP_MAX_SIZE_REACHED
+                if error is not ErrorCode.NONE:
+                    failed(error)
+                    return
+                outcome = self._commit(machine, group_id, commits, partitions, now_ms)
+                self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)), writer)
+
+            admit(shard.partition.name, admitted)
+
+        self._shards.with_shard(group_id, loaded, failed)
+
+    def _partitions(self, commits: list[Commit]) -> list[Partition]:
+        """Those that the positions are in, as they are now."""
+        return [self._node.partition(*commit.partition) for commit in commits]
+
+    def _commit(
+        self, machine: GroupShard, group_id: str, commits: list[Commit], partitions: list[Partition], now_ms: int
+    ) -> CommitOutcome:
+        """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
+        owns = self._node.owns
+        present = [commit for commit, partition in zip(commits, partitions, strict=True) if owns(partition)]
+        outcome = machine.positions.commit(
+            group_id, present, metadata_max_bytes=self._node.settings.offset_metadata_max_bytes, now_ms=now_ms
+        )
+        if len(present) == len(commits):
+            return outcome
+        errors = iter(outcome.errors)
+        return CommitOutcome(
+            outcome.records,
+            [next(errors) if owns(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for partition in partitions],
+        )
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Where the positions of a group are kept; the topic exists."""
+        count = len(self._node.topics[CONSUMER_OFFSETS_TOPIC])
+        return TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinating_partition(group_id, count))
+
+    def end_transaction(
+        self,
+        index: int,
+        writer: Writer,
+        marker: TransactionMarker,
+        now_ms: int,
+        failed: Done,
+        done: Callable[[int], None],
+    ) -> None:
+        self._log.end_transaction(index, writer, marker, now_ms, failed, done)
+
+    # Reading and deleting
+
+    def fetch(
+        self,
+        group_id: str,
+        reader: Author,
+        now_ms: int,
+        done: Callable[[dict[TopicPartition, Position] | ErrorCode], None],
+        *,
+        require_stable: bool = False,
+    ) -> None:
+        """All positions of a group, as committed by now; UNSTABLE, if asked for, where that is about to change."""
+
+        def loaded(shard: Shard[GroupShard]) -> None:
+            refusal = shard.machine.check_fetch(group_id, reader.member_id, reader.generation)
+            found = shard.machine.positions_of(group_id)
+            if require_stable:
+                found.update(dict.fromkeys(pending_positions(shard, group_id), UNSTABLE))
+            self._log.when_committed(shard, now_ms, lambda error: done(error or refusal or found))
+
+        self._shards.with_shard(group_id, loaded, done)
+
+    def delete(
+        self,
+        group_id: str,
+        partitions: list[TopicPartition],
+        now_ms: int,
+        done: Callable[[ErrorCode | list[ErrorCode]], None],
+    ) -> None:
+        def loaded(shard: Shard[GroupShard]) -> None:
+            out = Outbox()
+            outcome = shard.machine.delete_positions(group_id, partitions, out, pending_positions(shard, group_id))
+            self._shards.settle(shard, group_id, out, now_ms, lambda error: done(error or outcome))
+
+        self._shards.with_shard(group_id, loaded, done)
+
+    # Forgetting
+
+    def topic_deleted(self, topic: str, topic_id: TopicId) -> None:
+        """Positions in a topic that is gone go with it: soon, and until then the topic's id keeps them from sight."""
+        node = self._node
+
+        def look(shard: Shard[GroupShard]) -> None:
+            positions = shard.machine.positions
+            if positions.may_lack_id(topic):
+                self._log.write(shard, positions.of_deleted_topic(topic, topic_id), node.now_ms, nothing)
+            elif shard in self._deleted_topics:
+                self._deleted_topics[shard].append(topic_id)
+            else:
+                self._deleted_topics[shard] = [topic_id]
+                self._in_turns.add(partial(self._forget_deleted, shard))
+
+        self._log.each_shard_with_records(look)
+
+    def _forget_deleted(self, shard: Shard[GroupShard], now_ms: int) -> None:
+        deleted = self._deleted_topics.pop(shard)
+        self._log.write(shard, shard.machine.positions.of_topics(deleted), now_ms, nothing)
+
+    def expire(self) -> None:
+        """One shard after the other: a hundred thousand positions take a while, and others are served in between."""
+        retention_ms = self._node.settings.offsets_retention_minutes * MINUTE_MS
+
+        def look(shard: Shard[GroupShard], now_ms: int) -> None:
+            # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit.
+            moving = frozenset(shard.pending.keys())
+            expired = shard.machine.expired(now_ms, retention_ms)
+            self._log.write(shard, [record for record in expired if record[0] not in moving], now_ms, nothing)
+
+        self._log.each_shard_with_records(lambda shard: self._in_turns.add(partial(look, shard)))
+
+
+def _committed_in(commits: list[Commit], machine: GroupShard, group_id: str) -> Share:
+    """What members of the consumer protocol are asked about; others are not."""
+    if group_id not in machine.consumer_groups:
+        return NOTHING
+    return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in commits])

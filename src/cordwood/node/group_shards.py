@@ -1,0 +1,148 @@
+"""The shards of groups on this node, and what every request to a group goes through: find, settle, be woken in time.
+
+One `GroupShard` per partition of __consumer_offsets. Every answer waits until all that its shard has written is
+committed, so nobody acts on what a crash could take back.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.groups.classic.group import NEVER_MS, Limits
+from cordwood.groups.classic.outbox import Outbox
+from cordwood.groups.consumer.heartbeat import ConsumerLimits
+from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, decode_key, record_type
+from cordwood.groups.shard import GroupShard
+from cordwood.model.coordination import coordinating_partition, is_too_long
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard
+from cordwood.node.timers import Timer
+from cordwood.node.topic_matching import TopicMatching
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+
+def nothing(error: ErrorCode) -> None:
+    """For whoever waits for no answer."""
+
+
+class Author(NamedTuple):
+    """In whose name a request is made: a member of a generation, or nobody in particular."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+class Alarm(NamedTuple):
+    at_ms: int
+    timer: Timer
+
+
+class GroupShards:
+    """All groups of this node. Members and positions are other modules' business."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._held = node.held_heartbeats
+        self._alarms: dict[str, Alarm] = {}
+        self.topics = TopicMatching(node)
+        self.log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self.topics), self._loaded)
+
+    def with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Done) -> None:
+        if is_too_long(group_id):
+            failed(ErrorCode.INVALID_GROUP_ID)
+            return
+        self.log.with_shard(partial(coordinating_partition, group_id), done, failed)
+
+    def is_full(self) -> bool:
+        return sum(shard.machine.at_least() for shard in self.log.loaded_shards()) >= self._node.settings.groups_max
+
+    def limits(self, shard: Shard[GroupShard]) -> Limits:
+        settings = self._node.settings
+        return Limits(
+            settings.group_max_size,
+            settings.group_min_session_timeout_ms,
+            settings.group_max_session_timeout_ms,
+            settings.group_initial_rebalance_delay_ms,
+            shard.partition.settings.max_message_bytes,
+        )
+
+    def consumer_limits(self) -> ConsumerLimits:
+        settings = self._node.settings
+        return ConsumerLimits(
+            settings.group_consumer_max_size,
+            settings.group_consumer_session_timeout_ms,
+            self._node.image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes,
+        )
+
+    # Settling
+
+    def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, now_ms: int, done: Done = nothing) -> None:
+        """Writes what a transition wants remembered, and gives its answers when that is committed."""
+        self._held.look(group_id, now_ms)
+        if done is nothing and out.is_empty:
+            self.set_alarm(shard, group_id)
+            return
+
+        def committed(error: ErrorCode) -> None:
+            out.settle(error)
+            done(error)
+            if error is not ErrorCode.NONE and out.records:
+                again = Outbox()
+                shard.machine.not_written(group_id, again, self._node.now_ms, self.limits(shard))
+                self.settle(shard, group_id, again, self._node.now_ms)
+
+        if out.records:
+            self.log.write(shard, out.records, now_ms, committed)
+        else:
+            self.log.when_committed(shard, now_ms, committed)
+        self.set_alarm(shard, group_id)
+
+    # Time, and the end of it
+
+    def stop_waiting(self) -> None:
+        """The broker stops: members that wait for a round find another coordinator, or this one again."""
+        for shard in self.log.loaded_shards():
+            out = Outbox()
+            shard.machine.refuse_all(out, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            out.settle(ErrorCode.NONE)
+
+    def shift_deadlines(self, by_ms: int) -> None:
+        """The wall clock was set; the node's timers are shifted already."""
+        for shard in self.log.loaded_shards():
+            shard.machine.shift_deadlines(by_ms)
+        self._alarms = {group_id: Alarm(at_ms + by_ms, timer) for group_id, (at_ms, timer) in self._alarms.items()}
+
+    def _loaded(self, shard: Shard[GroupShard]) -> None:
+        shard.machine.after_loading(self._node.now_ms, self.consumer_limits())
+        for group_id in shard.machine.group_ids():
+            self.set_alarm(shard, group_id)
+
+    def set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:
+        """One timer for each group, never later than its next deadline: heartbeats need not touch it."""
+        wake_ms = shard.machine.wake_ms(group_id)
+        alarm = self._alarms.get(group_id)
+        if alarm is not None:
+            if alarm.at_ms <= wake_ms < NEVER_MS:
+                return
+            del self._alarms[group_id]
+            alarm.timer.cancel()
+        if wake_ms < NEVER_MS:
+            timer = self._node.timers.at(wake_ms, partial(self._time_passed, shard, group_id))
+            self._alarms[group_id] = Alarm(wake_ms, timer)
+            self._node.effects.wake()
+
+    def _time_passed(self, shard: Shard[GroupShard], group_id: str, now_ms: int) -> None:
+        del self._alarms[group_id]
+        out = Outbox()
+        shard.machine.time_passed(group_id, out, now_ms, self.limits(shard))
+        self.settle(shard, group_id, out, now_ms)
+
+
+def pending_positions(shard: Shard[GroupShard], group_id: str) -> frozenset[TopicPartition]:
+    """Partitions for which an open transaction holds a position of this group."""
+    positions = (key for key in shard.pending.keys() if record_type(key) in OFFSET_COMMIT_KEY_TYPES)  # noqa: SIM118
+    return frozenset(partition for owner, partition in map(decode_key, positions) if owner == group_id)
