@@ -63,10 +63,11 @@ class Stage:
         assert self.server.driver.run(write)
 
     async def commit(self, group: str, topic: str, offset: int) -> None:
-        commits = [Commit(TopicPartition(topic, 0), offset, -1, None, self.node.topic_id(topic))]
+        partition = self.node.partition(topic, 0)
+        commits = [Commit(partition.name, offset, -1, None, partition.topic_id)]
         now_ms = int(time.time() * 1000)
         assert await self.asked(
-            lambda done: self.node.groups.positions.commit(group, Author(), commits, now_ms, done)
+            lambda done: self.node.groups.positions.commit(group, Author(), commits, [partition], now_ms, done)
         ) == [ErrorCode.NONE]
 
     async def until(self, condition: Callable[[], object]) -> None:

@@ -22,7 +22,7 @@ from cordwood.groups.consumer.records import (
     encode_resolution,
 )
 from cordwood.groups.consumer.shares import partition_in
-from cordwood.groups.offset_records import Position, PositionKey
+from cordwood.groups.offset_records import Position
 from cordwood.groups.offset_records import encode_key as encode_position_key
 from cordwood.groups.offset_records import encode_value as encode_position
 from cordwood.log.memory_filesystem import MemoryFilesystem
@@ -284,7 +284,7 @@ def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: Ka
     current = Current(4, 3, 0, frozenset({first, second}), frozenset(), {first: 2, second: 4})
     records = [
         (
-            encode_position_key(PositionKey("group", TopicPartition("orders", 3))),
+            encode_position_key("group", TopicPartition("orders", 3)),
             encode_position(Position(7, 2, "note", NOW_MS, topic_id=TopicId(int=77))),
         ),
         (

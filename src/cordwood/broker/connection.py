@@ -160,12 +160,14 @@ class Connection(asyncio.BufferedProtocol):
             outbox.uncork()
 
     def _may_serve(self) -> bool:
-        sender, limits = self._sender, self._limits
+        sender, limits, connections = self._sender, self._limits, self._connections
         if len(self._unanswered) >= limits.max_unanswered or self._unanswered_bytes >= limits.max_unanswered_bytes:
             return False
-        if sender.held_bytes >= limits.max_held_bytes or sender.waiting_parts >= limits.max_waiting_parts:
+        if sender.held_bytes >= limits.max_held_bytes or len(sender.parts) >= limits.max_waiting_parts:
             sender.pump()
-        return not sender.blocked and self._connections.may_take_request(self)
+        if sender.blocked:
+            return False
+        return connections.unanswered_bytes < limits.max_total_bytes or connections.may_take_request(self)
 
     def _all_served(self) -> None:
         """No whole request is left in the buffer."""
@@ -178,10 +180,10 @@ class Connection(asyncio.BufferedProtocol):
             connections.stopped_growing(self)
             if connections.memory_is_short:
                 reader.expect_small()
-        if may_receive:
-            self._start_reading()
-        else:
+        if not may_receive:
             self._stop_reading()
+        elif not self._reading:
+            self._start_reading()
 
     def _refuse(self, reply: PendingReply | None, reason: str) -> None:
         """Closes the connection after the answers that are still owed for earlier requests."""
@@ -211,11 +213,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _start_reading(self) -> None:
-        if not self._reading:
-            self._reading = True
-            # The time in which we did not read is not the peer's silence.
-            self.last_received_s = self._connections.loop.time()
-            self._transport.resume_reading()
+        self._reading = True
+        # The time in which we did not read is not the peer's silence.
+        self.last_received_s = self._connections.loop.time()
+        self._transport.resume_reading()
 
     # Answers
 
@@ -236,7 +237,8 @@ class Connection(asyncio.BufferedProtocol):
         if freed:
             self._unanswered_bytes -= freed
             self._connections.request_bytes_answered(freed)
-            self.serve_on()
+            if not self._reading:
+                self.serve_on()
 
     def pump(self) -> None:
         self._pump_noted = False
@@ -244,7 +246,8 @@ class Connection(asyncio.BufferedProtocol):
             self._sender.pump()
 
     def all_sent(self) -> None:
-        self.serve_on()
+        if not self._reading:
+            self.serve_on()
         if not self._unanswered:
             self._connections.became_quiet(self)
 
@@ -285,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
     def close_after_sending(self) -> None:
         """Closes when the transport has passed on what it holds; at once if the peer does not take its answers."""
         self._serving = False
-        if self._sender.waiting_parts:
+        if self._sender.parts:
             self._transport.abort()
         else:
             self._transport.close()

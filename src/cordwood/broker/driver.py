@@ -5,6 +5,8 @@ the loop's thread. An exception that comes out of the node is our own fault or a
 once, and whoever assembled the broker stops it.
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
@@ -30,11 +32,11 @@ class DrivenNode(Protocol):
 
     def tick(self, now_ms: int) -> int | None: ...
 
-    def take_flush_tickets(self) -> list["FlushTicket"]: ...
+    def take_flush_tickets(self) -> list[FlushTicket]: ...
 
-    def flushed(self, tickets: list["FlushTicket"], now_ms: int) -> None: ...
+    def flushed(self, tickets: list[FlushTicket], now_ms: int) -> None: ...
 
-    def apply(self, delta: "ImageDelta", now_ms: int) -> None: ...
+    def apply(self, delta: ImageDelta, now_ms: int) -> None: ...
 
     def clock_jumped(self, by_ms: int) -> None: ...
 
@@ -69,7 +71,7 @@ class Driver:
         self._stopped = False
         self._round_over = asyncio.Event()
 
-    def drive(self, node: DrivenNode, flusher: RoundFlusher, controller: "Controller | None") -> None:
+    def drive(self, node: DrivenNode, flusher: RoundFlusher, controller: Controller | None) -> None:
         self._node, self._flusher, self._controller = node, flusher, controller
         self.wake()
 
@@ -80,7 +82,7 @@ class Driver:
             self._awake = True
             self._loop.call_soon(self._turn)
 
-    def controller(self, call: Callable[["Controller"], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
+    def controller(self, call: Callable[[Controller], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
         async def ask() -> None:
             assert self._controller is not None
             try:
@@ -101,13 +103,13 @@ class Driver:
 
     # Events
 
-    def apply(self, delta: "ImageDelta") -> None:
+    def apply(self, delta: ImageDelta) -> None:
         """The cluster's metadata changed."""
         if self._node is not None:
             node = self._node
             self._into_node(lambda: node.apply(delta, self.now_ms()))
 
-    def flushed(self, tickets: list["FlushTicket"]) -> None:
+    def flushed(self, tickets: list[FlushTicket]) -> None:
         """A flush round is over. The next one begins before the answers to this one are written."""
         node = self._node
         assert node is not None
@@ -128,12 +130,13 @@ class Driver:
 
         Else deadlines that the request sets would be shifted as if they had been set before.
         """
-        jumped_ms = self._measured_clock_gap_ms() - self._clock_gap_ms
-        if abs(jumped_ms) >= JUMP_MS and self._node is not None:
+        now_ms = self.now_ms()
+        jumped_ms = now_ms - int(self._monotonic_s() * 1000) - self._clock_gap_ms
+        if not -JUMP_MS < jumped_ms < JUMP_MS and self._node is not None:
             self._clock_gap_ms += jumped_ms
             self._timer_deadline_ms += jumped_ms
             self._node.clock_jumped(jumped_ms)
-        return self.now_ms()
+        return now_ms
 
     def _turn(self) -> None:
         """Whatever is due: deadlines, and a flush round if none is under way."""

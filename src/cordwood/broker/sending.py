@@ -81,7 +81,8 @@ class Sender:
         self._transport = transport
         self._peer = peer
         self._resources = resources
-        self._parts: deque[bytes | LogSlice | HangUp] = deque()
+        self.parts: deque[bytes | LogSlice | HangUp] = deque()
+        """What waits to be sent; only to be looked at."""
         self._halt: _Halt | None = None
         self._transport_full = False
         self._sent_this_turn = 0
@@ -98,25 +99,23 @@ class Sender:
     @property
     def busy(self) -> bool:
         """Whether something waits to be sent, or the transport still holds something."""
-        return bool(self._parts) or self._transport_full
+        return bool(self.parts) or self._transport_full
 
     @property
     def blocked(self) -> bool:
         """Whether sending waits for the peer or for the disk."""
         return self._halt is not None or self._transport_full
 
-    @property
-    def waiting_parts(self) -> int:
-        return len(self._parts)
-
     def add(self, frame: "bytes | list[bytes | LogSlice] | HangUp") -> None:
-        if isinstance(frame, list):
-            self._parts.extend(frame)
-            self.held_bytes += sum(len(part) for part in frame if isinstance(part, bytes))
-        elif frame:
-            self._parts.append(frame)
-            if isinstance(frame, bytes):
+        if type(frame) is bytes:
+            if frame:
+                self.parts.append(frame)
                 self.held_bytes += len(frame)
+        elif isinstance(frame, list):
+            self.parts.extend(frame)
+            self.held_bytes += sum(len(part) for part in frame if isinstance(part, bytes))
+        else:
+            self.parts.append(frame)
 
     def pump(self) -> None:
         """Sends as much as can be sent without waiting; goes on by itself when it can send more."""
@@ -129,7 +128,7 @@ class Sender:
             self._halt = _Halt.END
             self._peer.sending_failed(str(failure) or type(failure).__name__)
             return
-        if not self._parts and not self.blocked:
+        if not self.parts and not self.blocked:
             self._peer.all_sent()
 
     def pause_writing(self) -> None:
@@ -145,7 +144,7 @@ class Sender:
         if self._halt is not _Halt.COLD_READ:
             self._resources.buffers.forget(self)
         self._halt = _Halt.END
-        self._parts.clear()
+        self.parts.clear()
         self.held_bytes = 0
         self._rest = None
         if self._socket is not None:
@@ -156,7 +155,7 @@ class Sender:
     # Parts
 
     def _send_parts(self) -> None:
-        parts = self._parts
+        parts = self.parts
         gathered: list[bytes] = []
         gathered_bytes = 0
         while parts and self._halt is None and not self._transport_full:
@@ -214,7 +213,7 @@ class Sender:
             sent = 0
         self._sent_this_turn += sent
         if sent < len(data):
-            self._parts.appendleft(data[sent:])
+            self.parts.appendleft(data[sent:])
             self.held_bytes += len(data) - sent
             self._watch()
 
@@ -236,7 +235,7 @@ class Sender:
         if isinstance(result, Exception):
             self._fail(result)
             return
-        self._parts[0] = bytes(data)
+        self.parts[0] = bytes(data)
         self.held_bytes += len(data)
         self._go_on()
 
@@ -249,7 +248,7 @@ class Sender:
         if self._rest is not None:
             self._send_rest()
         if self._sent_of_slice == part.length:
-            self._parts.popleft()
+            self.parts.popleft()
             self._sent_of_slice = 0
             self._stop_watching()
 

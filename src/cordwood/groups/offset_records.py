@@ -25,8 +25,8 @@ _TOPIC_ID_FOLLOWS = b"\1\0\x10"
 """One tagged field, number 0, of 16 bytes."""
 _TYPE_1 = struct.pack(">h", 1)
 _INT32, _INT64 = struct.Struct(">i"), struct.Struct(">q")
-_FLEXIBLE_HEAD = struct.Struct(">hqiB")
-"""Version, offset, leader epoch, length of the note plus one."""
+_FLEXIBLE_HEAD = struct.Struct(">hqi")
+"""Version, offset, leader epoch."""
 
 
 class PositionKey(NamedTuple):
@@ -47,9 +47,11 @@ class Position(NamedTuple):
     """Of the topic that it is in; zero in records of earlier versions, which do not say."""
 
 
-def encode_key(key: PositionKey) -> bytes:
-    topic, partition = key.partition
-    return Written(_TYPE_1 + string(key.group) + string(topic) + _INT32.pack(partition), key)
+@lru_cache(maxsize=4096)
+def encode_key(group: str, partition: TopicPartition) -> bytes:
+    """A reader commits the same positions again and again, so some keys are kept."""
+    topic, index = partition
+    return Written(_TYPE_1 + string(group) + string(topic) + _INT32.pack(index), PositionKey(group, partition))
 
 
 def encode_value(position: Position) -> bytes:
@@ -60,10 +62,15 @@ def encode_value(position: Position) -> bytes:
             + string(position.metadata)
             + struct.pack(">qq", position.commit_timestamp_ms, position.expire_timestamp_ms)
         )
-    head = struct.pack(">hqi", FLEXIBLE_FROM_VERSION, position.offset, position.leader_epoch)
-    tags = _NO_TAGS if position.topic_id == ZERO_TOPIC_ID else _TOPIC_ID_FOLLOWS + position.topic_id.bytes
-    value = head + compact_string(position.metadata) + _INT64.pack(position.commit_timestamp_ms) + tags
-    return Written(value, position)
+    head = _FLEXIBLE_HEAD.pack(FLEXIBLE_FROM_VERSION, position.offset, position.leader_epoch)
+    note = compact_string(position.metadata)
+    end = _INT64.pack(position.commit_timestamp_ms) + _tags(position.topic_id)
+    return Written(head + note + end, position)
+
+
+@lru_cache(maxsize=1024)
+def _tags(topic_id: TopicId) -> bytes:
+    return _NO_TAGS if topic_id == ZERO_TOPIC_ID else _TOPIC_ID_FOLLOWS + topic_id.bytes
 
 
 def record_type(key: bytes) -> int:
@@ -73,7 +80,7 @@ def record_type(key: bytes) -> int:
 
 
 def decode_key(key: bytes) -> PositionKey:
-    if isinstance(key, Written) and isinstance(key.says, PositionKey):
+    if type(key) is Written and type(key.says) is PositionKey:
         return key.says
     kind = record_type(key)
     if kind not in OFFSET_COMMIT_KEY_TYPES:
@@ -90,14 +97,14 @@ def decode_key(key: bytes) -> PositionKey:
 
 
 def decode_value(value: bytes) -> Position:
-    if isinstance(value, Written) and isinstance(value.says, Position):
+    if type(value) is Written and type(value.says) is Position:
         return value.says
     # The way of nearly all of them, because a coordinator reads millions when it starts: version 4, a note of less
     # than 127 bytes, and the topic's id as the only tagged field.
     if len(value) >= 42 and value[1] == FLEXIBLE_FROM_VERSION and value[14] == len(value) - 41:
         tags_at = 22 + value[14]
         if value[tags_at : tags_at + 3] == _TOPIC_ID_FOLLOWS and not value[0] and 0 < value[14] < 0x80:
-            _, offset, leader_epoch, _ = _FLEXIBLE_HEAD.unpack_from(value)
+            _, offset, leader_epoch = _FLEXIBLE_HEAD.unpack_from(value)
             (committed_ms,) = _INT64.unpack_from(value, tags_at - 8)
             try:
                 metadata = value[15 : tags_at - 8].decode()

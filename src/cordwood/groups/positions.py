@@ -10,7 +10,6 @@ from typing import NamedTuple
 from cordwood.groups.offset_records import (
     OFFSET_COMMIT_KEY_TYPES,
     Position,
-    PositionKey,
     decode_key,
     decode_value,
     encode_key,
@@ -67,12 +66,12 @@ class Positions:
         errors: list[ErrorCode] = []
         for commit in commits:
             metadata = commit.metadata or ""
-            if len(metadata.encode()) > metadata_max_bytes:
+            if metadata and len(metadata.encode()) > metadata_max_bytes:
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             expires_ms = -1 if commit.retention_ms < 0 else min(now_ms + commit.retention_ms, LATEST_MS)
             position = Position(commit.offset, commit.leader_epoch, metadata, now_ms, expires_ms, commit.topic_id)
-            records.append((encode_key(PositionKey(group, commit.partition)), encode_value(position)))
+            records.append((encode_key(group, commit.partition), encode_value(position)))
             errors.append(ErrorCode.NONE)
         return CommitOutcome(records, errors)
 
@@ -127,7 +126,7 @@ class Positions:
 
     def _tombstones(self, gone: Gone) -> list[Record]:
         return [
-            (encode_key(PositionKey(group, partition)), None)
+            (encode_key(group, partition), None)
             for group, positions in sorted(self._groups.items())
             for partition, position in sorted(positions.items())
             if gone(partition, position)

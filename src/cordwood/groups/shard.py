@@ -21,7 +21,7 @@ from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, 
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, decode_consumer_key
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
-from cordwood.groups.offset_records import Position, PositionKey, encode_key, record_type
+from cordwood.groups.offset_records import Position, encode_key, record_type
 from cordwood.groups.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
@@ -387,7 +387,7 @@ class GroupShard:
 
     @staticmethod
     def _tombstones(group_id: str, partitions: list[TopicPartition]) -> list[Record]:
-        return [(encode_key(PositionKey(group_id, partition)), None) for partition in partitions]
+        return [(encode_key(group_id, partition), None) for partition in partitions]
 
 
 def _has_members(group: Group) -> bool:

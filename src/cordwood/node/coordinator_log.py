@@ -8,6 +8,8 @@ Records of a transaction are held back until its marker: a commit replays them, 
 it is.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
@@ -92,7 +94,7 @@ class CoordinatorLog(Generic[M]):
 
     def __init__(
         self,
-        node: "Node",
+        node: Node,
         topic: str,
         new_machine: Callable[[], M],
         after_loading: Callable[[Shard[M]], None] = lambda shard: None,

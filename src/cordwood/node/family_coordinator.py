@@ -4,6 +4,8 @@ A decision is written and committed before the first marker. Its answer waits un
 those of earlier decisions; whoever does not want to wait that long asks again and is told that it is decided.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,7 +52,7 @@ class _Waiting:
 
 
 class FamilyCoordinator:
-    def __init__(self, node: "Node", transactions: "TransactionCoordinator") -> None:
+    def __init__(self, node: Node, transactions: TransactionCoordinator) -> None:
         self._node = node
         self._transactions = transactions
         self._log = transactions.log

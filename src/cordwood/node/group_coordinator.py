@@ -1,5 +1,7 @@
 """The coordinator of groups on this node: its shards, the members and the positions in them, and their operators."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GroupCoordinator:
-    def __init__(self, node: "Node", seed: int) -> None:
+    def __init__(self, node: Node, seed: int) -> None:
         self.shards = GroupShards(node)
         self._log = self.shards.log
         self.members = GroupMembership(node, self.shards, seed)

@@ -1,5 +1,7 @@
 """Members of groups, in the classic and the consumer protocol: they join, say that they are alive, and leave."""
 
+from __future__ import annotations
+
 import random
 import uuid
 from collections.abc import Callable
@@ -23,7 +25,7 @@ MAX_PREFIX_LENGTH = 200
 
 
 class GroupMembership:
-    def __init__(self, node: "Node", shards: GroupShards, seed: int) -> None:
+    def __init__(self, node: Node, shards: GroupShards, seed: int) -> None:
         self._node = node
         self._shards = shards
         self._log = shards.log

@@ -1,5 +1,7 @@
 """Positions of groups: committed, also in transactions, fetched, deleted, and forgotten when nobody needs them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +30,7 @@ UNSTABLE = Position(-1, -1, "", -1)
 
 
 class GroupPositions:
-    def __init__(self, node: "Node", shards: GroupShards) -> None:
+    def __init__(self, node: Node, shards: GroupShards) -> None:
         self._node = node
         self._shards = shards
         self._log = shards.log
@@ -43,14 +45,16 @@ class GroupPositions:
         group_id: str,
         author: Author,
         commits: list[Commit],
+        partitions: list[Partition],
         now_ms: int,
         done: Callable[[list[ErrorCode]], None],
         *,
         knows_epochs: bool = True,
     ) -> None:
-        """Remembers the positions; `done` gets one error code for each of them, once they are committed."""
+        """Remembers the positions, which are in these partitions.
 
-        partitions = self._partitions(commits)
+        `done` gets one error code for each of them, once they are committed.
+        """
 
         def failed(error: ErrorCode) -> None:
             done([error] * len(commits))
@@ -79,6 +83,7 @@ class GroupPositions:
         group_id: str,
         author: Author,
         commits: list[Commit],
+        partitions: list[Partition],
         admit: Callable[[TopicPartition, Done], None],
         writer: Writer,
         done: Callable[[list[ErrorCode]], None],
@@ -88,8 +93,6 @@ class GroupPositions:
         `admit` asks the transaction's coordinator whether the partition of __consumer_offsets is part of it, and calls
         back at a moment when that is true.
         """
-
-        partitions = self._partitions(commits)
 
         def failed(error: ErrorCode) -> None:
             done([error] * len(commits))
@@ -115,10 +118,6 @@ class GroupPositions:
             admit(shard.partition.name, admitted)
 
         self._shards.with_shard(group_id, loaded, failed)
-
-    def _partitions(self, commits: list[Commit]) -> list[Partition]:
-        """Those that the positions are in, as they are now."""
-        return [self._node.partition(*commit.partition) for commit in commits]
 
     def _commit(
         self, machine: GroupShard, group_id: str, commits: list[Commit], partitions: list[Partition], now_ms: int

@@ -4,6 +4,8 @@ One `GroupShard` per partition of __consumer_offsets. Every answer waits until a
 committed, so nobody acts on what a crash could take back.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +46,7 @@ class Alarm(NamedTuple):
 class GroupShards:
     """All groups of this node. Members and positions are other modules' business."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
         self._held = node.held_heartbeats
         self._alarms: dict[str, Alarm] = {}

@@ -4,6 +4,8 @@ The node owns its partitions and who waits on them. It is driven by one thread, 
 goes through `Effects`. Acks wait until a flush round reports that a log is durable (`take_flush_tickets`, `flushed`).
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -278,7 +280,7 @@ class Node:
         appended = log.append(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
         if not appended.duplicate:
             partition.appended_bytes += len(batch)
-        self._appended(partition, now_ms)
+        self._appended(partition, log, now_ms)
         last_offset = appended.last_offset
         safe = not partition.must_sync or log.durable_end_offset > last_offset
         if acks == ALL_REPLICAS and replica.high_watermark <= last_offset:
@@ -290,13 +292,14 @@ class Node:
     ) -> Appended:
         """Appends records of a coordinator, or the end of a transaction."""
         replica = partition.replica
-        appended = replica.log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms, marker=marker)
+        log = replica.log
+        appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms, marker=marker)
         partition.appended_bytes += len(batch)
-        self._appended(partition, now_ms)
+        self._appended(partition, log, now_ms)
         return appended
 
-    def _appended(self, partition: Partition, now_ms: int) -> None:
-        settings, log = partition.settings, partition.replica.log
+    def _appended(self, partition: Partition, log: Log, now_ms: int) -> None:
+        settings = partition.settings
         if log.closing:
             # A segment was rolled: its indexes go to disk soon, and a crash need not look at it again.
             self.maintenance.checkpoint_soon()

@@ -4,6 +4,8 @@ A decision is written and committed before its first marker, all markers are com
 written, and what was decided when the broker stopped goes on when it starts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,7 +53,7 @@ Decide = Callable[[Transaction | None, NewProducerId, int], Step]
 
 
 class TransactionCoordinator:
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
         self.log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
         self.families = FamilyCoordinator(node, self)

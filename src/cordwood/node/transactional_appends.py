@@ -3,6 +3,8 @@
 What comes while its producer's earlier batches wait for that waits behind them, so that sequences stay in order.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
@@ -39,7 +41,7 @@ class _Queue:
 
 
 class TransactionalAppends:
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
         self._queues: dict[str, _Queue] = {}
         """By transactional id; only of those that are busy."""

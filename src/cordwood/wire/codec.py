@@ -11,7 +11,7 @@ loop that looks each of them up. Nothing of a request gets into a source, only n
 `messages/`.
 """
 
-from cordwood.wire.primitives import MAX_ELEMENTS, Frame
+from cordwood.wire.primitives import MAX_ELEMENTS
 from cordwood.wire.schema import Message
 from cordwood.wire.struct_readers import Elements, Read, ReaderMaker
 from cordwood.wire.struct_writers import Append, Values, Write, WriterMaker
@@ -23,13 +23,7 @@ def reader(message: Message, version: int, max_elements: int = MAX_ELEMENTS) -> 
     """A reader that takes messages of at most so many array elements in all."""
     assert version in message.versions, (message.versions, version)
     elements = Elements(max_elements)
-    read_body = ReaderMaker(version, version >= message.flexible_from, elements).struct_reader(message.body)
-
-    def read_message(frame: Frame, position: int) -> tuple[object, int]:
-        elements.count = 0
-        return read_body(frame, position)
-
-    return read_message
+    return ReaderMaker(version, version >= message.flexible_from, elements).struct_reader(message.body)
 
 
 def writer(message: Message, version: int) -> Write:

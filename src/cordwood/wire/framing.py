@@ -39,17 +39,13 @@ class BufferPool:
 
     def take(self, size: int) -> memoryview:
         """A buffer of at least this many bytes. Its content is whatever was there before."""
-        found: memoryview | None = None
-        size = max(1, -(-size // self.buffer_bytes)) * self.buffer_bytes
-        if size == self.buffer_bytes:
-            if self._ordinary:
-                found = self._ordinary.pop()
-        else:
-            # Not more than twice what is needed, or one huge frame's buffer would go on to serve smaller ones.
-            sizes = [(len(buffer), place) for place, buffer in enumerate(self._large)]
-            fitting = [(length, place) for length, place in sizes if size <= length <= 2 * size]
-            if fitting:
-                found = self._large.pop(min(fitting)[1])
+        ordinary = self.buffer_bytes
+        if size <= ordinary and self._ordinary:
+            self.free_bytes -= ordinary
+            self.lent_bytes += ordinary
+            return self._ordinary.pop()
+        size = max(1, -(-size // ordinary)) * ordinary
+        found = self._fitting(size) if size > ordinary else None
         if found is None:
             # A mapping, not a bytearray: pages that nothing arrives in cost nothing, and all go back when it goes. A
             # thousand peers that hang up at once each take a buffer, into which nothing is received.
@@ -59,12 +55,19 @@ class BufferPool:
         self.lent_bytes += len(found)
         return found
 
+    def _fitting(self, size: int) -> memoryview | None:
+        # Not more than twice what is needed, or one huge frame's buffer would go on to serve smaller ones.
+        sizes = [(len(buffer), place) for place, buffer in enumerate(self._large)]
+        fitting = [(length, place) for length, place in sizes if size <= length <= 2 * size]
+        return self._large.pop(min(fitting)[1]) if fitting else None
+
     def give_back(self, buffer: memoryview) -> None:
-        self.lent_bytes -= len(buffer)
-        if self.free_bytes + len(buffer) > self._keep_bytes:
+        size = len(buffer)
+        self.lent_bytes -= size
+        if self.free_bytes + size > self._keep_bytes:
             return
-        self.free_bytes += len(buffer)
-        (self._ordinary if len(buffer) == self.buffer_bytes else self._large).append(buffer)
+        self.free_bytes += size
+        (self._ordinary if size == self.buffer_bytes else self._large).append(buffer)
 
 
 class FrameReader:

@@ -34,10 +34,8 @@ class Elements:
         self.count = 0
         self.limit = limit
 
-    def add(self, count: int) -> None:
-        self.count += count
-        if self.count > self.limit:
-            check_elements(self.count, self.limit)
+    def check(self) -> None:
+        check_elements(self.count, self.limit)
 
 
 class ReaderMaker:
@@ -48,6 +46,9 @@ class ReaderMaker:
 
     def struct_reader(self, struct: Struct) -> Read:
         source = self._source()
+        source.line("elements.count = 0")
+        # Pieces of bytes are made and read faster than pieces of a view.
+        source.line("frame = bytes(frame)")
         self._read_struct(source, struct, "found", 0)
         return self._function(source, struct.entity.__name__)
 
@@ -62,7 +63,7 @@ class ReaderMaker:
             "frame, position",
             {
                 "new": object.__new__,
-                "add": self._elements.add,
+                "elements": self._elements,
                 "cut_short": cut_short,
                 "null": _null,
                 "negative": _negative,
@@ -150,8 +151,7 @@ class ReaderMaker:
         source.line("end = position + length", depth + 1)
         source.line("if end > size:", depth + 1)
         source.line("raise cut_short()", depth + 2)
-        value = 'str(frame[position:end], "utf-8")' if is_text else "bytes(frame[position:end])"
-        source.line(f"{target} = {value}", depth + 1)
+        source.line(f"{target} = frame[position:end]{'.decode()' if is_text else ''}", depth + 1)
         source.line("position = end", depth + 1)
 
     def _read_array(self, source: Source, field: Field, nullable: bool, target: str, depth: int) -> None:
@@ -167,7 +167,9 @@ class ReaderMaker:
         source.line(f"if {count} < 0:", depth)
         source.line(f"{target} = None" if nullable else "raise null()", depth + 1)
         source.line("else:", depth)
-        source.line(f"add({count})", depth + 1)
+        source.line(f"elements.count += {count}", depth + 1)
+        source.line("if elements.count > elements.limit:", depth + 1)
+        source.line("elements.check()", depth + 2)
         if field.type in FIXED:
             source.line(
                 f"{target}, position = read_numbers(frame, position, {count}, {FIXED[field.type]!r})", depth + 1

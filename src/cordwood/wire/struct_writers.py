@@ -10,8 +10,8 @@ from struct import pack
 from typing import Any
 
 from cordwood.wire.primitives import (
+    INT16,
     INT32,
-    array_count,
     compact_array_count,
     compact_string,
     string,
@@ -24,7 +24,7 @@ from cordwood.wire.source import FIXED, Source, is_fixed, layout_of, plain_field
 
 Append = Callable[[bytes], None]
 Write = Callable[[Any, Append], None]
-Values = Mapping[str, Any] | Entity
+Values = dict[str, Any] | Entity
 Encode = Callable[[Any], bytes]
 EncodeTag = Callable[[Mapping[str, Any]], tuple[int, bytes] | None]
 
@@ -46,8 +46,8 @@ class WriterMaker:
         return self._function(source, field.name)
 
     def _source(self) -> Source:
-        count = compact_array_count if self._flexible else array_count
-        return Source("value, append", {"Entity": Entity, "array_count": count, "numbers": _numbers})
+        count = compact_array_count if self._flexible else INT32.pack
+        return Source("value, append", {"array_count": count, "int16": INT16.pack, "numbers": _numbers})
 
     def _function(self, source: Source, name: str) -> Write:
         function: Write = source.function(name)
@@ -59,7 +59,7 @@ class WriterMaker:
         given, get = source.variable("given"), source.variable("get")
         known = source.name(frozenset(each.name for each in struct.fields))
         source.line(f"{given} = {expression}", depth)
-        source.line(f"if isinstance({given}, Entity):", depth)
+        source.line(f"if type({given}) is not dict:", depth)
         source.line(f"{given} = {given}.__dict__", depth + 1)
         source.line(f'assert {known}.issuperset({given}), f"no such field: {{set({given}) - {known}}}"', depth)
         source.line(f"{get} = {given}.get", depth)
@@ -121,6 +121,10 @@ class WriterMaker:
             source.line(f"{value} = {expression}", depth)
             self._refuse_null(source, field, value, depth)
             expression = value
+            if field.type == "string" and not self._flexible:
+                source.line(f"{value} = {value}.encode()", depth)
+                source.line(f"append(int16(len({value})) + {value})", depth)
+                return
         source.line(f"append({source.name(self._encoder(field))}({expression}))", depth)
 
     def _refuse_null(self, source: Source, field: Field, value: str, depth: int) -> None:

@@ -1,5 +1,7 @@
 """Groups whose work the broker assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from cordwood.groups.consumer.group import LEFT_FOR_A_WHILE, ConsumerGroup
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 CONSUMER_PROTOCOL_MEMBER = 1
 
 
-def consumer_group_heartbeat(node: "Node", request: Request) -> None:
+def consumer_group_heartbeat(node: Node, request: Request) -> None:
     body = request.decode()
     member_id = body.member_id
 
@@ -91,7 +93,7 @@ def _partitions(share: Share) -> list[dict[str, Any]]:
     return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in by_topic_id(share)]
 
 
-def consumer_group_describe(node: "Node", request: Request) -> None:
+def consumer_group_describe(node: Node, request: Request) -> None:
     body = request.decode()
 
     def description(shard: GroupShard, group_id: str) -> Answer:
@@ -117,7 +119,7 @@ def _nothing(error: ErrorCode, message: str | None = None) -> Answer:
     }
 
 
-def _description(node: "Node", group: ConsumerGroup) -> Answer:
+def _description(node: Node, group: ConsumerGroup) -> Answer:
     def named(share: Share) -> dict[str, Any]:
         return {
             "topic_partitions": [

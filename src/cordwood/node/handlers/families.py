@@ -4,6 +4,8 @@ Fields are those of `wire/messages/Family*.txt`. Errors that are worth another t
 REQUEST_TIMED_OUT; all others come with a message and stay.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from cordwood.model.errors import ErrorCode
@@ -25,7 +27,7 @@ MAX_WAIT_MS = 300_000
 """The longest that a decision waits for its markers: whoever wants to know later asks again."""
 
 
-def family_join(node: "Node", request: Request) -> None:
+def family_join(node: Node, request: Request) -> None:
     """A slot for a writer of a batch, unless the batch is decided."""
     body = request.decode()
     request.let_go_of_frame()
@@ -53,7 +55,7 @@ def family_join(node: "Node", request: Request) -> None:
         node.transactions.families.join(body.family, body.batch_id, body.timeout_ms, request.now_ms, answer)
 
 
-def family_renew(node: "Node", request: Request) -> None:
+def family_renew(node: Node, request: Request) -> None:
     """All who joined for the batch have their full timeout again."""
     body = request.decode()
 
@@ -72,7 +74,7 @@ def family_renew(node: "Node", request: Request) -> None:
         node.transactions.families.renew(body.family, body.batch_id, request.now_ms, answer)
 
 
-def family_decide(node: "Node", request: Request) -> None:
+def family_decide(node: Node, request: Request) -> None:
     """Commits what the winners wrote and aborts the rest, or aborts everything, or only those that are named; answers
     when the markers are there."""
     body = request.decode()
@@ -98,7 +100,7 @@ def family_decide(node: "Node", request: Request) -> None:
     node.transactions.families.decide(body.family, asked, timeout_ms, request.now_ms, answer)
 
 
-def family_list(node: "Node", request: Request) -> None:
+def family_list(node: Node, request: Request) -> None:
     wanted = request.decode().families
 
     def found(families: list[Family]) -> None:

@@ -4,6 +4,8 @@ Records stay in their files: an answer holds slices, and whoever sends it reads 
 has found; when a partition moves, only that partition is read again.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from cordwood.log.log import ColdRead
@@ -25,7 +27,7 @@ CONSUMER = -1
 EMPTY = b""
 
 
-def fetch(node: "Node", request: Request) -> None:
+def fetch(node: Node, request: Request) -> None:
     header = request.header
     body = decode_fetch(header, request.frame)
     try:
@@ -82,7 +84,7 @@ class Fetching:
         "_wait_ms",
     )
 
-    def __init__(self, node: "Node", request: Request, body: FetchRequest, plan: FetchPlan) -> None:
+    def __init__(self, node: Node, request: Request, body: FetchRequest, plan: FetchPlan) -> None:
         self._node = node
         self._request = request
         self._plan = plan

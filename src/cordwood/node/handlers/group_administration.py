@@ -1,5 +1,7 @@
 """Groups as their operators see them: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,7 @@ Answer = dict[str, Any]
 
 
 def describe_each(
-    node: "Node",
+    node: Node,
     request: Request,
     group_ids: list[str],
     description: Callable[[GroupShard, str], Answer],
@@ -66,7 +68,7 @@ def describe_each(
             described(place, nothing(ErrorCode.INVALID_GROUP_ID))
 
 
-def describe_groups(node: "Node", request: Request) -> None:
+def describe_groups(node: Node, request: Request) -> None:
     body = request.decode()
 
     def description(shard: GroupShard, group_id: str) -> Answer:
@@ -111,7 +113,7 @@ def _description(group: Group) -> Answer:
     }
 
 
-def list_groups(node: "Node", request: Request) -> None:
+def list_groups(node: Node, request: Request) -> None:
     body = request.decode()
     states = {state.lower() for state in body.states_filter or ()}
     types = {kind.lower() for kind in body.types_filter or ()}
@@ -137,7 +139,7 @@ def list_groups(node: "Node", request: Request) -> None:
     node.groups.list_groups(listed)
 
 
-def delete_groups(node: "Node", request: Request) -> None:
+def delete_groups(node: Node, request: Request) -> None:
     group_ids = list(dict.fromkeys(request.decode().groups_names))
     errors: dict[str, ErrorCode] = {}
 
@@ -160,7 +162,7 @@ def delete_groups(node: "Node", request: Request) -> None:
             deleted(group_id, ErrorCode.INVALID_GROUP_ID)
 
 
-def offset_delete(node: "Node", request: Request) -> None:
+def offset_delete(node: Node, request: Request) -> None:
     body = request.decode()
     asked = [
         TopicPartition(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions

@@ -1,5 +1,7 @@
 """Sharing work in a group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Assignments are the clients' own business."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from cordwood.groups.classic.join import JoinRequest
@@ -17,7 +19,7 @@ PROTOCOL_NAMED_FROM_VERSION = 5
 """Of SyncGroup: from then on a member has to say which protocol it thinks the group has."""
 
 
-def join_group(node: "Node", request: Request) -> None:
+def join_group(node: Node, request: Request) -> None:
     """Answers when the round is complete, which takes as long as the slowest member."""
     body = request.decode()
     request.let_go_of_frame()
@@ -59,7 +61,7 @@ def join_group(node: "Node", request: Request) -> None:
     node.groups.members.join(body.group_id, asked, request.now_ms, answer)
 
 
-def sync_group(node: "Node", request: Request) -> None:
+def sync_group(node: Node, request: Request) -> None:
     """Answers when the leader has brought the assignments and they are committed."""
     body = request.decode()
     request.let_go_of_frame()
@@ -89,7 +91,7 @@ def sync_group(node: "Node", request: Request) -> None:
     node.groups.members.sync(body.group_id, asked, request.now_ms, answer)
 
 
-def heartbeat(node: "Node", request: Request) -> None:
+def heartbeat(node: Node, request: Request) -> None:
     """Answers when there is something to tell, or after a while: see `HeldHeartbeats`."""
     body = request.decode()
 
@@ -104,7 +106,7 @@ def heartbeat(node: "Node", request: Request) -> None:
     node.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, request.now_ms, answer)
 
 
-def leave_group(node: "Node", request: Request) -> None:
+def leave_group(node: Node, request: Request) -> None:
     body = request.decode()
     batched = request.version >= 3
     leaving = [(member.member_id, member.group_instance_id) for member in body.members] if batched else []

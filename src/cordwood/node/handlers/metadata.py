@@ -1,5 +1,7 @@
 """Who is there and who leads what: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.controller import CreatedTopic
@@ -45,7 +47,7 @@ FINALIZED_FEATURES_EPOCH = 1
 """Grows with every change of the line above: clients take note of a higher one only."""
 
 
-def api_versions(node: "Node", request: Request) -> None:
+def api_versions(node: Node, request: Request) -> None:
     body = decode_api_versions(request.header, request.frame)
     version = request.version
     error = body.error_code(version, node.image.cluster_id, node.broker_id)
@@ -98,7 +100,7 @@ def _describe(topic: TopicImage, operations: int) -> TopicMetadata:
     return TopicMetadata(topic.name, topic.topic_id, partitions, topic.internal, 0, operations)
 
 
-def metadata(node: "Node", request: Request) -> None:
+def metadata(node: Node, request: Request) -> None:
     body = decode_metadata(request.header, request.frame)
     missing = [] if body.topics is None else _creatable(node, body)
     if not missing:
@@ -116,7 +118,7 @@ def metadata(node: "Node", request: Request) -> None:
     node.auto_create(missing, created)
 
 
-def _creatable(node: "Node", body: MetadataRequest) -> list[str]:
+def _creatable(node: Node, body: MetadataRequest) -> list[str]:
     """The topics that are asked for, are not there, and come into being by being asked for."""
     assert body.topics is not None
     if not (body.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
@@ -136,7 +138,7 @@ def _creatable(node: "Node", body: MetadataRequest) -> list[str]:
     return names
 
 
-def _answer_metadata(node: "Node", request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]) -> None:
+def _answer_metadata(node: Node, request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]) -> None:
     image, version = node.image, request.version
     operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     entry = node.encoded_topics.entry
@@ -165,7 +167,7 @@ def _answer_metadata(node: "Node", request: Request, body: MetadataRequest, erro
     )
 
 
-def _find(node: "Node", asked: RequestedTopic) -> TopicImage | None:
+def _find(node: Node, asked: RequestedTopic) -> TopicImage | None:
     """By id if there is one: the Java client then sends an empty name along."""
     if asked.topic_id is not None:
         return node.image.topics_by_id.get(asked.topic_id)
@@ -187,7 +189,7 @@ def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolErro
     return TopicMetadata(asked.name, None, (), error_code=code)
 
 
-def broker_endpoints(node: "Node") -> list[NodeEndpoint]:
+def broker_endpoints(node: Node) -> list[NodeEndpoint]:
     brokers = []
     for broker_id, broker in sorted(node.image.brokers.items()):
         endpoint = broker.endpoints[0]
@@ -195,7 +197,7 @@ def broker_endpoints(node: "Node") -> list[NodeEndpoint]:
     return brokers
 
 
-def describe_cluster(node: "Node", request: Request) -> None:
+def describe_cluster(node: Node, request: Request) -> None:
     body = request.decode()
     wanted = body.endpoint_type
     error = ErrorCode.NONE if wanted == BROKER_ENDPOINTS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -216,7 +218,7 @@ def describe_cluster(node: "Node", request: Request) -> None:
     )
 
 
-def describe_topic_partitions(node: "Node", request: Request) -> None:
+def describe_topic_partitions(node: Node, request: Request) -> None:
     """Topics page by page: a cursor says where the next page begins."""
     body = request.decode()
     names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in node.image.sorted_topics()]

@@ -1,5 +1,7 @@
 """Where in a log something is: ListOffsets, OffsetForLeaderEpoch; and moving its start: DeleteRecords."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,7 @@ Found = tuple[int, int, int] | Exception
 """(offset, timestamp, leader epoch)"""
 
 
-def list_offsets(node: "Node", request: Request) -> None:
+def list_offsets(node: Node, request: Request) -> None:
     """Offsets by timestamp, or the ends of what a reader of this isolation level sees."""
     body = request.decode()
     asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
@@ -70,7 +72,7 @@ def list_offsets(node: "Node", request: Request) -> None:
             answer_for(place)(failure)
 
 
-def _error_of(node: "Node", found: Found) -> ErrorCode:
+def _error_of(node: Node, found: Found) -> ErrorCode:
     if isinstance(found, ProtocolError):
         return found.code
     if isinstance(found, Exception):
@@ -80,7 +82,7 @@ def _error_of(node: "Node", found: Found) -> ErrorCode:
 
 
 def _find_offset(
-    node: "Node", version: int, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
+    node: Node, version: int, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
 ) -> None:
     """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Records are read in a thread."""
     replica = node.partition(topic, asked.partition_index).replica
@@ -105,7 +107,7 @@ def _find_offset(
         node.effects.blocking(search, lambda found: done(NOTHING_FOUND if found is None else found))
 
 
-def offset_for_leader_epoch(node: "Node", request: Request) -> None:
+def offset_for_leader_epoch(node: Node, request: Request) -> None:
     """Where an epoch ended: what a client or follower compares to find out that its log diverged."""
     body = request.decode()
     results = []
@@ -135,7 +137,7 @@ def offset_for_leader_epoch(node: "Node", request: Request) -> None:
     request.answer(topics=by_topic(results, "topic"))
 
 
-def delete_records(node: "Node", request: Request) -> None:
+def delete_records(node: Node, request: Request) -> None:
     """Moves the start of a log forward, durably: what was deleted does not come back after a crash."""
     body = request.decode()
     results: list[tuple[str, dict[str, Any]]] = []
@@ -166,7 +168,7 @@ def delete_records(node: "Node", request: Request) -> None:
     node.effects.blocking(node.logs.save_offsets(), saved)
 
 
-def _delete_before(node: "Node", topic: str, index: int, offset: int) -> int:
+def _delete_before(node: Node, topic: str, index: int, offset: int) -> int:
     partition = node.partition(topic, index)
     replica = partition.replica
     if partition.settings.compacted and not partition.settings.deletes:

@@ -3,6 +3,8 @@
 A group with members takes commits from them alone, and only in their generation; one without takes them from anybody.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.node.group_positions import UNSTABLE
 from cordwood.node.group_shards import Author
+from cordwood.node.partition import Partition
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
@@ -24,7 +27,7 @@ EPOCHS_FROM_VERSION = 9
 """Of OffsetCommit: older clients know neither epochs of members nor that a group may not be there."""
 
 
-def find_coordinator(node: "Node", request: Request) -> None:
+def find_coordinator(node: Node, request: Request) -> None:
     body = request.decode()
     version = request.version
     keys = list(body.coordinator_keys) if version >= 4 else [body.key]
@@ -72,28 +75,35 @@ def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
 class AskedPositions:
     """The positions that a request wants committed, and what becomes of each."""
 
-    def __init__(self, node: "Node", topics: Any, *, by_id: bool, retention_ms: int = -1) -> None:
-        self._topics = [(topic, *_resolve_topic(node, by_id, topic)) for topic in topics]
+    def __init__(self, node: Node, topics: Any, *, by_id: bool, retention_ms: int = -1) -> None:
+        self._topics = topics
         self._errors: list[ErrorCode] = []
         self._places: list[int] = []
         self.commits: list[Commit] = []
         """Those in partitions that there are."""
-        for topic, name, topic_id in self._topics:
-            for partition in topic.partitions:
+        self.partitions: list[Partition] = []
+        """That these are in."""
+        for topic in topics:
+            name = node.topic_name(topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
+            there = [] if name is None else node.topics.get(name, [])
+            for asked in topic.partitions:
+                index = asked.partition_index
                 if name is None:
                     self._errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
-                elif not node.has_partition(name, partition.partition_index):
+                elif not 0 <= index < len(there):
                     self._errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 else:
                     self._places.append(len(self._errors))
                     self._errors.append(ErrorCode.NONE)
+                    partition = there[index]
+                    self.partitions.append(partition)
                     self.commits.append(
                         Commit(
-                            TopicPartition(name, partition.partition_index),
-                            partition.committed_offset,
-                            partition.committed_leader_epoch,
-                            partition.committed_metadata,
-                            topic_id,
+                            partition.name,
+                            asked.committed_offset,
+                            asked.committed_leader_epoch,
+                            asked.committed_metadata,
+                            partition.topic_id,
                             retention_ms,
                         )
                     )
@@ -107,22 +117,21 @@ class AskedPositions:
             self._errors[place] = error
 
     def answer(self) -> list[dict[str, Any]]:
-        """The topics of the response."""
+        """The topics of the response, under the names or ids that the request has for them."""
         errors = iter(self._errors)
         return [
             {
-                "name": name or "",
-                "topic_id": topic_id,
+                "name": topic.name,
+                "topic_id": topic.topic_id,
                 "partitions": [
-                    {"partition_index": partition.partition_index, "error_code": next(errors)}
-                    for partition in topic.partitions
+                    {"partition_index": asked.partition_index, "error_code": next(errors)} for asked in topic.partitions
                 ],
             }
-            for topic, name, topic_id in self._topics
+            for topic in self._topics
         ]
 
 
-def offset_commit(node: "Node", request: Request) -> None:
+def offset_commit(node: Node, request: Request) -> None:
     """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
     body = request.decode()
     asked = AskedPositions(node, body.topics, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
@@ -141,18 +150,18 @@ def offset_commit(node: "Node", request: Request) -> None:
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     node.groups.positions.commit(
-        body.group_id, author, asked.commits, request.now_ms, committed, knows_epochs=knows_epochs
+        body.group_id, author, asked.commits, asked.partitions, request.now_ms, committed, knows_epochs=knows_epochs
     )
 
 
-def _resolve_topic(node: "Node", by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
+def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
     if by_id:
         topic_id = topic.topic_id or ZERO_TOPIC_ID
         return node.topic_name(topic_id), topic_id
     return topic.name, node.topic_id(topic.name)
 
 
-def offset_fetch(node: "Node", request: Request) -> None:
+def offset_fetch(node: Node, request: Request) -> None:
     """The positions of one group, or of several (v8+)."""
     body = request.decode()
     version = request.version
@@ -193,7 +202,7 @@ def _reader(version: int, group: Any) -> Author:
 
 
 def _group_answer(
-    node: "Node", version: int, group: Any, found: dict[TopicPartition, Position] | ErrorCode
+    node: Node, version: int, group: Any, found: dict[TopicPartition, Position] | ErrorCode
 ) -> dict[str, Any]:
     error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
     positions = {} if isinstance(found, ErrorCode) else found
@@ -222,7 +231,7 @@ def _position_error(error: ErrorCode, topic: str | None, position: Position | No
 
 
 def _wanted(
-    node: "Node", version: int, group: Any, positions: dict[TopicPartition, Position]
+    node: Node, version: int, group: Any, positions: dict[TopicPartition, Position]
 ) -> Iterator[tuple[str | None, TopicId, int]]:
     """(topic name or None if its id is unknown, topic id, partition): those asked for, or all that have a position."""
     if group.topics is None:

@@ -4,6 +4,8 @@ The hot path is one pass: decode, append, encode. Something is remembered only w
 coordinator of a transaction has to be asked first.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -57,7 +59,7 @@ class WaitingProduce:
             _respond(self.request, self.results)
 
 
-def produce(node: "Node", request: Request) -> None:
+def produce(node: Node, request: Request) -> None:
     body = decode_produce(request.header, request.frame)
     if body.transactional_id is not None:
         _produce_in_transaction(node, request, body, body.transactional_id)
@@ -68,7 +70,7 @@ def produce(node: "Node", request: Request) -> None:
 Refusals = Mapping[TopicPartition, ErrorCode]
 
 
-def _produce_in_transaction(node: "Node", request: Request, body: ProduceRequest, transactional_id: str) -> None:
+def _produce_in_transaction(node: Node, request: Request, body: ProduceRequest, transactional_id: str) -> None:
     """Appends what is part of the transaction already; for the rest the coordinator is asked."""
     appends = node.transactional_appends
     if not appends.busy(transactional_id) and not _unverified(node, body):
@@ -99,7 +101,7 @@ def _produce_in_transaction(node: "Node", request: Request, body: ProduceRequest
     appends.in_turn(transactional_id, begin)
 
 
-def _transactional_batches(node: "Node", body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
+def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
     """Partition, writer and first sequence of the batches that say that they are part of a transaction."""
     found = []
     for topic, batches in body.topics:
@@ -115,7 +117,7 @@ def _transactional_batches(node: "Node", body: ProduceRequest) -> list[tuple[Par
     return found
 
 
-def _unverified(node: "Node", body: ProduceRequest) -> dict[TopicPartition, Writer]:
+def _unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer]:
     """Where this request would begin to write in a transaction."""
     writers: dict[TopicPartition, Writer] = {}
     for partition, writer, _ in _transactional_batches(node, body):
@@ -129,7 +131,7 @@ def _unverified(node: "Node", body: ProduceRequest) -> dict[TopicPartition, Writ
 
 
 def _starting_late(
-    node: "Node", body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
+    node: Node, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
 ) -> dict[TopicPartition, ErrorCode]:
     """A producer that is not known here begins with sequence 0: a later batch that came first must not open it."""
     return {
@@ -139,7 +141,7 @@ def _starting_late(
     }
 
 
-def _append_all(node: "Node", request: Request, body: ProduceRequest, refused: Refusals | None) -> None:
+def _append_all(node: Node, request: Request, body: ProduceRequest, refused: Refusals | None) -> None:
     """Appends every batch. `refused`: what the transaction's coordinator says against some; None: no transaction."""
     acks = body.acks
     refusal = _refusal(body)
@@ -204,7 +206,7 @@ def _refusal(body: ProduceRequest) -> ProtocolError | None:
     return None
 
 
-def _find(node: "Node", topic: str | TopicId, index: int) -> Partition:
+def _find(node: Node, topic: str | TopicId, index: int) -> Partition:
     if isinstance(topic, str):
         return node.partition(topic, index)
     name = node.topic_name(topic)

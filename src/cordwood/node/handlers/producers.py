@@ -1,5 +1,7 @@
 """Producers as the broker knows them: InitProducerId, DescribeProducers."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
@@ -17,7 +19,7 @@ FENCED_FROM_VERSION = 4
 """Older clients know only INVALID_PRODUCER_EPOCH."""
 
 
-def init_producer_id(node: "Node", request: Request) -> None:
+def init_producer_id(node: Node, request: Request) -> None:
     """A producer id and epoch: fresh ones, or those of a transactional id, whose earlier producers are fenced."""
     body = request.decode()
 
@@ -54,7 +56,7 @@ def init_producer_id(node: "Node", request: Request) -> None:
         node.transactions.init_producer_id(asked, request.now_ms, initialized)
 
 
-def describe_producers(node: "Node", request: Request) -> None:
+def describe_producers(node: Node, request: Request) -> None:
     body = request.decode()
     results = []
     for topic in body.topics:
@@ -72,7 +74,7 @@ def describe_producers(node: "Node", request: Request) -> None:
     request.answer(topics=by_topic(results))
 
 
-def _active_producers(node: "Node", topic: str, index: int) -> list[dict[str, Any]]:
+def _active_producers(node: Node, topic: str, index: int) -> list[dict[str, Any]]:
     return [
         {
             "producer_id": state.producer_id,

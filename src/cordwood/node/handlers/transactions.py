@@ -1,5 +1,7 @@
 """Transactions: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, WriteTxnMarkers, and looking at them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +45,7 @@ def _fenced(error: ErrorCode, version: int) -> ErrorCode:
 # Partitions
 
 
-def add_partitions_to_txn(node: "Node", request: Request) -> None:
+def add_partitions_to_txn(node: Node, request: Request) -> None:
     body = request.decode()
     if request.version < BATCHED_FROM_VERSION:
         writer = Writer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
@@ -76,7 +78,7 @@ def add_partitions_to_txn(node: "Node", request: Request) -> None:
 
 
 def _add_partitions(
-    node: "Node",
+    node: Node,
     request: Request,
     transactional_id: str,
     writer: Writer,
@@ -110,7 +112,7 @@ def _add_partitions(
     node.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, request.now_ms, same_for_all)
 
 
-def _partition_problem(node: "Node", name: TopicPartition) -> ErrorCode:
+def _partition_problem(node: Node, name: TopicPartition) -> ErrorCode:
     if name.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE if node.has_partition(*name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -119,7 +121,7 @@ def _partition_problem(node: "Node", name: TopicPartition) -> ErrorCode:
 # Positions
 
 
-def add_offsets_to_txn(node: "Node", request: Request) -> None:
+def add_offsets_to_txn(node: Node, request: Request) -> None:
     """The partition that keeps a group's positions becomes part of the transaction."""
     body = request.decode()
 
@@ -142,7 +144,7 @@ def add_offsets_to_txn(node: "Node", request: Request) -> None:
         node.groups.when_topic_exists(topic_exists)
 
 
-def txn_offset_commit(node: "Node", request: Request) -> None:
+def txn_offset_commit(node: Node, request: Request) -> None:
     """Positions that hold once the transaction is committed, and never if it is aborted."""
     body = request.decode()
     version = request.version
@@ -175,7 +177,9 @@ def txn_offset_commit(node: "Node", request: Request) -> None:
             add=add,
         )
 
-    node.groups.positions.commit_in_transaction(body.group_id, author, asked.commits, admit, writer, committed)
+    node.groups.positions.commit_in_transaction(
+        body.group_id, author, asked.commits, asked.partitions, admit, writer, committed
+    )
 
 
 def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
@@ -194,7 +198,7 @@ def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
 # The end
 
 
-def end_txn(node: "Node", request: Request) -> None:
+def end_txn(node: Node, request: Request) -> None:
     body = request.decode()
 
     def ended(step: Step) -> None:
@@ -216,7 +220,7 @@ def end_txn(node: "Node", request: Request) -> None:
     node.transactions.end(body.transactional_id, writer, body.committed, version, request.now_ms, ended)
 
 
-def write_txn_markers(node: "Node", request: Request) -> None:
+def write_txn_markers(node: Node, request: Request) -> None:
     """From another broker's coordinator, or from an administrator who ends what hangs."""
     body = request.decode()
     results: list[dict[str, Any] | None] = [None] * len(body.markers)
@@ -256,7 +260,7 @@ def write_txn_markers(node: "Node", request: Request) -> None:
 # Looking at them
 
 
-def describe_transactions(node: "Node", request: Request) -> None:
+def describe_transactions(node: Node, request: Request) -> None:
     wanted = list(request.decode().transactional_ids)
     described: list[dict[str, Any] | None] = [None] * len(wanted)
 
@@ -295,7 +299,7 @@ def _described(transactional_id: str, found: Transaction | ErrorCode) -> dict[st
     }
 
 
-def list_transactions(node: "Node", request: Request) -> None:
+def list_transactions(node: Node, request: Request) -> None:
     body = request.decode()
     known = {state.label: state for state in State}
     states = {known[name] for name in body.state_filters if name in known}
