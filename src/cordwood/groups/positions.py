@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from cordwood.groups.offset_records import (
-    OFFSET_COMMIT_KEY_TYPES,
     Position,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
-    record_type,
 )
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -76,9 +74,7 @@ class Positions:
         return CommitOutcome(records, errors)
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """A record of the log becomes state. Records of other types are not positions and are passed over."""
-        if record_type(key) not in OFFSET_COMMIT_KEY_TYPES:
-            return
+        """A record of a position becomes state."""
         group, partition = decode_key(key)
         if value is not None:
             position = self._groups.setdefault(group, {})[partition] = decode_value(value)

@@ -21,7 +21,7 @@ from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, 
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, decode_consumer_key
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
-from cordwood.groups.offset_records import Position, encode_key, record_type
+from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, encode_key, record_type
 from cordwood.groups.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
@@ -53,14 +53,16 @@ class GroupShard:
         self._topics: TopicView = NoTopics() if topics is None else topics
 
     def replay(self, key: bytes, value: bytes | None) -> None:
+        """A record of the log becomes state. Those of types that nobody here writes are passed over."""
         kind = record_type(key)
-        if kind in CONSUMER_GROUP_KEY_TYPES:
-            self._replay_consumer_group(key, value)
-            return
-        if kind != GROUP_METADATA_KEY_TYPE:
+        if kind in OFFSET_COMMIT_KEY_TYPES:
             self.positions.replay(key, value)
-            return
-        group_id = decode_group_key(key)
+        elif kind in CONSUMER_GROUP_KEY_TYPES:
+            self._replay_consumer_group(key, value)
+        elif kind == GROUP_METADATA_KEY_TYPE:
+            self._replay_group(decode_group_key(key), value)
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
             self.groups.pop(group_id, None)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
@@ -29,6 +29,22 @@ UNSTABLE = Position(-1, -1, "", -1)
 """Stands for a position that an open transaction is about to move."""
 
 
+Settled = Callable[[list[ErrorCode]], None]
+"""Gets one error code for each position."""
+
+
+class Asked(NamedTuple):
+    """Positions that a reader wants to be remembered, and in whose name."""
+
+    group_id: str
+    author: Author
+    commits: list[Commit]
+    partitions: list[Partition]
+    """That these are in."""
+    knows_epochs: bool = True
+    """Whether the version of the request is one that members of the consumer protocol use."""
+
+
 class GroupPositions:
     def __init__(self, node: Node, shards: GroupShards) -> None:
         self._node = node
@@ -40,53 +56,14 @@ class GroupPositions:
 
     # Committing
 
-    def commit(
-        self,
-        group_id: str,
-        author: Author,
-        commits: list[Commit],
-        partitions: list[Partition],
-        now_ms: int,
-        done: Callable[[list[ErrorCode]], None],
-        *,
-        knows_epochs: bool = True,
-    ) -> None:
-        """Remembers the positions, which are in these partitions.
-
-        `done` gets one error code for each of them, once they are committed.
-        """
-
-        def failed(error: ErrorCode) -> None:
-            done([error] * len(commits))
-
-        def loaded(shard: Shard[GroupShard]) -> None:
-            machine = shard.machine
-            refusal = machine.check_commit(
-                group_id,
-                *author,
-                now_ms,
-                partitions=_committed_in(commits, machine, group_id),
-                knows_epochs=knows_epochs,
-            )
-            if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._shards.is_full():
-                refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
-            if refusal is not ErrorCode.NONE:
-                self._log.when_committed(shard, now_ms, lambda error: failed(error or refusal))
-                return
-            outcome = self._commit(machine, group_id, commits, partitions, now_ms)
-            self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)))
-
-        self._shards.with_shard(group_id, loaded, failed)
+    def commit(self, asked: Asked, now_ms: int, done: Settled) -> None:
+        """Remembers the positions. `done` gets one error code for each of them, once they are committed."""
+        self._shards.with_shard(
+            asked.group_id, partial(self._commit, asked, None, now_ms, done), partial(_refuse, asked, done)
+        )
 
     def commit_in_transaction(
-        self,
-        group_id: str,
-        author: Author,
-        commits: list[Commit],
-        partitions: list[Partition],
-        admit: Callable[[TopicPartition, Done], None],
-        writer: Writer,
-        done: Callable[[list[ErrorCode]], None],
+        self, asked: Asked, admit: Callable[[TopicPartition, Done], None], writer: Writer, done: Settled
     ) -> None:
         """As `commit`, but the positions hold only once the writer's transaction is committed.
 
@@ -94,41 +71,45 @@ class GroupPositions:
         back at a moment when that is true.
         """
 
-        def failed(error: ErrorCode) -> None:
-            done([error] * len(commits))
-
         def loaded(shard: Shard[GroupShard]) -> None:
             def admitted(error: ErrorCode) -> None:
-                machine, now_ms = shard.machine, self._node.now_ms
-                error = error or machine.check_commit(
-                    group_id,
-                    *author,
-                    now_ms,
-                    partitions=_committed_in(commits, machine, group_id),
-                    transactional=True,
-                )
-                if error is ErrorCode.NONE and not machine.exists(group_id) and self._shards.is_full():
-                    error = ErrorCode.GROUP_MAX_SIZE_REACHED
-                if error is not ErrorCode.NONE:
-                    failed(error)
-                    return
-                outcome = self._commit(machine, group_id, commits, partitions, now_ms)
-                self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)), writer)
+                if error is ErrorCode.NONE:
+                    self._commit(asked, writer, self._node.now_ms, done, shard)
+                else:
+                    _refuse(asked, done, error)
 
             admit(shard.partition.name, admitted)
 
-        self._shards.with_shard(group_id, loaded, failed)
+        self._shards.with_shard(asked.group_id, loaded, partial(_refuse, asked, done))
 
     def _commit(
-        self, machine: GroupShard, group_id: str, commits: list[Commit], partitions: list[Partition], now_ms: int
-    ) -> CommitOutcome:
-        """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
-        owns = self._node.owns
-        present = [commit for commit, partition in zip(commits, partitions, strict=True) if owns(partition)]
-        outcome = machine.positions.commit(
-            group_id, present, metadata_max_bytes=self._node.settings.offset_metadata_max_bytes, now_ms=now_ms
+        self, asked: Asked, writer: Writer | None, now_ms: int, done: Settled, shard: Shard[GroupShard]
+    ) -> None:
+        machine, group_id = shard.machine, asked.group_id
+        refusal = machine.check_commit(
+            group_id,
+            *asked.author,
+            now_ms,
+            partitions=_committed_in(asked, machine),
+            transactional=writer is not None,
+            knows_epochs=asked.knows_epochs,
         )
-        if len(present) == len(commits):
+        if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._shards.is_full():
+            refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
+        if refusal is not ErrorCode.NONE:
+            self._log.when_committed(shard, now_ms, lambda error: _refuse(asked, done, error or refusal))
+            return
+        outcome = self._records(asked, machine, now_ms)
+        self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)), writer)
+
+    def _records(self, asked: Asked, machine: GroupShard, now_ms: int) -> CommitOutcome:
+        """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
+        owns, partitions = self._node.owns, asked.partitions
+        present = [commit for commit, partition in zip(asked.commits, partitions, strict=True) if owns(partition)]
+        outcome = machine.positions.commit(
+            asked.group_id, present, metadata_max_bytes=self._node.settings.offset_metadata_max_bytes, now_ms=now_ms
+        )
+        if len(present) == len(partitions):
             return outcome
         errors = iter(outcome.errors)
         return CommitOutcome(
@@ -223,8 +204,12 @@ class GroupPositions:
         self._log.each_shard_with_records(lambda shard: self._in_turns.add(partial(look, shard)))
 
 
-def _committed_in(commits: list[Commit], machine: GroupShard, group_id: str) -> Share:
+def _committed_in(asked: Asked, machine: GroupShard) -> Share:
     """What members of the consumer protocol are asked about; others are not."""
-    if group_id not in machine.consumer_groups:
+    if asked.group_id not in machine.consumer_groups:
         return NOTHING
-    return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in commits])
+    return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in asked.commits])
+
+
+def _refuse(asked: Asked, done: Settled, error: ErrorCode) -> None:
+    done([error] * len(asked.commits))

@@ -105,7 +105,8 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at this position. The caller knows that 61 bytes are there; nothing is checked."""
-    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    # As BatchHeader._make does it, without counting the fields that the layout has: this is done for every batch.
+    return tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
 
 
 def read_offset_and_size(buffer: Buffer, position: int = 0) -> tuple[int, int]:

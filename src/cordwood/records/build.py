@@ -68,9 +68,12 @@ def build_batch(
     format wants it. A batch without records is valid only as compaction's trace of a producer's last batch.
     """
     rows = records if isinstance(records, list) else list(records)
-    deltas: Sequence[int] = range(len(rows)) if offset_deltas is None else offset_deltas
-    if len(deltas) != len(rows):
-        raise ValueError(f"{len(deltas)} offset deltas for {len(rows)} records")
+    count = len(rows)
+    deltas: Sequence[int] = range(count)
+    if offset_deltas is not None:
+        deltas = offset_deltas
+        if len(deltas) != count:
+            raise ValueError(f"{len(deltas)} offset deltas for {count} records")
     if last_offset_delta is None:
         last_offset_delta = deltas[-1] if rows else 0
     attributes = codec
@@ -100,7 +103,7 @@ def build_batch(
             producer_id,
             producer_epoch,
             base_sequence,
-            len(rows),
+            count,
         )
         + section
     )

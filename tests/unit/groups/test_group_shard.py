@@ -246,3 +246,12 @@ def test_what_members_read_and_never_committed_is_watched_without_a_position() -
     assert actor.commit(3) is ErrorCode.NONE
     assert stage.shard.watched_positions(GROUP, lambda topic: 2) == {ORDERS: 3, other: None, REFUNDS: 7}
     assert stage.shard.watched_positions("nobody", lambda topic: 2) == {}
+
+
+@pytest.mark.parametrize("kind", [9, 10, 99])
+def test_records_of_types_that_nobody_here_writes_are_passed_over(kind: int) -> None:
+    """Share groups keep theirs in the same topic, and a later Kafka may add others."""
+    stage = Stage()
+    stage.shard.replay(kind.to_bytes(2) + b"\0\5group", b"anything")
+    stage.shard.replay(kind.to_bytes(2) + b"\0\5group", None)
+    assert stage.shard.group_ids() == []

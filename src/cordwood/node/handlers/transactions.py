@@ -10,6 +10,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
+from cordwood.node.group_positions import Asked
 from cordwood.node.group_shards import Author
 from cordwood.node.handlers.positions import AskedPositions
 from cordwood.node.regular_expressions import names_matching
@@ -177,9 +178,8 @@ def txn_offset_commit(node: Node, request: Request) -> None:
             add=add,
         )
 
-    node.groups.positions.commit_in_transaction(
-        body.group_id, author, asked.commits, asked.partitions, admit, writer, committed
-    )
+    wanted = Asked(body.group_id, author, asked.commits, asked.partitions)
+    node.groups.positions.commit_in_transaction(wanted, admit, writer, committed)
 
 
 def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
