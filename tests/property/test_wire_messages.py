@@ -1,8 +1,10 @@
 """Every message of every API, read and written after its schema, agrees with kio in every version that kio has."""
 
+from collections import OrderedDict
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -93,6 +95,18 @@ def test_an_answer_that_says_nothing_is_all_defaults(key: int, kind: str) -> Non
         for name, default in type(ours).__dict__.items():
             if name in ours.__dict__ and not isinstance(default, Entity):
                 assert ours.__dict__[name] == (list(default) if isinstance(default, tuple) else default)
+
+
+def test_any_mapping_is_written_as_a_dict_is() -> None:
+    message = load("OffsetCommit")["response"]
+    written: list[bytes] = []
+    for mapping in (dict, OrderedDict, MappingProxyType):
+        parts: list[bytes] = []
+        topic = mapping({"name": "orders", "partitions": [mapping({"partition_index": 3, "error_code": 7})]})
+        writer(message, 8)(mapping({"topics": [topic]}), parts.append)
+        written.append(b"".join(parts))
+    assert b"orders" in written[0]
+    assert written == [written[0]] * 3
 
 
 def test_every_api_in_the_table_has_a_schema_for_all_its_versions() -> None:

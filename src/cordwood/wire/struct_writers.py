@@ -24,7 +24,7 @@ from cordwood.wire.source import FIXED, Source, is_fixed, layout_of, plain_field
 
 Append = Callable[[bytes], None]
 Write = Callable[[Any, Append], None]
-Values = dict[str, Any] | Entity
+Values = Mapping[str, Any] | Entity
 Encode = Callable[[Any], bytes]
 EncodeTag = Callable[[Mapping[str, Any]], tuple[int, bytes] | None]
 
@@ -47,7 +47,9 @@ class WriterMaker:
 
     def _source(self) -> Source:
         count = compact_array_count if self._flexible else INT32.pack
-        return Source("value, append", {"array_count": count, "int16": INT16.pack, "numbers": _numbers})
+        return Source(
+            "value, append", {"array_count": count, "int16": INT16.pack, "fields_of": _fields_of, "numbers": _numbers}
+        )
 
     def _function(self, source: Source, name: str) -> Write:
         function: Write = source.function(name)
@@ -60,7 +62,7 @@ class WriterMaker:
         known = source.name(frozenset(each.name for each in struct.fields))
         source.line(f"{given} = {expression}", depth)
         source.line(f"if type({given}) is not dict:", depth)
-        source.line(f"{given} = {given}.__dict__", depth + 1)
+        source.line(f"{given} = fields_of({given})", depth + 1)
         source.line(f'assert {known}.issuperset({given}), f"no such field: {{set({given}) - {known}}}"', depth)
         source.line(f"{get} = {given}.get", depth)
 
@@ -161,6 +163,10 @@ class WriterMaker:
             return None if content == absent else (tag, content)
 
         return encode_tag
+
+
+def _fields_of(values: Values) -> Mapping[str, Any]:
+    return values.__dict__ if isinstance(values, Entity) else values
 
 
 def _encode_tags(tags: list[EncodeTag], values: Mapping[str, Any]) -> bytes:
