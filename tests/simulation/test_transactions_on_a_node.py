@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.unit.node.speaking import create_topic
+from tests.unit.node.speaking import create_topic, delete_topic
 
 from cordwood.log.log import Appended
 from cordwood.model.coordination import transaction_partition
@@ -250,6 +250,26 @@ def test_a_position_that_a_transaction_is_about_to_move_does_not_expire_under_it
     assert producer.end(commit=commit) is ErrorCode.NONE
     world.advance(2_000)
     left = 9 if commit else -1
+    assert position(world, require_stable=True) == (left, ErrorCode.NONE)
+    world.kill()
+    world.start()
+    assert position(world, require_stable=True) == (left, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
+def test_a_position_in_a_new_topic_is_not_forgotten_with_that_in_the_deleted_one(world: World, commit: bool) -> None:
+    """The old position is looked for some time after the deletion, when a transaction may be about to replace it."""
+    producer = Producer(world)
+    assert producer.move(3) is ErrorCode.NONE
+    assert producer.end(commit=True) is ErrorCode.NONE
+    for _ in range(10_000):
+        world.node.groups.positions._in_turns.add(lambda now_ms: None)
+    delete_topic(world, TOPIC)
+    create_topic(world, TOPIC, partitions=3)
+    assert producer.move(5) is ErrorCode.NONE
+    world.advance(20_000)
+    assert producer.end(commit=commit) is ErrorCode.NONE
+    left = 5 if commit else -1
     assert position(world, require_stable=True) == (left, ErrorCode.NONE)
     world.kill()
     world.start()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
 from cordwood.groups.offset_records import Position
-from cordwood.groups.positions import Commit, CommitOutcome
+from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupShard
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
@@ -53,6 +53,8 @@ class GroupPositions:
         self._in_turns = InTurns(node)
         self._deleted_topics: dict[Shard[GroupShard], list[TopicId]] = {}
         """Whose positions a shard is to be looked through for."""
+        self._expiring: set[Shard[GroupShard]] = set()
+        """Those that are to be looked through for positions that nobody needs any more."""
 
     # Committing
 
@@ -189,19 +191,28 @@ class GroupPositions:
 
     def _forget_deleted(self, shard: Shard[GroupShard], now_ms: int) -> None:
         deleted = self._deleted_topics.pop(shard)
-        self._log.write(shard, shard.machine.positions.of_topics(deleted), now_ms, nothing)
+        self._forget(shard, shard.machine.positions.of_topics(deleted), now_ms)
 
     def expire(self) -> None:
         """One shard after the other: a hundred thousand positions take a while, and others are served in between."""
+
+        def look(shard: Shard[GroupShard]) -> None:
+            if shard not in self._expiring:
+                self._expiring.add(shard)
+                self._in_turns.add(partial(self._expire, shard))
+
+        self._log.each_shard_with_records(look)
+
+    def _expire(self, shard: Shard[GroupShard], now_ms: int) -> None:
+        self._expiring.remove(shard)
         retention_ms = self._node.settings.offsets_retention_minutes * MINUTE_MS
+        self._forget(shard, shard.machine.expired(now_ms, retention_ms), now_ms)
 
-        def look(shard: Shard[GroupShard], now_ms: int) -> None:
-            # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit.
-            moving = frozenset(shard.pending.keys())
-            expired = shard.machine.expired(now_ms, retention_ms)
-            self._log.write(shard, [record for record in expired if record[0] not in moving], now_ms, nothing)
-
-        self._log.each_shard_with_records(lambda shard: self._in_turns.add(partial(look, shard)))
+    def _forget(self, shard: Shard[GroupShard], tombstones: list[Record], now_ms: int) -> None:
+        # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit. That
+        # may be the position in a new topic of the same name.
+        moving = frozenset(shard.pending.keys())
+        self._log.write(shard, [record for record in tombstones if record[0] not in moving], now_ms, nothing)
 
 
 def _committed_in(asked: Asked, machine: GroupShard) -> Share:

@@ -395,3 +395,16 @@ def test_positions_expire_when_nobody_renews_them(world: World) -> None:
     world.clock.advance(20 * minute_ms)
     world.advance(0)
     assert fetch_positions(world, [("orders", [0])])[1][0][2] == -1
+
+
+def test_expiry_that_is_slower_than_its_interval_does_not_pile_up(world: World) -> None:
+    topic = create_topic(world)
+    commit(world, topic, 5)
+    waiting = world.node.groups.positions._in_turns._waiting
+    for _ in range(100):
+        world.node.groups.positions.expire()
+    assert len(waiting) == 1
+    world.settle()
+    assert not waiting
+    world.node.groups.positions.expire()
+    assert len(waiting) == 1

@@ -161,7 +161,7 @@ def decode_profile(value: bytes) -> Profile:
     rack_id = fields.nullable_string()
     client_id = fields.string()
     client_host = fields.string()
-    topics = _names(fields)
+    topics = frozenset(fields.string() for _ in range(fields.count()))
     expression = fields.nullable_string() or None  # Kafka writes an empty one where there is none
     timeout_ms = fields.int32()
     assignor = fields.nullable_string()
@@ -211,12 +211,9 @@ def encode_resolution(resolution: Resolution) -> bytes:
 
 def decode_resolution(value: bytes) -> Resolution:
     fields = _fields(value)
-    return Resolution(_names(fields), fields.int64(), fields.int64())
-
-
-def _names(fields: FieldReader) -> frozenset[str]:
-    """Many members and groups may read the same topics: their names are kept once."""
-    return frozenset(sys.intern(fields.string()) for _ in range(fields.count()))
+    # Many expressions may match the same topics: their names are kept once.
+    topics = frozenset(sys.intern(fields.string()) for _ in range(fields.count()))
+    return Resolution(topics, fields.int64(), fields.int64())
 
 
 def _fields(value: bytes) -> FieldReader:
