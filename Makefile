@@ -6,13 +6,13 @@ BIN    := $(VENV)/bin
 # Where it is set, every process that a test starts would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint bench bench-spark docs env clean
+.PHONY: demo test lint pytest bench bench-spark docs env clean
 
 env: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[dev]'
 	touch $@
 
 demo: env
@@ -24,7 +24,11 @@ lint: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: env lint
+# At once, since mypy keeps one core busy for most of a minute; both have to pass.
+test: env
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: env
 	$(BIN)/pytest -n 3 --dist worksteal
 
 bench: env
