@@ -19,6 +19,10 @@ def test_no_schedule_gives_a_partition_to_two_or_takes_a_position_back(seed: int
     play(seed)
 
 
+def test_a_static_member_leads_without_being_told_while_the_topic_grows() -> None:
+    play(72)
+
+
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
     for seed in range(7):

@@ -331,7 +331,10 @@ class GroupGame:
             if len({member.epoch for member in alive}) != 1:
                 return f"they are in different epochs: {[(member.name, member.epoch) for member in alive]}"
             owned = sorted(partition for member in alive for partition in member.positions)
-            if owned != list(range(alive[0].partition_count)):
+            count = alive[0].partition_count
+            if any(isinstance(member, ClassicMember) and member.may_lead_unknowingly for member in alive):
+                count = min(count, max(len(owned), 1))
+            if owned != list(range(count)):
                 return f"these are owned: {[(member.name, sorted(member.positions)) for member in alive]}"
         return ""
 

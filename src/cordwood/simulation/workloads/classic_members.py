@@ -18,6 +18,8 @@ from cordwood.wire.apis import ApiKey
 SESSION_MS = 2000
 STATIC_FROM = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 3, ApiKey.HEARTBEAT: 3, ApiKey.LEAVE_GROUP: 3}
 """The versions from which a request names the instance."""
+TOLD_TO_LEAD_FROM = 9
+"""The version of JoinGroup from which an answer can say that the member leads and that its old assignment stands."""
 
 _SUBSCRIPTION = struct.pack(">hih", 0, 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">i", -1)
 _FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -60,6 +62,12 @@ class ClassicMember(GroupMember):
     @property
     def settled(self) -> bool:
         return self.place is Place.IN and self._busy is self._beating and not self._is_outdated
+
+    @property
+    def may_lead_unknowingly(self) -> bool:
+        """Who comes back as a static member may have led. Before version 9 of JoinGroup there is no way to tell it so
+        without asking it for an assignment, so it is told that another leads, and nobody notices that a topic grew."""
+        return self.instance_id is not None and self._versions[ApiKey.JOIN_GROUP] < TOLD_TO_LEAD_FROM
 
     @property
     def _is_outdated(self) -> bool:
