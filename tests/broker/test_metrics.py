@@ -17,7 +17,7 @@ from cordwood.groups.positions import Commit
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.group_positions import Asked
+from cordwood.node.group_positions import CommitRequest
 from cordwood.node.group_shards import Author
 from cordwood.records.build import build_batch
 
@@ -68,7 +68,9 @@ class Stage:
         commits = [Commit(partition.name, offset, -1, None, partition.topic_id)]
         now_ms = int(time.time() * 1000)
         assert await self.asked(
-            lambda done: self.node.groups.positions.commit(Asked(group, Author(), commits, [partition]), now_ms, done)
+            lambda done: self.node.groups.positions.commit(
+                CommitRequest(group, Author(), commits, [partition]), now_ms, done
+            )
         ) == [ErrorCode.NONE]
 
     async def until(self, condition: Callable[[], object]) -> None:

@@ -18,7 +18,6 @@ from cordwood.node.coordinator_log import Done, Shard, Writer
 from cordwood.node.group_shards import Author, GroupShards, nothing, pending_positions
 from cordwood.node.in_turns import InTurns
 from cordwood.node.partition import Partition
-from cordwood.records.control import TransactionMarker
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -33,7 +32,7 @@ Settled = Callable[[list[ErrorCode]], None]
 """Gets one error code for each position."""
 
 
-class Asked(NamedTuple):
+class CommitRequest(NamedTuple):
     """Positions that a reader wants to be remembered, and in whose name."""
 
     group_id: str
@@ -58,14 +57,14 @@ class GroupPositions:
 
     # Committing
 
-    def commit(self, asked: Asked, now_ms: int, done: Settled) -> None:
+    def commit(self, asked: CommitRequest, now_ms: int, done: Settled) -> None:
         """Remembers the positions. `done` gets one error code for each of them, once they are committed."""
         self._shards.with_shard(
             asked.group_id, partial(self._commit, asked, None, now_ms, done), partial(_refuse, asked, done)
         )
 
     def commit_in_transaction(
-        self, asked: Asked, admit: Callable[[TopicPartition, Done], None], writer: Writer, done: Settled
+        self, asked: CommitRequest, admit: Callable[[TopicPartition, Done], None], writer: Writer, done: Settled
     ) -> None:
         """As `commit`, but the positions hold only once the writer's transaction is committed.
 
@@ -85,7 +84,7 @@ class GroupPositions:
         self._shards.with_shard(asked.group_id, loaded, partial(_refuse, asked, done))
 
     def _commit(
-        self, asked: Asked, writer: Writer | None, now_ms: int, done: Settled, shard: Shard[GroupShard]
+        self, asked: CommitRequest, writer: Writer | None, now_ms: int, done: Settled, shard: Shard[GroupShard]
     ) -> None:
         machine, group_id = shard.machine, asked.group_id
         refusal = machine.check_commit(
@@ -104,7 +103,7 @@ class GroupPositions:
         outcome = self._records(asked, machine, now_ms)
         self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)), writer)
 
-    def _records(self, asked: Asked, machine: GroupShard, now_ms: int) -> CommitOutcome:
+    def _records(self, asked: CommitRequest, machine: GroupShard, now_ms: int) -> CommitOutcome:
         """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
         owns, partitions = self._node.owns, asked.partitions
         present = [commit for commit, partition in zip(asked.commits, partitions, strict=True) if owns(partition)]
@@ -123,17 +122,6 @@ class GroupPositions:
         """Where the positions of a group are kept; the topic exists."""
         count = len(self._node.topics[CONSUMER_OFFSETS_TOPIC])
         return TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinating_partition(group_id, count))
-
-    def end_transaction(
-        self,
-        index: int,
-        writer: Writer,
-        marker: TransactionMarker,
-        now_ms: int,
-        failed: Done,
-        done: Callable[[int], None],
-    ) -> None:
-        self._log.end_transaction(index, writer, marker, now_ms, failed, done)
 
     # Reading and deleting
 
@@ -211,16 +199,16 @@ class GroupPositions:
     def _forget(self, shard: Shard[GroupShard], tombstones: list[Record], now_ms: int) -> None:
         # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit. That
         # may be the position in a new topic of the same name.
-        moving = frozenset(shard.pending.keys())
+        moving = frozenset(shard.pending.moving_keys())
         self._log.write(shard, [record for record in tombstones if record[0] not in moving], now_ms, nothing)
 
 
-def _committed_in(asked: Asked, machine: GroupShard) -> Share:
+def _committed_in(asked: CommitRequest, machine: GroupShard) -> Share:
     """What members of the consumer protocol are asked about; others are not."""
     if asked.group_id not in machine.consumer_groups:
         return NOTHING
     return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in asked.commits])
 
 
-def _refuse(asked: Asked, done: Settled, error: ErrorCode) -> None:
+def _refuse(asked: CommitRequest, done: Settled, error: ErrorCode) -> None:
     done([error] * len(asked.commits))

@@ -146,5 +146,5 @@ class GroupShards:
 
 def pending_positions(shard: Shard[GroupShard], group_id: str) -> frozenset[TopicPartition]:
     """Partitions for which an open transaction holds a position of this group."""
-    positions = (key for key in shard.pending.keys() if record_type(key) in OFFSET_COMMIT_KEY_TYPES)  # noqa: SIM118
+    positions = (key for key in shard.pending.moving_keys() if record_type(key) in OFFSET_COMMIT_KEY_TYPES)
     return frozenset(partition for owner, partition in map(decode_key, positions) if owner == group_id)

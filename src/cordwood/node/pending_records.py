@@ -39,7 +39,7 @@ class PendingRecords:
             if earlier is not None and earlier[0] < offset:
                 del held[key]
 
-    def keys(self) -> Iterator[bytes]:
+    def moving_keys(self) -> Iterator[bytes]:
         """Keys that may change when some transaction ends."""
         for held in self._by_producer.values():
             yield from held

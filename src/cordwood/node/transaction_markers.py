@@ -60,7 +60,7 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
         partition = node.partition(*name)
         _check_epoch(ending, partition)
         if name.topic == CONSUMER_OFFSETS_TOPIC:
-            node.groups.positions.end_transaction(
+            node.groups.shards.log.end_transaction(
                 name.partition,
                 ending.writer,
                 ending.marker,

@@ -12,7 +12,7 @@ from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from cordwood.node.group_positions import UNSTABLE, Asked
+from cordwood.node.group_positions import UNSTABLE, CommitRequest
 from cordwood.node.group_shards import Author
 from cordwood.node.partition import Partition
 from cordwood.node.request import Request, serves
@@ -149,7 +149,7 @@ def offset_commit(node: Node, request: Request) -> None:
         request.answer(topics=asked.answer())
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
-    wanted = Asked(body.group_id, author, asked.commits, asked.partitions, knows_epochs)
+    wanted = CommitRequest(body.group_id, author, asked.commits, asked.partitions, knows_epochs)
     node.groups.positions.commit(wanted, request.now_ms, committed)
 
 

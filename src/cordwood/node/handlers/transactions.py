@@ -10,7 +10,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
-from cordwood.node.group_positions import Asked
+from cordwood.node.group_positions import CommitRequest
 from cordwood.node.group_shards import Author
 from cordwood.node.handlers.positions import AskedPositions
 from cordwood.node.regular_expressions import names_matching
@@ -178,7 +178,7 @@ def txn_offset_commit(node: Node, request: Request) -> None:
             add=add,
         )
 
-    wanted = Asked(body.group_id, author, asked.commits, asked.partitions)
+    wanted = CommitRequest(body.group_id, author, asked.commits, asked.partitions)
     node.groups.positions.commit_in_transaction(wanted, admit, writer, committed)
 
 
