@@ -55,7 +55,7 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(
     pool = BufferPool(buffer_bytes=BUFFER_BYTES, keep_bytes=4 * BUFFER_BYTES)
     reader = FrameReader(MAX_REQUEST_BYTES, pool)
     assert delivered(reader, stream, pieces, release=release) == frames
-    assert reader.partial_bytes == 0
+    assert reader.unread_bytes == 0
     reader.release()
     assert pool.lent_bytes == 0
     assert pool.free_bytes <= 4 * BUFFER_BYTES
@@ -104,6 +104,6 @@ def test_connections_that_share_a_pool_do_not_mix(orders: list[tuple[int, int]],
         readers[who].release()
     for who, frames in enumerate(seen):
         assert frames == streams[who][1][: len(frames)]
-        assert sum(len(frame) + 4 for frame in frames) + readers[who].partial_bytes == positions[who]
+        assert sum(len(frame) + 4 for frame in frames) + readers[who].unread_bytes == positions[who]
         readers[who].close()
     assert pool.lent_bytes == 0

@@ -124,9 +124,10 @@ class Connection(asyncio.BufferedProtocol):
         now_ms = connections.now_ms()
         reply: PendingReply | None = None
         left_this_turn = REQUESTS_PER_TURN
+        all_served = False
         outbox.cork()
         try:
-            while self._serving:
+            while self._serving and not all_served:
                 if not self._may_serve():
                     self._stop_reading()
                     break
@@ -138,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
                 reply = None
                 frame = next(reader, None)
                 if frame is None:
-                    self._all_served()
+                    all_served = True
                     break
                 header = parse_header(frame)
                 size = len(frame)
@@ -150,14 +151,18 @@ class Connection(asyncio.BufferedProtocol):
                     reply.api = activity.arrived(header.api_key, size)
                     reply.arrived_s = self.last_received_s
                 node.handle(header, frame, reply, now_ms)
+                all_served = not reader.unread_bytes
         except BadRequest as fault:
             self._refuse(reply, str(fault))
         except Exception as failure:
             self._refuse(reply, "the broker failed on its request")
             connections.request_failed(failure)
         finally:
-            reader.release()
+            # First of all, answers leave: what follows is done while the peer reads them.
             outbox.uncork()
+            reader.release()
+        if all_served and self._serving:
+            self._all_served()
 
     def _may_serve(self) -> bool:
         sender, limits, connections = self._sender, self._limits, self._connections
@@ -170,17 +175,16 @@ class Connection(asyncio.BufferedProtocol):
         return connections.unanswered_bytes < limits.max_total_bytes or connections.may_take_request(self)
 
     def _all_served(self) -> None:
-        """No whole request is left in the buffer."""
+        """No whole request is left in the buffer: is more to be received?"""
         reader, connections = self._reader, self._connections
-        reader.release()
+        may_receive = True
         if reader.is_growing:
             may_receive = connections.may_grow(self)
         else:
-            may_receive = True
             connections.stopped_growing(self)
             if connections.memory_is_short:
                 reader.expect_small()
-        if not may_receive:
+        if not may_receive or not self._may_serve():
             self._stop_reading()
         elif not self._reading:
             self._start_reading()
@@ -257,6 +261,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def sending_failed(self, reason: str) -> None:
         logger.info("dropping connection %s: its response could not be sent: %s", self, reason)
+        self._serving = False
         self._transport.abort()
 
     # Standing

@@ -122,8 +122,13 @@ class Sender:
         if self._halt is not None or self._transport_full:
             return
         self._sent_this_turn = 0
+        parts = self.parts
         try:
-            self._send_parts()
+            if len(parts) == 1 and type(parts[0]) is bytes:
+                # Nearly always: one answer, in memory.
+                self._write(self._next_bytes())
+            else:
+                self._send_parts()
         except (EnvironmentFailure, OSError, SendingFailed) as failure:
             self._halt = _Halt.END
             self._peer.sending_failed(str(failure) or type(failure).__name__)
@@ -164,12 +169,10 @@ class Sender:
                 break
             part = parts[0]
             if type(part) is bytes:
-                parts.popleft()
-                self.held_bytes -= len(part)
-                data: bytes | None = part
+                data: bytes | None = self._next_bytes()
             elif isinstance(part, HangUp):
                 if gathered:
-                    self._write(gathered)
+                    self._write(b"".join(gathered))
                     gathered, gathered_bytes = [], 0
                     continue
                 self._halt = _Halt.END
@@ -192,13 +195,18 @@ class Sender:
             gathered.append(data)
             gathered_bytes += len(data)
             if gathered_bytes >= JOINED_BYTES:
-                self._write(gathered)
+                self._write(b"".join(gathered))
                 gathered, gathered_bytes = [], 0
         if gathered:
-            self._write(gathered)
+            self._write(b"".join(gathered))
 
-    def _write(self, gathered: list[bytes]) -> None:
-        data = gathered[0] if len(gathered) == 1 else b"".join(gathered)
+    def _next_bytes(self) -> bytes:
+        data = self.parts.popleft()
+        assert type(data) is bytes
+        self.held_bytes -= len(data)
+        return data
+
+    def _write(self, data: bytes) -> None:
         self._sent_this_turn += len(data)
         self.last_progress_s = self._resources.loop.time()
         self._transport.write(data)

@@ -76,6 +76,7 @@ class Log:
         "_producers",
         "_recovery",
         "_settings",
+        "acks_mean_disk",
         "active",
         "checkpoint_due",
         "clean_ms",
@@ -91,6 +92,7 @@ class Log:
         "log_append_time",
         "log_end_offset",
         "log_start_offset",
+        "min_insync_replicas",
         "names_version",
         "newest_snapshot_is_empty",
         "on_recovery_point_lowered",
@@ -221,6 +223,8 @@ class Log:
     def _take_over(self, settings: TopicSettings) -> None:
         self.log_append_time = settings.log_append_time
         self.segment_bytes = settings.segment_bytes
+        self.acks_mean_disk = settings.acks_mean_disk
+        self.min_insync_replicas = settings.min_insync_replicas
 
     @property
     def recovery(self) -> RecoveryReport:

@@ -123,7 +123,7 @@ class Node:
         if held is not None:
             held.hurry(now_ms)
         handler = HANDLERS.get(header.api_key)
-        if handler is None or not handler.api.serves(header.api_version):
+        if handler is None or not handler.api.min_version <= header.api_version <= handler.api.max_version:
             if header.api_key == ApiKey.API_VERSIONS:
                 reply.send(encode_unsupported_version(header.correlation_id))
             else:

@@ -116,7 +116,8 @@ class Partition:
 
     def moved(self, now_ms: int) -> None:
         """The log's or a follower's end moved: advance the high watermark and wake who waited for it."""
-        replica = self.replica
+        replica = self._replica
+        assert replica is not None, "it can only move once it is open"
         if not replica.advance():
             return
         waiting = self.waiting_committed
@@ -124,12 +125,12 @@ class Partition:
         while waiting and waiting[0].offset < high_watermark:
             error = ErrorCode.NONE if replica.enough_in_sync else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             waiting.popleft().done(error)
-        self.wake_readers(now_ms)
+        if self.waiting_readers:
+            self.wake_readers(now_ms)
 
     def wake_readers(self, now_ms: int) -> None:
-        if self.waiting_readers:
-            for reader in list(self.waiting_readers):
-                reader.woken_by(self, now_ms)
+        for reader in list(self.waiting_readers):
+            reader.woken_by(self, now_ms)
 
     def expire_acks(self, now_ms: int) -> bool:
         """Acks past their deadline are told REQUEST_TIMED_OUT. True if some still wait."""

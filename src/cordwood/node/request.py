@@ -14,17 +14,14 @@ if TYPE_CHECKING:
 class Request:
     """A request and the place for its answer. The frame is the network's buffer: valid until the handler returns."""
 
-    __slots__ = ("frame", "header", "now_ms", "reply")
+    __slots__ = ("frame", "header", "now_ms", "reply", "version")
 
     def __init__(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
         self.header = header
         self.frame = frame
         self.reply = reply
         self.now_ms = now_ms
-
-    @property
-    def version(self) -> int:
-        return self.header.api_version
+        self.version = header.api_version
 
     def decode(self) -> Any:
         """The request, with Kafka's field names as attributes (`wire/messages`)."""

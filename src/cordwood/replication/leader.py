@@ -37,14 +37,14 @@ class LeaderReplica:
     def own_end(self) -> int:
         """How far this replica has the log, as the topic's `ack.durability` counts having."""
         log = self.log
-        return log.durable_end_offset if log.settings.acks_mean_disk else log.log_end_offset
+        return log.durable_end_offset if log.acks_mean_disk else log.log_end_offset
 
     def advance(self) -> bool:
         """Moves the high watermark to where the in-sync set allows it. True if it moved; it never falls."""
         end = self.own_end
         if len(self._isr) > 1:
             end = min([end, *(self._follower_ends.get(member, 0) for member in self._isr if member != self.broker_id)])
-        if end <= self.high_watermark or not self.enough_in_sync:
+        if end <= self.high_watermark or len(self._isr) < self.log.min_insync_replicas:
             return False
         self.high_watermark = end
         self.log.committed_to(end)
@@ -63,7 +63,7 @@ class LeaderReplica:
 
     @property
     def enough_in_sync(self) -> bool:
-        return len(self._isr) >= self.log.settings.min_insync_replicas
+        return len(self._isr) >= self.log.min_insync_replicas
 
     @property
     def last_stable_offset(self) -> int:

@@ -233,9 +233,9 @@ APIS: Final[dict[int, Api]] = {
 }
 """By key. A key that is not here is unknown to us: the connection of a peer that uses it is closed."""
 
-_FLEXIBLE_FROM: Final = {key: api.flexible_from for key, api in APIS.items()}
+FLEXIBLE_FROM: Final = {key: api.flexible_from for key, api in APIS.items()}
 
 
 def flexible(key: int, version: int) -> bool:
     """Whether this version has tagged fields and compact lengths. KeyError for an unknown API."""
-    return version >= _FLEXIBLE_FROM[key]
+    return version >= FLEXIBLE_FROM[key]

@@ -89,8 +89,8 @@ class FrameReader:
         self._buffer: memoryview | None = None
         self._start = 0
         """Up to here the bytes have been handed out as frames."""
-        self._end = 0
-        """Up to here bytes have arrived."""
+        self.unread_bytes = 0
+        """How many have arrived after that: of frames that wait to be taken, or of one that is not complete."""
         self._pending = 0
         """Size with prefix of the frame at `_start`, once it is known and while it is incomplete."""
         self._expected = 0
@@ -104,29 +104,29 @@ class FrameReader:
         if buffer is None:
             buffer = self._buffer = self._pool.take(self._expected)
             return buffer
-        if self._start == self._end:
-            self._start = self._end = 0
+        if not self.unread_bytes:
+            self._start = 0
             if len(buffer) < self._expected or (self._expected == 0 and len(buffer) > self._buffer_bytes):
                 buffer = self._move_to(self._pool.take(self._expected))
             return buffer
-        assert self._pending or self._end - self._start < _PREFIX, "frames are waiting to be taken"
+        assert self._pending or self.unread_bytes < _PREFIX, "frames are waiting to be taken"
         if self._pending > self._buffer_bytes:
             return self._room_for_large()
         if self._start + max(self._pending, _PREFIX) > len(buffer):
             self._move_to(buffer)
-        return buffer[self._end :]
+        return buffer[self._start + self.unread_bytes :]
 
     def received(self, count: int) -> "FrameReader":
         """`count` bytes were written into the buffer. Gives the frames that are complete now."""
-        self._end += count
+        self.unread_bytes += count
         return self
 
     def __iter__(self) -> "FrameReader":
         return self
 
     def __next__(self) -> memoryview:
-        start, end = self._start, self._end
-        if end - start < _PREFIX:
+        start, unread_bytes = self._start, self.unread_bytes
+        if unread_bytes < _PREFIX:
             raise StopIteration
         if self._failure is not None:
             raise self._failure
@@ -135,19 +135,14 @@ class FrameReader:
         if not 0 <= size <= self._max_request_bytes:
             raise self._fail(size)
         size += _PREFIX
-        frame_end = start + size
-        if frame_end > end:
+        if size > unread_bytes:
             self._pending = size
             raise StopIteration
         self._pending = 0
         self._expected = size if size > self._buffer_bytes else 0
-        self._start = frame_end
+        self._start = frame_end = start + size
+        self.unread_bytes = unread_bytes - size
         return self._buffer[start + _PREFIX : frame_end]
-
-    @property
-    def partial_bytes(self) -> int:
-        """How many bytes of a frame have arrived that is not complete, or not yet handed out."""
-        return self._end - self._start
 
     @property
     def is_growing(self) -> bool:
@@ -160,34 +155,34 @@ class FrameReader:
 
     def release(self) -> None:
         """Gives the buffer back if nothing is waiting in it. Frames handed out before are void now."""
-        if self._buffer is not None and self._start == self._end:
+        if self._buffer is not None and not self.unread_bytes:
             self._pool.give_back(self._buffer)
             self._buffer = None
-            self._start = self._end = 0
+            self._start = 0
 
     def close(self) -> None:
         """The connection is gone, with whatever had arrived of its next frame."""
-        self._start = self._end
+        self.unread_bytes = 0
         self.release()
 
     def _room_for_large(self) -> memoryview:
         # Only up to the frame's end: what follows it would have to be moved to the front of the next buffer.
         assert self._buffer is not None
-        buffer, arrived = self._buffer, self._end - self._start
+        buffer, arrived = self._buffer, self.unread_bytes
         capacity = len(buffer) - self._start
-        if self._end == len(buffer) or (capacity < self._pending <= self._expected):
+        if arrived == capacity or (capacity < self._pending <= self._expected):
             wanted = min(self._pending, max(2 * arrived, self._expected, 2 * self._buffer_bytes))
             if wanted <= len(buffer):
                 buffer = self._move_to(buffer)
             else:
                 buffer = self._move_to(self._pool.take(wanted))
-        return buffer[self._end : self._start + self._pending]
+        return buffer[self._start + arrived : self._start + self._pending]
 
     def _move_to(self, target: memoryview) -> memoryview:
         assert self._buffer is not None
-        arrived = self._end - self._start
-        target[:arrived] = self._buffer[self._start : self._end]
-        self._start, self._end = 0, arrived
+        start, arrived = self._start, self.unread_bytes
+        target[:arrived] = self._buffer[start : start + arrived]
+        self._start = 0
         if target is not self._buffer:
             self._pool.give_back(self._buffer)
             self._buffer = target

@@ -9,7 +9,7 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.wire.apis import APIS, ApiKey, flexible
+from cordwood.wire.apis import APIS, FLEXIBLE_FROM, ApiKey, flexible
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
     INT32_PAIR,
@@ -51,13 +51,14 @@ def parse_header(frame: Frame) -> RequestHeader:
             client_id, position = None, 10
         else:
             raise BadRequest("The client id has a negative length.")
-        if flexible(api_key, api_version):
+        if api_version >= FLEXIBLE_FROM[api_key]:
             position = skip_tagged_fields(frame, position)
     except MALFORMED as reason:
         raise BadRequest(f"The request header cannot be read: {reason}") from None
     except KeyError:
         raise BadRequest(f"There is no API with key {api_key}.") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+    # As RequestHeader() does it, with a call less: this is done for every request.
+    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
 
 
 def response_start(api_key: int, api_version: int, correlation_id: int, body_size: int) -> bytes:
