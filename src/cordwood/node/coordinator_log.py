@@ -18,7 +18,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.partition import Partition
 from cordwood.node.pending_records import PendingRecords
 from cordwood.records.batch import batches_in
-from cordwood.records.build import build_batch
+from cordwood.records.build import build_batch_of_now
 from cordwood.records.control import TransactionMarker, build_transaction_marker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
@@ -205,12 +205,15 @@ class CoordinatorLog(Generic[M]):
         if not records:
             done(ErrorCode.NONE)
             return
-        rows = [(now_ms, key, value, ()) for key, value in records]
         if writer is None:
-            batch = build_batch(rows)
+            batch = build_batch_of_now(records, now_ms)
         else:
-            batch = build_batch(
-                rows, producer_id=writer.producer_id, producer_epoch=writer.producer_epoch, transactional=True
+            batch = build_batch_of_now(
+                records,
+                now_ms,
+                producer_id=writer.producer_id,
+                producer_epoch=writer.producer_epoch,
+                transactional=True,
             )
         base_offset = self._append(shard, batch, now_ms)
         if base_offset is None:

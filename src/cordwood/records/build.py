@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from cordwood.records.batch import (
     CONTROL_BIT,
+    CRC_START,
     DELETE_HORIZON_BIT,
-    HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     TIMESTAMP_TYPE_BIT,
@@ -24,6 +24,8 @@ NewRecord = tuple[int, Buffer | None, Buffer | None, RecordHeaders]
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _NO_HEADERS = b"\x00"
+_NOTHING_SINCE = b"\x00\x00"
+"""No attributes, and the time of the batch."""
 
 
 class _Varints(dict[int, bytes]):
@@ -94,20 +96,54 @@ def build_batch(
     section = _encode_records(rows, deltas, base_timestamp)
     if codec and rows:
         section = compress(codec, section)
-    covered = (
-        _AFTER_CRC.pack(
-            attributes,
-            last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            count,
-        )
-        + section
+    after_crc = _AFTER_CRC.pack(
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
     )
-    length = HEADER_SIZE - LOG_OVERHEAD + len(section)
+    return _sealed(base_offset, leader_epoch, after_crc + section)
+
+
+def build_batch_of_now(
+    records: Sequence[tuple[bytes, bytes | None]],
+    now_ms: int,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """As build_batch, for keys and values alone, all of one time: what coordinators write for nearly every request."""
+    varints = _VARINTS
+    null = varints[-1]
+    section = bytearray()
+    for delta, (key, value) in enumerate(records):
+        body = b"".join(
+            (
+                _NOTHING_SINCE,
+                varints[delta],
+                varints[len(key)],
+                key,
+                null if value is None else varints[len(value)],
+                value or b"",
+                _NO_HEADERS,
+            )
+        )
+        section += varints[len(body)]
+        section += body
+    attributes = TRANSACTIONAL_BIT if transactional else 0
+    count = len(records)
+    after_crc = _AFTER_CRC.pack(attributes, count - 1, now_ms, now_ms, producer_id, producer_epoch, -1, count)
+    return _sealed(0, -1, after_crc + section)
+
+
+def _sealed(base_offset: int, leader_epoch: int, covered: bytes) -> bytearray:
+    """The batch whose CRC covers these bytes."""
+    length = len(covered) + CRC_START - LOG_OVERHEAD
     batch = bytearray(_BEFORE_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)))
     batch += covered
     return batch

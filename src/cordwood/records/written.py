@@ -14,6 +14,6 @@ class Written(bytes):
 
     def __new__(cls, data: bytes, says: Any) -> "Written":
         """`says` must be what reading these bytes would give, and must never change."""
-        written = super().__new__(cls, data)
+        written = bytes.__new__(cls, data)
         written.says = says
         return written

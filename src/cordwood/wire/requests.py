@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cordwood.wire.schema import Message
 
 _HEADER: Final = Struct(">hhih")
-_SIZE_CORRELATION_TAGS: Final = Struct(">iiB")
+_SIZE_CORRELATION_NO_TAGS: Final = Struct(">iix")
 
 
 class RequestHeader(NamedTuple):
@@ -61,13 +61,6 @@ def parse_header(frame: Frame) -> RequestHeader:
     return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
 
 
-def response_start(api_key: int, api_version: int, correlation_id: int, body_size: int) -> bytes:
-    """Size prefix and header of a response with a body of this size."""
-    if flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS:
-        return _SIZE_CORRELATION_TAGS.pack(body_size + 5, correlation_id, 0)
-    return INT32_PAIR.pack(body_size + 4, correlation_id)
-
-
 def decode_request(header: RequestHeader, frame: Frame) -> Any:
     """The request as an entity whose attributes are the fields in `messages/`: those of later versions too, with their
     defaults. Nothing in it refers to the frame."""
@@ -88,10 +81,11 @@ def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
     One set of values serves every version: what is missing gets its default, and what the request's version does not
     have is left out. A name that no version has is our own mistake and fails.
     """
+    write, start = _response_writer(header.api_key, header.api_version)
     parts: list[bytes] = []
-    _response_writer(header.api_key, header.api_version)(values, parts.append)
+    write(values, parts.append)
     body = b"".join(parts)
-    return response_start(header.api_key, header.api_version, header.correlation_id, len(body)) + body
+    return start.pack(start.size - 4 + len(body), header.correlation_id) + body
 
 
 @cache
@@ -112,7 +106,10 @@ def _request_reader(api_key: int, api_version: int) -> "Read":
 
 
 @cache
-def _response_writer(api_key: int, api_version: int) -> "Write":
+def _response_writer(api_key: int, api_version: int) -> "tuple[Write, Struct]":
+    """What writes the body, and the layout of what stands before it."""
     from cordwood.wire.codec import writer
 
-    return writer(_messages(api_key)["response"], api_version)
+    has_tags = flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS
+    start = _SIZE_CORRELATION_NO_TAGS if has_tags else INT32_PAIR
+    return writer(_messages(api_key)["response"], api_version), start

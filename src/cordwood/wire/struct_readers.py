@@ -5,14 +5,11 @@ them took longer than what it read.
 """
 
 from collections.abc import Callable, Mapping
-from itertools import groupby
 from struct import Struct as Layout
 from typing import Any
 
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
-    INT16,
-    INT32,
     MAX_TAGS,
     Frame,
     check_elements,
@@ -25,6 +22,10 @@ from cordwood.wire.schema import Entity, Field, Struct
 from cordwood.wire.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
 
 Read = Callable[[Frame, int], tuple[Any, int]]
+Slot = tuple[str, str]
+"""Where a number goes, and what `struct` calls its type."""
+
+_WITH_LENGTH = ("string", "bytes", "records")
 
 
 class Elements:
@@ -55,7 +56,7 @@ class ReaderMaker:
     def _field_reader(self, field: Field) -> Read:
         """For a field that stands alone, in a tag."""
         source = self._source()
-        self._read_field(source, field, "found", 0)
+        self._read_field(source, field, "found", 0, [])
         return self._function(source, field.name)
 
     def _source(self) -> Source:
@@ -68,8 +69,6 @@ class ReaderMaker:
                 "null": _null,
                 "negative": _negative,
                 "unfit": _unfit,
-                "int16": INT16.unpack_from,
-                "int32": INT32.unpack_from,
                 "read_uvarint": read_uvarint,
                 "read_id": _read_id,
                 "read_numbers": _read_numbers,
@@ -89,12 +88,14 @@ class ReaderMaker:
     def _read_struct(self, source: Source, struct: Struct, target: str, depth: int) -> None:
         entity = source.variable("entity")
         source.line(f"{entity} = {target} = new({source.name(struct.entity)})", depth)
-        for fixed, run in groupby(plain_fields(struct, self._version), is_fixed):
-            if fixed:
-                self._read_fixed(source, [(f"{entity}.{field.name}", field) for field in run], depth)
+        fixed: list[Slot] = []
+        for field in plain_fields(struct, self._version):
+            if is_fixed(field):
+                fixed.append((f"{entity}.{field.name}", FIXED[field.type]))
             else:
-                for field in run:
-                    self._read_field(source, field, f"{entity}.{field.name}", depth)
+                self._read_field(source, field, f"{entity}.{field.name}", depth, fixed)
+                fixed = []
+        self._read_fixed(source, fixed, depth)
         if self._flexible:
             tags = {
                 field.tag: (field.name, self._field_reader(field)) for field in tagged_fields_of(struct, self._version)
@@ -104,17 +105,20 @@ class ReaderMaker:
             source.line("else:", depth)
             source.line("position += 1", depth + 1)
 
-    def _read_fixed(self, source: Source, targets: list[tuple[str, Field]], depth: int) -> None:
-        layout = layout_of([field for _, field in targets])
-        names = "".join(f"{target}, " for target, _ in targets)
-        source.line(f"{names}= {source.name(layout.unpack_from)}(frame, position)", depth)
-        source.line(f"position += {layout.size}", depth)
+    def _read_fixed(self, source: Source, slots: list[Slot], depth: int) -> None:
+        if slots:
+            layout = Layout(">" + "".join(kind for _, kind in slots))
+            names = "".join(f"{target}, " for target, _ in slots)
+            source.line(f"{names}= {source.name(layout.unpack_from)}(frame, position)", depth)
+            source.line(f"position += {layout.size}", depth)
 
-    def _read_field(self, source: Source, field: Field, target: str, depth: int) -> None:
+    def _read_field(self, source: Source, field: Field, target: str, depth: int, before: list[Slot]) -> None:
+        """`before`: what stands before it, and is read together with its length where that is possible."""
         nullable = self._version in field.nullable
         if field.is_array:
-            self._read_array(source, field, nullable, target, depth)
+            self._read_array(source, field, nullable, target, depth, before)
         elif field.struct is not None and nullable:
+            self._read_fixed(source, before, depth)
             # A signed byte: negative for null.
             source.line("position += 1", depth)
             source.line("if frame[position - 1] > 0x7F:", depth)
@@ -122,27 +126,29 @@ class ReaderMaker:
             source.line("else:", depth)
             self._read_struct(source, field.struct, target, depth + 1)
         else:
-            self._read_value(source, field, nullable, target, depth)
+            self._read_value(source, field, nullable, target, depth, before)
 
-    def _read_value(self, source: Source, field: Field, nullable: bool, target: str, depth: int) -> None:
+    def _read_value(
+        self, source: Source, field: Field, nullable: bool, target: str, depth: int, before: list[Slot]
+    ) -> None:
         """One value, or one element of an array."""
+        if field.type in _WITH_LENGTH:
+            self._read_text(source, field, nullable, target, depth, before)
+            return
+        self._read_fixed(source, before, depth)
         if field.struct is not None:
             self._read_struct(source, field.struct, target, depth)
         elif field.type in FIXED:
-            self._read_fixed(source, [(target, field)], depth)
-        elif field.type == "uuid":
-            source.line(f"{target}, position = read_id(frame, position)", depth)
+            self._read_fixed(source, [(target, FIXED[field.type])], depth)
         else:
-            self._read_text(source, field, nullable, target, depth)
+            source.line(f"{target}, position = read_id(frame, position)", depth)
 
-    def _read_text(self, source: Source, field: Field, nullable: bool, target: str, depth: int) -> None:
+    def _read_text(
+        self, source: Source, field: Field, nullable: bool, target: str, depth: int, before: list[Slot]
+    ) -> None:
         """A string, or bytes, which are the same but for the size of their length."""
         is_text = field.type == "string"
-        if self._flexible:
-            self._read_compact_length(source, "length", depth)
-        else:
-            source.line(f"length, = {'int16' if is_text else 'int32'}(frame, position)", depth)
-            source.line(f"position += {2 if is_text else 4}", depth)
+        self._read_length(source, "length", "h" if is_text else "i", depth, before)
         source.line("if length < 0:", depth)
         source.line("if length < -1:", depth + 1)
         source.line("raise negative()", depth + 2)
@@ -154,13 +160,11 @@ class ReaderMaker:
         source.line(f"{target} = frame[position:end]{'.decode()' if is_text else ''}", depth + 1)
         source.line("position = end", depth + 1)
 
-    def _read_array(self, source: Source, field: Field, nullable: bool, target: str, depth: int) -> None:
+    def _read_array(
+        self, source: Source, field: Field, nullable: bool, target: str, depth: int, before: list[Slot]
+    ) -> None:
         count, elements, element = map(source.variable, ("count", "elements", "element"))
-        if self._flexible:
-            self._read_compact_length(source, count, depth)
-        else:
-            source.line(f"{count}, = int32(frame, position)", depth)
-            source.line("position += 4", depth)
+        self._read_length(source, count, "i", depth, before)
         # A count is checked against the bytes that are there before anything is made.
         source.line(f"if {count} < -1 or {count} * {max(self._least(field), 1)} > size - position:", depth)
         source.line(f"raise unfit({count})", depth + 1)
@@ -177,11 +181,15 @@ class ReaderMaker:
             return
         source.line(f"{elements} = {target} = []", depth + 1)
         source.line(f"for _ in range({count}):", depth + 1)
-        self._read_value(source, field, False, element, depth + 2)
+        self._read_value(source, field, False, element, depth + 2, [])
         source.line(f"{elements}.append({element})", depth + 2)
 
-    def _read_compact_length(self, source: Source, name: str, depth: int) -> None:
+    def _read_length(self, source: Source, name: str, kind: str, depth: int, before: list[Slot]) -> None:
         """-1 for null."""
+        if not self._flexible:
+            self._read_fixed(source, [*before, (name, kind)], depth)
+            return
+        self._read_fixed(source, before, depth)
         source.line(f"{name} = frame[position] - 1", depth)
         source.line("position += 1", depth)
         source.line(f"if {name} > 0x7E:", depth)

@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.records.batch import Codec, crc_is_right, read_header
-from cordwood.records.build import build_batch
+from cordwood.records.build import build_batch, build_batch_of_now
 from cordwood.records.records import Record, records_in
 
 
@@ -83,3 +83,11 @@ def test_as_many_offset_deltas_as_records_are_needed() -> None:
 def test_any_buffer_can_be_a_key_or_value() -> None:
     batch = build_batch([(5, memoryview(b"key"), bytearray(b"value"), ())])
     assert list(records_in(batch)) == [Record(0, 5, b"key", b"value", ())]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_batch_of_one_time_is_the_same_in_short(transactional: bool) -> None:
+    records = [(b"k", b"value"), (b"gone", None), (b"", b""), (b"k" * 100, b"v" * 5000)] * 50
+    short = build_batch_of_now(records, 1_000, producer_id=7, producer_epoch=3, transactional=transactional)
+    rows = [(1_000, key, value, ()) for key, value in records]
+    assert short == build_batch(rows, producer_id=7, producer_epoch=3, transactional=transactional)

@@ -8,7 +8,7 @@ import pytest
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.errors import BadRequest, FrameTooLarge
-from cordwood.wire.requests import RequestHeader, decode_request, encode_response, parse_header, response_start
+from cordwood.wire.requests import RequestHeader, decode_request, encode_response, parse_header
 
 
 def header_bytes(key: int, version: int, client_id: bytes | None = b"me") -> bytes:
@@ -69,10 +69,18 @@ def test_a_bad_request_is_the_peers_fault() -> None:
     assert BadRequest("why").code is ErrorCode.INVALID_REQUEST
 
 
-def test_response_headers_have_tags_in_flexible_versions_except_for_api_versions() -> None:
-    assert response_start(3, 8, 7, 10) == b"\x00\x00\x00\x0e\x00\x00\x00\x07"
-    assert response_start(3, 9, 7, 10) == b"\x00\x00\x00\x0f\x00\x00\x00\x07\x00"
-    assert response_start(18, 3, 7, 10) == b"\x00\x00\x00\x0e\x00\x00\x00\x07"
+@pytest.mark.parametrize(
+    ("version", "frame"),
+    [
+        (3, b"\x00\x00\x00\x0a\x00\x00\x00\x07\x00\x00\x00\x00\x00\x19"),
+        (4, b"\x00\x00\x00\x0c\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x19\x00"),
+    ],
+)
+def test_responses_begin_with_their_size_and_number_and_have_tags_in_flexible_versions(
+    version: int, frame: bytes
+) -> None:
+    header = RequestHeader(ApiKey.HEARTBEAT, version, 7, None, 0)
+    assert encode_response(header, {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}) == frame
 
 
 def test_fields_of_other_versions_have_their_defaults() -> None:

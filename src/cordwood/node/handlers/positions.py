@@ -113,6 +113,9 @@ class AskedPositions:
 
     def settle(self, outcome: list[ErrorCode]) -> None:
         """One for each of the commits."""
+        if len(outcome) == len(self._errors):
+            self._errors = outcome
+            return
         for place, error in zip(self._places, outcome, strict=True):
             self._errors[place] = error
 
