@@ -107,6 +107,8 @@ class Flusher:
         self._one_by_one = Workers(loop, "sync", threads)
         self._everything = Workers(loop, "syncfs", 1)
         self._round: _Round | None = None
+        self.idle = True
+        """Whether a round may begin."""
         self._hedge: asyncio.TimerHandle | None = None
         self._broken = False
         self.round_times = Histogram()
@@ -116,13 +118,10 @@ class Flusher:
         self.everything_ms = 0.0
         """What syncing the filesystem takes, on average; falls while it is not tried."""
 
-    @property
-    def idle(self) -> bool:
-        return self._round is None and not self._broken
-
     def start(self, tickets: list["FlushTicket"]) -> None:
         assert self.idle
         assert tickets
+        self.idle = False
         self._round = current = _Round(tickets, time.perf_counter())
         if self._should_sync_everything(len(tickets)):
             assert self._sync_everything is not None
@@ -190,6 +189,7 @@ class Flusher:
         if self._round is not current or self._broken:
             return
         self._round = None
+        self.idle = True
         self.round_times.observe(time.perf_counter() - current.started_s)
         self.logs_synced += len(current.tickets)
         if self._hedge is not None:
@@ -200,4 +200,5 @@ class Flusher:
     def _break(self, failure: Exception) -> None:
         if not self._broken:
             self._broken = True
+            self.idle = False
             self._failed(failure)

@@ -364,6 +364,6 @@ def _read_records(chunk: LogSlice) -> tuple[list[Found], int]:
 
 def _told(error: ErrorCode) -> ErrorCode:
     """What a client of a coordinator is told when the append to its log did not become safe."""
-    if error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+    if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error

@@ -361,13 +361,15 @@ class Node:
     def became_durable(self, log: Log, now_ms: int) -> None:
         """A log's durable end moved: acks and readers that waited for it are told."""
         topic, index = log.partition
-        if self.has_partition(topic, index):
-            partition = self.topics[topic][index]
-            if partition.opened is not None and partition.opened.log is log:
+        partitions = self.topics.get(topic, ())
+        if index < len(partitions):
+            partition = partitions[index]
+            replica = partition.opened
+            if replica is not None and replica.log is log:
                 partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
                 if not partition.unsynced_messages:
                     self._unsynced.pop(partition, None)
-                partition.synced(now_ms)
+                partition.synced(log.durable_end_offset, now_ms)
 
     # Time
 

@@ -106,11 +106,10 @@ class Partition:
         """Calls `done` once every in-sync replica has the record at `offset`."""
         self.waiting_committed.append(WaitingAck(offset, deadline_ms, done))
 
-    def synced(self, now_ms: int) -> None:
+    def synced(self, durable_end_offset: int, now_ms: int) -> None:
         """The log's durable end moved."""
-        durable_end = self.replica.log.durable_end_offset
         waiting = self.waiting_durable
-        while waiting and waiting[0].offset < durable_end:
+        while waiting and waiting[0].offset < durable_end_offset:
             waiting.popleft().done(ErrorCode.NONE)
         self.moved(now_ms)
 
@@ -123,8 +122,7 @@ class Partition:
         waiting = self.waiting_committed
         high_watermark = replica.high_watermark
         while waiting and waiting[0].offset < high_watermark:
-            error = ErrorCode.NONE if replica.enough_in_sync else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            waiting.popleft().done(error)
+            waiting.popleft().done(ErrorCode.NONE)
         if self.waiting_readers:
             self.wake_readers(now_ms)
 
