@@ -21,7 +21,7 @@ from cordwood.groups.consumer.records import (
     encode_profile,
     encode_resolution,
 )
-from cordwood.groups.consumer.shares import partition_in
+from cordwood.groups.consumer.shares import NOTHING, share_of
 from cordwood.groups.offset_records import Position
 from cordwood.groups.offset_records import encode_key as encode_position_key
 from cordwood.groups.offset_records import encode_value as encode_position
@@ -280,8 +280,8 @@ def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_
 def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: KafkaJars, tmp_path: Path) -> None:
     """Those of __consumer_offsets that only the newest of its versions have."""
     profile = Profile(None, None, "client", "/127.0.0.1", frozenset(), 1000, None, "ord.*")
-    first, second = (partition_in(TopicId(int=77), number) for number in (0, 1))
-    current = Current(4, 3, 0, frozenset({first, second}), frozenset(), {first: 2, second: 4})
+    first, second = (share_of([(TopicId(int=77), number)]) for number in (0, 1))
+    current = Current(4, 3, 0, first | second, NOTHING, ((2, first), (4, second)))
     records = [
         (
             encode_position_key("group", TopicPartition("orders", 3)),

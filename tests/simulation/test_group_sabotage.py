@@ -10,6 +10,7 @@ from cordwood.groups.classic.group import Group
 from cordwood.groups.classic.outbox import SyncAnswer
 from cordwood.groups.consumer import heartbeat as consumer_heartbeat
 from cordwood.groups.consumer import reconcile
+from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.node import coordinator_log
@@ -38,8 +39,8 @@ def gives_everything_to_everybody(patch: Patch) -> None:
 
 
 def gives_away_what_another_still_has(patch: Patch) -> None:
-    def next_step(member_id: str, current: Any, target: Any, epoch: int, owners: Any, owned: Any) -> Any:
-        return reconcile.next_step(member_id, current, target, epoch, {}, owned)
+    def next_step(current: Any, target: Any, epoch: int, held_by_others: Any, owned: Any) -> Any:
+        return reconcile.next_step(current, target, epoch, lambda _: NOTHING, owned)
 
     patch.setattr(consumer_heartbeat, "next_step", next_step)
 

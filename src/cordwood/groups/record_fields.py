@@ -33,6 +33,15 @@ class FieldReader:
     def int64(self) -> int:
         return self._fixed(">q", 8)
 
+    def int32s(self) -> tuple[int, ...]:
+        """An array of them."""
+        count = self.count()
+        start = self._at
+        self._at = start + 4 * count
+        if self._at > len(self._data):
+            raise UnreadableRecord(f"{count} numbers do not fit at {start} in {len(self._data)} bytes")
+        return struct.unpack_from(f">{count}i", self._data, start)
+
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:

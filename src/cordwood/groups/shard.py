@@ -169,13 +169,14 @@ class GroupShard:
         generation: int,
         now_ms: int,
         *,
-        partitions: Share = NOTHING,
+        partitions: Callable[[], Share] = lambda: NOTHING,
         transactional: bool = False,
         knows_epochs: bool = True,
     ) -> ErrorCode:
         """Whether positions may be committed in this name. A group that is not there has no generations to name.
 
-        `knows_epochs`: the client's version of the request is one that members of the consumer protocol use.
+        `partitions` tells where, and is asked only if that matters. `knows_epochs`: the client's version of the request
+        is one that members of the consumer protocol use.
         """
         if transactional and (member_id, instance_id, generation) == ("", None, -1):
             # Older clients do not say in whose name they write, and are believed, as by Kafka.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.groups.classic.outbox import Outbox
-from cordwood.groups.consumer.shares import NOTHING, Share, partition_in
+from cordwood.groups.consumer.shares import Share, share_of
 from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit, CommitOutcome, Record
 from cordwood.groups.shard import GroupShard
@@ -91,7 +91,7 @@ class GroupPositions:
             group_id,
             *asked.author,
             now_ms,
-            partitions=_committed_in(asked, machine),
+            partitions=partial(_committed_in, asked),
             transactional=writer is not None,
             knows_epochs=asked.knows_epochs,
         )
@@ -203,11 +203,8 @@ class GroupPositions:
         self._log.write(shard, [record for record in tombstones if record[0] not in moving], now_ms, nothing)
 
 
-def _committed_in(asked: CommitRequest, machine: GroupShard) -> Share:
-    """What members of the consumer protocol are asked about; others are not."""
-    if asked.group_id not in machine.consumer_groups:
-        return NOTHING
-    return frozenset([partition_in(commit.topic_id, commit.partition.partition) for commit in asked.commits])
+def _committed_in(asked: CommitRequest) -> Share:
+    return share_of([(commit.topic_id, commit.partition.partition) for commit in asked.commits])
 
 
 def _refuse(asked: CommitRequest, done: Settled, error: ErrorCode) -> None:

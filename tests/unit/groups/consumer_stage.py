@@ -11,11 +11,12 @@ from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.consumer.records import Resolution
-from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.positions import Record
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicId
 
 GROUP = "g"
 SESSION_MS = 1000
@@ -146,6 +147,10 @@ class Member:
         with pytest.raises(ProtocolError) as refusal:
             self.send(epoch)
         return refusal.value.code
+
+
+def partitions_of(share: Share) -> list[tuple[TopicId, int]]:
+    return [(topic_id, number) for topic_id, numbers in by_topic_id(share) for number in numbers]
 
 
 def settle(*members: Member) -> None:

@@ -4,11 +4,11 @@ import uuid
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.groups.consumer_stage import ORDERS, REFUNDS
+from tests.unit.groups.consumer_stage import ORDERS, REFUNDS, partitions_of
 
 from cordwood.groups.consumer.assignors import assign_range, assign_uniform
 from cordwood.groups.consumer.balancing import Subscriber
-from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partition_in, partitions_in
+from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partitions_in, share_of
 from cordwood.groups.consumer.topics import TopicShape
 
 subscriptions = st.dictionaries(
@@ -25,14 +25,14 @@ def test_every_partition_goes_to_exactly_one_who_reads_it(
     topics = {"orders": TopicShape(ORDERS, orders), "refunds": TopicShape(REFUNDS, refunds)}
     subscribers = [Subscriber(name, None, read, NOTHING) for name, read in readers.items()]
     expected = {
-        partition_in(shape.topic_id, partition)
+        (shape.topic_id, partition)
         for name, shape in topics.items()
         if any(name in each.topics for each in subscribers)
         for partition in range(shape.partitions)
     }
     for assign in (assign_range, assign_uniform):
         assigned = assign(subscribers, topics)
-        flat = [partition for share in assigned.values() for partition in share]
+        flat = [partition for share in assigned.values() for partition in partitions_of(share)]
         assert sorted(flat) == sorted(expected)
         for each in subscribers:
             allowed = {topics[name].topic_id for name in each.topics}
@@ -63,7 +63,7 @@ def test_when_members_leave_or_topics_grow_those_who_stay_keep_what_they_have(
     grown = topics | {"orders": TopicShape(ORDERS, partitions + growing)}
     after = assign_uniform([Subscriber(f"m{n}", None, read, before[f"m{n}"]) for n in stay], grown)
     assert all(before[f"m{n}"] <= after[f"m{n}"] for n in stay)
-    flat = [partition for share in after.values() for partition in share]
+    flat = [partition for share in after.values() for partition in partitions_of(share)]
     assert len(flat) == len(set(flat)) == partitions + growing + 3
     assert max(map(len, after.values())) - min(map(len, after.values())) <= 1
 
@@ -85,17 +85,17 @@ MIXED = {f"t{number}": TopicShape(uuid.UUID(int=100 + number), 1 + number * 2) f
 @given(st.data())
 def test_with_mixed_subscriptions_no_single_move_would_make_shares_more_even(data: st.DataObject) -> None:
     """Whatever members had before: too much, what is gone, what they no longer read, what another has too."""
-    partitions = [partition_in(shape.topic_id, n) for shape in MIXED.values() for n in range(shape.partitions + 1)]
+    partitions = [(shape.topic_id, n) for shape in MIXED.values() for n in range(shape.partitions + 1)]
     read = st.frozensets(st.sampled_from([*MIXED, "gone"]))
-    had = st.frozensets(st.sampled_from([*partitions, partition_in(ORDERS, 0)]))
+    had = st.frozensets(st.sampled_from([*partitions, (ORDERS, 0)])).map(share_of)
     drawn = data.draw(st.lists(st.tuples(read, had), min_size=1, max_size=12))
     subscribers = [Subscriber(f"m{place}", None, *each) for place, each in enumerate(drawn)]
     shares = assign_uniform(subscribers, MIXED)
-    owner = {partition: name for name, share in shares.items() for partition in share}
+    owner = {partition: name for name, share in shares.items() for partition in partitions_of(share)}
     assert sum(map(len, shares.values())) == len(owner), "a partition has one reader"
     for name, (topic_id, count) in MIXED.items():
         readers = [each.member_id for each in subscribers if name in each.topics]
-        there = partitions_in(topic_id, range(count))
+        there = [(topic_id, number) for number in range(count)]
         if not readers:
             assert owner.keys().isdisjoint(there)
         else:
@@ -109,10 +109,10 @@ def test_with_mixed_subscriptions_no_single_move_would_make_shares_more_even(dat
 def test_many_who_have_more_and_cannot_give_do_not_hold_up_those_who_can() -> None:
     """Looking through all who have more, for each partition that moves, would take minutes here."""
     topics = {"orders": TopicShape(ORDERS, 20_000), "refunds": TopicShape(REFUNDS, 5_000)}
-    orders = partitions_in(ORDERS, range(20_000))
-    refunds = partitions_in(REFUNDS, range(5_000))
-    rich = [Subscriber(f"a{n}", None, frozenset({"orders"}), frozenset(orders[n::500])) for n in range(500)]
-    half = [Subscriber(f"b{n}", None, frozenset({"refunds"}), frozenset(refunds[n::250])) for n in range(250)]
+    orders = [partitions_in(ORDERS, range(n, 20_000, 500)) for n in range(500)]
+    refunds = [partitions_in(REFUNDS, range(n, 5_000, 250)) for n in range(250)]
+    rich = [Subscriber(f"a{n}", None, frozenset({"orders"}), share) for n, share in enumerate(orders)]
+    half = [Subscriber(f"b{n}", None, frozenset({"refunds"}), share) for n, share in enumerate(refunds)]
     poor = [Subscriber(f"c{n}", None, frozenset({"refunds"}), NOTHING) for n in range(250)]
     shares = assign_uniform([*rich, *half, *poor], topics)
     assert all(shares[each.member_id] is each.target for each in rich)

@@ -3,11 +3,10 @@
 Pure and deterministic: the same members, topics and earlier target give the same assignment.
 """
 
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cordwood.groups.consumer.balancing import Subscriber, Topics, share_by_subscription
-from cordwood.groups.consumer.shares import Share, partitions_in
+from cordwood.groups.consumer.shares import Share, numbers_in, run
 from cordwood.groups.consumer.topics import TopicShape
 
 Assign = Callable[[list[Subscriber], Topics], dict[str, Share]]
@@ -15,7 +14,7 @@ Assign = Callable[[list[Subscriber], Topics], dict[str, Share]]
 
 def assign_range(subscribers: list[Subscriber], topics: Topics) -> dict[str, Share]:
     """For each topic its subscribers in order, each with a stretch of neighbouring partitions."""
-    found: dict[str, list[int]] = {each.member_id: [] for each in subscribers}
+    found: dict[str, dict[int, int]] = {each.member_id: {} for each in subscribers}
     readers_of: dict[str, list[str]] = {name: [] for name in topics}
     for each in sorted(
         subscribers, key=lambda each: (each.instance_id is None, each.instance_id or "", each.member_id)
@@ -31,11 +30,11 @@ def assign_range(subscribers: list[Subscriber], topics: Topics) -> dict[str, Sha
         start = 0
         for place, reader in enumerate(readers if least else readers[:more]):
             end = start + least + (place < more)
-            found[reader] += partitions_in(topic_id, range(start, end))
+            found[reader][topic_id.int] = run(start, end)
             start = end
     shares = {}
     for each in subscribers:
-        share = frozenset(found[each.member_id])
+        share = Share(found[each.member_id])
         shares[each.member_id] = each.target if share == each.target else share
     return shares
 
@@ -53,29 +52,73 @@ def assign_uniform(subscribers: list[Subscriber], topics: Topics) -> dict[str, S
 def _share_among_equals(subscribers: list[Subscriber], shapes: list[TopicShape]) -> dict[str, Share]:
     """All read the same: everybody has so many or one more, and keeps what it had up to that.
 
-    The way of nearly all groups, in time that grows with members and partitions, not with their product.
+    The way of nearly all groups, in time that grows with members and partitions; with their product only as far as
+    masks are longer, which no group that there is has to feel.
     """
-    wanted = [partition for shape in shapes for partition in partitions_in(shape.topic_id, range(shape.partitions))]
-    free = set(wanted)
+    free = {shape.topic_id.int: run(0, shape.partitions) for shape in shapes}
     ordered = sorted(subscribers)
-    kept = []
-    for each in ordered:
-        held = sorted(each.target & free)
-        free.difference_update(held)
-        kept.append(held)
-    least, more = divmod(len(wanted), len(ordered))
+    kept = [_taken(each.target, free) for each in ordered]
+    counts = [*map(len, kept)]
+    least, more = divmod(sum([shape.partitions for shape in shapes]), len(ordered))
     quotas = [least] * len(ordered)
-    for place in sorted(range(len(ordered)), key=lambda place: -len(kept[place]))[:more]:
-        quotas[place] += 1
-    for held, quota in zip(kept, quotas, strict=True):
-        free.update(held[quota:])
-        del held[quota:]
-    left = iter(sorted(free))
-    shares: dict[str, Share] = {}
-    for each, held, quota in zip(ordered, kept, quotas, strict=True):
-        unchanged = len(held) == quota == len(each.target)
-        shares[each.member_id] = each.target if unchanged else frozenset([*held, *islice(left, quota - len(held))])
-    return shares
+    if more:
+        for place in sorted(range(len(ordered)), key=counts.__getitem__, reverse=True)[:more]:
+            quotas[place] += 1
+    missing = []
+    for place, (count, quota) in enumerate(zip(counts, quotas, strict=True)):
+        if count > quota:
+            kept[place] = _first(kept[place], quota, free)
+        elif count < quota:
+            missing.append((place, quota - count))
+    for place, won in _dealt(free, missing):
+        kept[place] |= won
+    return {each.member_id: held for each, held in zip(ordered, kept, strict=True)}
+
+
+def _taken(share: Share, free: dict[int, int]) -> Share:
+    """What is free of this, and is not after that; the same object if all of it is."""
+    held = {}
+    for topic, mask in share.masks.items():
+        if topic in free and (both := mask & free[topic]):
+            free[topic] ^= both
+            held[topic] = both
+    return share if held == share.masks else Share(held)
+
+
+def _first(share: Share, count: int, free: dict[int, int]) -> Share:
+    """The first so many of this; the others are free."""
+    first = {}
+    for topic, mask in sorted(share.masks.items()):
+        there = mask.bit_count()
+        kept = mask if there <= count else mask & run(0, numbers_in(mask)[count])
+        if kept:
+            first[topic] = kept
+        free[topic] |= mask ^ kept
+        count = max(count - there, 0)
+    return Share(first)
+
+
+def _dealt(free: dict[int, int], missing: Iterable[tuple[int, int]]) -> Iterator[tuple[int, Share]]:
+    """To each place as many as it misses of all that is free, in the order of topics' ids and numbers."""
+    topics = sorted([(topic, mask) for topic, mask in free.items() if mask], reverse=True)
+    numbers: Sequence[int] = ()
+    start = 0
+    for place, count in missing:
+        won = {}
+        while count:
+            if start == len(numbers):
+                topic, mask = topics.pop()
+                there = mask.bit_count()
+                if there <= count:
+                    won[topic] = mask
+                    count -= there
+                    continue
+                numbers, start = numbers_in(mask), 0
+            end = min(start + count, len(numbers))
+            won[topic] = mask & run(numbers[start], numbers[end - 1] + 1)
+            count -= end - start
+            start = end
+        yield place, Share(won)
 
 
 ASSIGNORS: dict[str, Assign] = {"uniform": assign_uniform, "range": assign_range}

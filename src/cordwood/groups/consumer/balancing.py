@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
-from cordwood.groups.consumer.shares import Share, partitions_in, topic_number
+from cordwood.groups.consumer.shares import Share, mask_of, numbers_in, run
 from cordwood.groups.consumer.topics import TopicShape
 
 
@@ -36,9 +36,10 @@ def share_by_subscription(subscribers: Iterable[Subscriber], topics: Topics) -> 
 @dataclass(slots=True, eq=False)
 class _Topic:
     name: str
-    free: set[int]
+    free: int
+    """A mask."""
     held: dict[int, list[int]] = field(default_factory=dict)
-    """Partitions by the place of the member that has them."""
+    """The partitions' numbers by the place of the member that has them."""
     audiences: list[int] | None = None
     """Who reads it; None: nobody asked yet."""
 
@@ -97,8 +98,7 @@ class _Balance:
     def __init__(self, members: list[Subscriber], topics: Topics) -> None:
         self._members = members
         self._topics = {
-            shape.topic_id.int: _Topic(name, set(partitions_in(shape.topic_id, range(shape.partitions))))
-            for name, shape in sorted(topics.items())
+            shape.topic_id.int: _Topic(name, run(0, shape.partitions)) for name, shape in sorted(topics.items())
         }
         audiences: dict[frozenset[str], list[int]] = {}
         for place, member in enumerate(members):
@@ -111,12 +111,12 @@ class _Balance:
     def _keep(self, place: int, member: Subscriber) -> int:
         """Everybody keeps what it had and still reads: how many that are."""
         kept = 0
-        for partition in sorted(member.target):
-            topic = self._topics.get(topic_number(partition))
-            if topic is not None and topic.name in member.topics and partition in topic.free:
-                topic.free.remove(partition)
-                topic.held.setdefault(place, []).append(partition)
-                kept += 1
+        for number, mask in member.target.masks.items():
+            topic = self._topics.get(number)
+            if topic is not None and topic.name in member.topics and (held := mask & topic.free):
+                topic.free ^= held
+                partitions = topic.held[place] = [*numbers_in(held)]
+                kept += len(partitions)
         return kept
 
     def _audiences(self, topic: _Topic) -> list[int]:
@@ -130,9 +130,9 @@ class _Balance:
         unshared = [topic for topic in self._topics.values() if topic.free and self._audiences(topic)]
         for topic in sorted(unshared, key=lambda each: sum(map(self._sizes.__getitem__, self._audiences(each)))):
             takers = self._takers(topic)
-            for partition in sorted(topic.free):
+            for partition in numbers_in(topic.free):
                 self._give(topic, partition, takers)
-            topic.free.clear()
+            topic.free = 0
 
     def _takers(self, topic: _Topic) -> list[int]:
         """A heap of the lowest ranks in its audiences."""
@@ -186,13 +186,13 @@ class _Balance:
         return True
 
     def shares(self) -> dict[str, Share]:
-        found: list[list[int]] = [[] for _ in self._members]
-        for topic in self._topics.values():
+        found: list[dict[int, int]] = [{} for _ in self._members]
+        for number, topic in self._topics.items():
             for place, partitions in topic.held.items():
-                found[place] += partitions
+                found[place][number] = mask_of(partitions)
         shares: dict[str, Share] = {}
-        for member, partitions in zip(self._members, found, strict=True):
-            share = frozenset(partitions)
+        for member, masks in zip(self._members, found, strict=True):
+            share = Share(masks)
             # The same object where nothing changed: it is compared with again and again.
             shares[member.member_id] = member.target if share == member.target else share
         return shares

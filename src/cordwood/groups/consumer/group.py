@@ -1,10 +1,11 @@
 """A group of the consumer protocol: what the log says of it, and deadlines, which are in memory only."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from cordwood.groups.classic.group import NEVER_MS, shifted
+from cordwood.groups.consumer.holdings import Holdings
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     EXPRESSION_TYPE,
@@ -26,13 +27,13 @@ from cordwood.groups.consumer.records import (
     decode_target_epoch,
     encode_consumer_key,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.shares import NOTHING, Share, union
 from cordwood.groups.positions import Record
 
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will be back."""
 
-FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING, {})
+FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING, ())
 
 
 class ConsumerGroupState(Enum):
@@ -66,8 +67,8 @@ class ConsumerGroup:
     """Apart from the members: in a compacted log this record may stand before the member's own."""
     targets: dict[str, Share] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    owners: dict[int, str] = field(default_factory=dict)
-    """Who has a partition, or has not given it back yet."""
+    holdings: Holdings = field(default_factory=Holdings)
+    """Of all members, as their currents say."""
     expressions: dict[str, Resolution] = field(default_factory=dict)
     """What the members' regular expressions match."""
     wake_ms: int = NEVER_MS
@@ -104,6 +105,18 @@ class ConsumerGroup:
 
     def current(self, member_id: str) -> Current:
         return self.currents.get(member_id, FRESH)
+
+    def held_by_others(self, share: Share, own: Collection[str | None]) -> Share:
+        """What of this is held by members that are none of these."""
+        held = self.holdings.among(share)
+        if not held:
+            return NOTHING
+        if self.holdings.contested:
+            return held & union(current.held for member_id, current in self.currents.items() if member_id not in own)
+        for member_id in own:
+            if member_id in self.currents:
+                held -= self.currents[member_id].held
+        return held
 
     def wake_at(self, deadline_ms: int) -> int:
         self.wake_ms = min(self.wake_ms, deadline_ms)
@@ -162,14 +175,13 @@ class ConsumerGroup:
             self.static_members[profile.instance_id] = member_id
 
     def _replay_current(self, member_id: str, current: Current | None) -> None:
-        before = self.currents.pop(member_id, FRESH)
-        for partition in before.assigned | before.revoking:
-            if self.owners.get(partition) == member_id:
-                del self.owners[partition]
+        before = self.currents.pop(member_id, FRESH).held
+        after = NOTHING if current is None else current.held
+        if after is not before:
+            self.holdings.release(before)
+            self.holdings.take(after)
         if current is not None:
             self.currents[member_id] = current
-            for partition in current.assigned | current.revoking:
-                self.owners[partition] = member_id
 
     def member_tombstones(self, member_id: str) -> list[Record]:
         return [

@@ -1,5 +1,6 @@
 """A member's heartbeat: it joins, stays, changes what it reads, takes the next step, or leaves."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS
@@ -19,6 +20,7 @@ from cordwood.groups.consumer.records import (
     encode_target,
 )
 from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.since import had_all_in, since_within
 from cordwood.groups.consumer.target import is_up_to_date, retarget
 from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.positions import Record
@@ -31,8 +33,6 @@ MAX_EXPRESSIONS = 100
 """Different regular expressions in one group: each is kept with every topic that it matches."""
 
 NOBODY = Profile(None, None, "", "", frozenset(), -1, None)
-NEVER = 1 << 31
-"""No epoch is as late as this."""
 
 
 class ConsumerLimits(NamedTuple):
@@ -112,19 +112,19 @@ def heartbeat(
     changed = known is None or (profile is not known.profile and _subscription(profile) != _subscription(known.profile))
     # Who takes another's place and had one of its own leaves that.
     changed = changed or (replaced is not None and request.member_id in group.members)
-    epoch, target, owners = group.target_epoch, group.targets.get(request.member_id, NOTHING), group.owners
+    epoch, target = group.target_epoch, group.targets.get(request.member_id, NOTHING)
     if changed or replaced is not None or not is_up_to_date(group, topics):
         profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id != replaced}
         profiles[request.member_id] = profile
         targets = dict(group.targets)
         if replaced is not None:
             targets[request.member_id] = targets.pop(replaced, NOTHING)
-            owners = {partition: owner for partition, owner in owners.items() if owner != replaced}
         epoch, targets = retarget(group, profiles, targets, topics, records, now_ms, changed=changed)
         target = targets.get(request.member_id, NOTHING)
     if replaced is not None:
         records.append((encode_consumer_key(TARGET_TYPE, group.group_id, request.member_id), encode_target(target)))
-    after = next_step(request.member_id, current, target, epoch, owners, request.owned)
+    own = (request.member_id, replaced)
+    after = next_step(current, target, epoch, lambda share: group.held_by_others(share, own), request.owned)
     if after != group.current(request.member_id) or known is None or replaced is not None:
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), encode_current(after)))
     tell = request.is_full or request.epoch == JOINING or after.assigned != current.assigned
@@ -240,7 +240,8 @@ def _leave(
     profile = group.members[request.member_id].profile
     if request.epoch == LEFT_FOR_A_WHILE and profile.instance_id is not None:
         current = group.current(request.member_id)
-        away = Current(LEFT_FOR_A_WHILE, current.epoch, MemberState.STABLE, current.assigned, NOTHING, current.since)
+        since = since_within(current.since, current.assigned)
+        away = Current(LEFT_FOR_A_WHILE, current.epoch, MemberState.STABLE, current.assigned, NOTHING, since)
         value = encode_current(away)
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
@@ -267,7 +268,7 @@ def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: Consumer
         return
     member.session_deadline_ms = group.wake_at(now_ms + limits.session_timeout_ms)
     revoking = group.current(member_id).revoking
-    if revoking != member.revoking:
+    if revoking is not member.revoking and revoking != member.revoking:
         # What it is asked for next, having given back what it was asked for first, has a whole timeout of its own.
         member.revoking = revoking
         member.revocation_deadline_ms = NEVER_MS
@@ -292,7 +293,7 @@ def time_passed(group: ConsumerGroup, topics: TopicView, records: list[Record], 
 
 
 def check_commit(
-    group: ConsumerGroup, member_id: str, epoch: int, partitions: Share, *, knows_epochs: bool
+    group: ConsumerGroup, member_id: str, epoch: int, partitions: Callable[[], Share], *, knows_epochs: bool
 ) -> ErrorCode:
     """Whether positions in these partitions may be committed in this member's name.
 
@@ -306,7 +307,7 @@ def check_commit(
     refusal = _check_epoch(group, member_id, epoch)
     if refusal is ErrorCode.STALE_MEMBER_EPOCH:
         current = group.current(member_id)
-        if 0 <= epoch < current.epoch and all(current.since.get(each, NEVER) <= epoch for each in partitions):
+        if 0 <= epoch < current.epoch and had_all_in(current.since, epoch, partitions()):
             return ErrorCode.NONE
     return refusal
 

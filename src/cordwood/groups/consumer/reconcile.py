@@ -4,21 +4,24 @@ First it gives back what is no longer its own, and says so; then it gets what is
 when that one has given it back. So a partition never has two owners, and nobody stops reading what it keeps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from cordwood.groups.consumer.records import Current, MemberState
-from cordwood.groups.consumer.shares import Share
+from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.since import since_now, since_within
 
 
 def next_step(
-    member_id: str,
     current: Current,
     target: Share,
     target_epoch: int,
-    owners: Mapping[int, str],
+    held_by_others: Callable[[Share], Share],
     owned: Share | None,
 ) -> Current:
-    """`owned` is what the member says that it has, or None if it did not say."""
+    """`held_by_others` tells what of a share they hold.
+
+    `owned` is what the member says that it has, or None if it did not say.
+    """
     if current.state == MemberState.STABLE and current.epoch == target_epoch:
         return current
     if current.state == MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & current.revoking):
@@ -28,12 +31,14 @@ def next_step(
     if owned is not None:
         to_revoke &= owned
     if to_revoke:
-        since = {each: current.since[each] for each in kept | to_revoke}
+        since = since_within(current.since, kept | to_revoke)
         state = MemberState.UNREVOKED_PARTITIONS
-        return Current(current.epoch, current.previous_epoch, state, kept, frozenset(to_revoke), since)
-    held_by_others = {each for each in target - kept if owners.get(each, member_id) != member_id}
-    state = MemberState.UNRELEASED_PARTITIONS if held_by_others else MemberState.STABLE
+        return Current(current.epoch, current.previous_epoch, state, kept, to_revoke, since)
+    missing = target - kept
+    if missing:
+        missing = held_by_others(missing)
+    state = MemberState.UNRELEASED_PARTITIONS if missing else MemberState.STABLE
     previous_epoch = current.previous_epoch if current.epoch == target_epoch else current.epoch
-    assigned = frozenset(target - held_by_others)
-    since = {each: current.since.get(each, target_epoch) if each in kept else target_epoch for each in assigned}
-    return Current(target_epoch, previous_epoch, state, assigned, frozenset(), since)
+    assigned = target - missing
+    since = since_now(current.since, kept, assigned, target_epoch)
+    return Current(target_epoch, previous_epoch, state, assigned, NOTHING, since)

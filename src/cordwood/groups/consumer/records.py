@@ -8,11 +8,11 @@ One tagged field of type 3 is ours, because Kafka passes over tags that it does 
 
 import struct
 import sys
-import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from cordwood.groups.consumer.shares import Share, by_topic_id, partitions_in
+from cordwood.groups.consumer.shares import NOTHING, Share, mask_of, numbers_in
+from cordwood.groups.consumer.since import Since, latest_since
 from cordwood.groups.record_fields import (
     FieldReader,
     UnreadableRecord,
@@ -33,6 +33,9 @@ EXPRESSION_TYPE = 16
 CONSUMER_GROUP_KEY_TYPES = (GROUP_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
 _TYPES_WITH_SUBJECT = (MEMBER_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
 _METADATA_HASH, _EMPTIED_MS = 0, 10_000
+
+MAX_PARTITIONS = 1 << 24
+"""No cluster has as many, so no record means partitions that would: it is damaged, and its share would fill memory."""
 
 
 class MemberState:
@@ -72,8 +75,13 @@ class Current(NamedTuple):
     state: int
     assigned: Share
     revoking: Share
-    since: Mapping[int, int]
-    """The epoch in which the member got each of these partitions: its positions there count from then on."""
+    since: Since
+    """Of `held`, and of nothing else."""
+
+    @property
+    def held(self) -> Share:
+        """What nobody else can have yet."""
+        return self.assigned | self.revoking
 
 
 class Resolution(NamedTuple):
@@ -173,17 +181,15 @@ def encode_target(share: Share) -> bytes:
 
 
 def decode_target(value: bytes) -> Share:
-    if isinstance(value, Written) and isinstance(value.says, frozenset):
+    if isinstance(value, Written) and isinstance(value.says, Share):
         return value.says
-    return frozenset(_read_epochs(_fields(value), 0))
+    return _share_of(_read_epochs(_fields(value), 0))
 
 
 def encode_current(current: Current) -> bytes:
     head = struct.pack(">hiib", 0, current.epoch, current.previous_epoch, current.state)
-    value = head + _share(current.assigned, current.since) + _share(current.revoking, current.since) + b"\0"
-    if len(current.since) > len(current.assigned) + len(current.revoking):
-        return value  # it does not say all of this
-    return Written(value, current)
+    shares = _share(current.assigned, current.since) + _share(current.revoking, current.since)
+    return Written(head + shares + b"\0", current)
 
 
 def decode_current(value: bytes) -> Current:
@@ -193,7 +199,11 @@ def decode_current(value: bytes) -> Current:
     epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
     assigned = _read_epochs(fields, epoch)
     revoking = _read_epochs(fields, epoch)
-    return Current(epoch, previous_epoch, state, frozenset(assigned), frozenset(revoking), {**revoking, **assigned})
+    share = _share_of(assigned)
+    since = latest_since([*revoking, *assigned])
+    if len(since) == 1 and since[0][1] == share:
+        since = ((since[0][0], share),)  # kept once
+    return Current(epoch, previous_epoch, state, share, _share_of(revoking), since)
 
 
 def encode_resolution(resolution: Resolution) -> bytes:
@@ -225,32 +235,55 @@ def _fields(value: bytes) -> FieldReader:
     return fields
 
 
-def _share(share: Share, since: Mapping[int, int] | None = None) -> bytes:
-    topics = by_topic_id(share)
-    parts = [uvarint(len(topics) + 1)]
-    for topic_id, numbers in topics:
-        count = len(numbers)
-        parts += (topic_id.bytes, uvarint(count + 1), struct.pack(f">{count}i", *numbers))
-        if since is None:
-            parts.append(b"\0")
-        else:
-            epochs = [since[partition] for partition in partitions_in(topic_id, numbers)]
-            parts.append(one_tag(uvarint(count + 1) + struct.pack(f">{count}i", *epochs)))
+def _share(share: Share, since: Since | None = None) -> bytes:
+    parts = [uvarint(len(share.masks) + 1)]
+    for topic, mask in sorted(share.masks.items()):
+        numbers = numbers_in(mask)
+        count = uvarint(len(numbers) + 1)
+        parts += (topic.to_bytes(16, "big"), count, struct.pack(f">{len(numbers)}i", *numbers))
+        parts.append(b"\0" if since is None else one_tag(count + _epochs(topic, mask, numbers, since)))
     return b"".join(parts)
 
 
-def _read_epochs(fields: FieldReader, epoch: int) -> dict[int, int]:
-    """Partitions, and the epochs in which they were assigned; this one where the record does not say."""
-    found: dict[int, int] = {}
+def _epochs(topic: int, mask: int, numbers: Sequence[int], since: Since) -> bytes:
+    """One for each of the topic's partitions: mostly they are the same."""
+    told: dict[int, int] = {}
+    for epoch, got in since:
+        both = mask & got.masks.get(topic, 0)
+        if both == mask:
+            return struct.pack(">i", epoch) * len(numbers)
+        told.update(dict.fromkeys(numbers_in(both), epoch))
+    return struct.pack(f">{len(numbers)}i", *[told[number] for number in numbers])
+
+
+def _read_epochs(fields: FieldReader, epoch: int) -> list[tuple[int, int, int]]:
+    """Epochs, topics, and masks of what was assigned in that epoch; this one where the record does not say."""
+    found: list[tuple[int, int, int]] = []
+    room = MAX_PARTITIONS
     for _ in range(fields.count()):
-        topic_id = uuid.UUID(bytes=fields.raw(16))
-        partitions = partitions_in(topic_id, [fields.int32() for _ in range(fields.count())])
+        topic = int.from_bytes(fields.raw(16), "big")
+        numbers = fields.int32s()
         raw = fields.tagged().get(0)
-        epochs = [epoch] * len(partitions)
-        if raw is not None:
-            told = FieldReader(raw, flexible=True)
-            epochs = [told.int32() for _ in range(told.count())] or epochs
-        if len(epochs) != len(partitions):
-            raise UnreadableRecord(f"{len(epochs)} epochs for {len(partitions)} partitions")
-        found.update(zip(partitions, epochs, strict=True))
+        epochs = () if raw is None else FieldReader(raw, flexible=True).int32s()
+        if epochs and len(epochs) != len(numbers):
+            raise UnreadableRecord(f"{len(epochs)} epochs for {len(numbers)} partitions")
+        if not numbers:
+            continue
+        room -= max(numbers) + 1
+        if room < 0 or min(numbers) < 0:
+            raise UnreadableRecord(f"no topic has partitions {min(numbers)} to {max(numbers)}")
+        if not epochs or epochs.count(epochs[0]) == len(epochs):
+            found.append((epochs[0] if epochs else epoch, topic, mask_of(numbers)))
+            continue
+        by_epoch: dict[int, list[int]] = {}
+        for number, each in dict(zip(numbers, epochs, strict=True)).items():
+            by_epoch.setdefault(each, []).append(number)
+        found += [(each, topic, mask_of(same)) for each, same in by_epoch.items()]
     return found
+
+
+def _share_of(told: Iterable[tuple[int, int, int]]) -> Share:
+    masks: dict[int, int] = {}
+    for _, topic, mask in told:
+        masks[topic] = masks.get(topic, 0) | mask
+    return Share(masks) if masks else NOTHING

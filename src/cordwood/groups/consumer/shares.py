@@ -1,51 +1,169 @@
-"""Partitions of many topics as sets of numbers: the topic's id and, in the last 32 bits, the partition's number.
+"""Partitions of many topics as a value: for each topic one number whose bits are its partitions.
 
-A member of a small group has hundreds of them, and every step of it compares such sets. A pair of an id and a number
-would be hashed in Python each time, which was most of what a rebalance took. Sorted numbers are sorted by topic id and
-partition.
+A member of a small group has hundreds of partitions, and every step of it compares such sets and lists them. With bits
+that is a few operations on numbers, whatever the members have, and a share takes a bit where a set would take a hundred
+bytes. The price is that a share is as long as its largest partition number: whoever makes one of numbers that came from
+outside looks first whether there can be such partitions.
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import compress
 
 from cordwood.model.identifiers import TopicId
 
-Share = frozenset[int]
 
-NOTHING: Share = frozenset()
+class Share:
+    """Never changes, and has no topic without partitions, so that equal shares have equal masks.
 
-_NUMBER_BITS = 32
-_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+    What a member has, is to have and has had since an epoch is mostly one object: worth a look before anything else.
+    """
+
+    __slots__ = ("masks",)
+
+    def __init__(self, masks: dict[int, int]) -> None:
+        """By the topic's id as a number, which is quicker to look up than the id. No mask is 0."""
+        self.masks = masks
+
+    def __and__(self, other: "Share") -> "Share":
+        if self is other:
+            return self
+        few, many = self.masks, other.masks
+        if len(few) > len(many):
+            few, many = many, few
+        found = {}
+        for topic, mask in few.items():
+            if topic in many and (both := mask & many[topic]):
+                found[topic] = both
+        return Share(found) if found else NOTHING
+
+    def __or__(self, other: "Share") -> "Share":
+        if not other.masks:
+            return self
+        return union((self, other)) if self.masks else other
+
+    def __sub__(self, other: "Share") -> "Share":
+        """The same object if nothing goes: what is kept in several places is then kept once."""
+        if self is other:
+            return NOTHING
+        others = other.masks
+        if not others or not self.masks:
+            return self
+        left, changed = {}, False
+        for topic, mask in self.masks.items():
+            if topic in others and (both := mask & others[topic]):
+                changed = True
+                if both != mask:
+                    left[topic] = mask ^ both
+            else:
+                left[topic] = mask
+        return Share(left) if changed else self
+
+    def isdisjoint(self, other: "Share") -> bool:
+        return not self & other
+
+    def __le__(self, other: "Share") -> bool:
+        get = other.masks.get
+        return all(mask & get(topic, 0) == mask for topic, mask in self.masks.items())
+
+    def __lt__(self, other: "Share") -> bool:
+        return self <= other and self != other
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Share) and self.masks == other.masks)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.masks.items()))
+
+    def __bool__(self) -> bool:
+        return bool(self.masks)
+
+    def __len__(self) -> int:
+        return sum(map(int.bit_count, self.masks.values()))
+
+    def __repr__(self) -> str:
+        return f"Share({', '.join(f'{topic_id}: {numbers}' for topic_id, numbers in by_topic_id(self))})"
 
 
-def partition_in(topic_id: TopicId, number: int) -> int:
-    """Peers may send any number of 32 bits: a negative one is no partition of ours, and harmless."""
-    return topic_id.int << _NUMBER_BITS | number & _NUMBER_MASK
+NOTHING = Share({})
 
 
-def partitions_in(topic_id: TopicId, numbers: Iterable[int]) -> list[int]:
-    start = topic_id.int << _NUMBER_BITS
-    return [start | number & _NUMBER_MASK for number in numbers]
+def share_of(partitions: Iterable[tuple[TopicId, int]]) -> Share:
+    masks: dict[int, int] = {}
+    for topic_id, number in partitions:
+        topic = topic_id.int
+        masks[topic] = masks.get(topic, 0) | 1 << number
+    return Share(masks)
 
 
-def topic_number(partition: int) -> int:
-    """The topic's id as a number: quicker to look up than the id."""
-    return partition >> _NUMBER_BITS
+def partitions_in(topic_id: TopicId, numbers: Sequence[int]) -> Share:
+    return Share({topic_id.int: mask_of(numbers)}) if numbers else NOTHING
 
 
-def number_of(partition: int) -> int:
-    return partition & _NUMBER_MASK
+def union(shares: Iterable[Share]) -> Share:
+    masks: dict[int, int] = {}
+    for share in shares:
+        for topic, mask in share.masks.items():
+            masks[topic] = masks.get(topic, 0) | mask
+    return Share(masks)
 
 
-def by_topic_id(share: Iterable[int]) -> list[tuple[TopicId, list[int]]]:
-    """Sorted, as answers and records list them."""
-    topics: dict[int, list[int]] = {}
-    for partition in sorted(share):
-        topics.setdefault(partition >> _NUMBER_BITS, []).append(partition & _NUMBER_MASK)
-    return [(_topic_id(topic), numbers) for topic, numbers in topics.items()]
+def by_topic_id(share: Share) -> list[tuple[TopicId, list[int]]]:
+    """Sorted, as answers list them."""
+    return [(_topic_id(topic), list(numbers_in(mask))) for topic, mask in sorted(share.masks.items())]
 
 
 @lru_cache(maxsize=4096)
 def _topic_id(number: int) -> TopicId:
     return uuid.UUID(int=number)
+
+
+# One topic's partitions
+
+FEW = 64
+"""So many bits are quicker set one by one."""
+
+SPARSE = 12
+"""With fewer bits set than one of so many it is quicker to look for each than to look at all."""
+
+_DIGITS_TO_FLAGS = bytes.maketrans(b"01", b"\0\1")
+
+
+def run(start: int, end: int) -> int:
+    """The mask of neighbouring partitions, without `end`."""
+    return ((1 << end - start) - 1) << start
+
+
+def mask_of(numbers: Sequence[int]) -> int:
+    """In any order, and none of them negative."""
+    count = len(numbers)
+    if count == 1:
+        return 1 << numbers[0]
+    if count and numbers[-1] - numbers[0] == count - 1 and [*numbers] == [*range(numbers[0], numbers[-1] + 1)]:
+        return run(numbers[0], numbers[-1] + 1)
+    if count <= FEW:
+        mask = 0
+        for number in numbers:
+            mask |= 1 << number
+        return mask
+    last = max(numbers)
+    digits = bytearray(b"0") * (last + 1)
+    for number in numbers:
+        digits[last - number] = ord("1")
+    return int(digits, 2)
+
+
+def numbers_in(mask: int) -> Sequence[int]:
+    """Sorted. Most members have neighbours only."""
+    end, count = mask.bit_length(), mask.bit_count()
+    if mask == (1 << count) - 1 << end - count:
+        return range(end - count, end)
+    if count * SPARSE < end:
+        found = []
+        while mask:
+            number = mask.bit_length() - 1
+            found.append(number)
+            mask ^= 1 << number
+        return found[::-1]
+    return list(compress(range(end), bin(mask)[:1:-1].encode().translate(_DIGITS_TO_FLAGS)))

@@ -10,11 +10,10 @@ from cordwood.groups.consumer.heartbeat import (
     HeartbeatAnswer,
     HeartbeatRequest,
 )
-from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, partitions_in
+from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id, mask_of
 from cordwood.groups.consumer.target import assignor_of
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import ZERO_TOPIC_ID
 from cordwood.node.handlers.group_administration import Answer, describe_each
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
@@ -58,7 +57,7 @@ def consumer_group_heartbeat(node: Node, request: Request) -> None:
         body.rebalance_timeout_ms,
         None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names),
         body.server_assignor,
-        _owned(body.topic_partitions),
+        _owned(node, body.topic_partitions),
         body.subscribed_topic_regex,
     )
     node.groups.members.consumer_heartbeat(body.group_id, asked, request.now_ms, answer)
@@ -71,6 +70,8 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
         return ProtocolError(ErrorCode.INVALID_REQUEST, "The member id is empty.")
     if "" in (body.instance_id, body.rack_id):
         return ProtocolError(ErrorCode.INVALID_REQUEST, "An instance id or rack id that is given cannot be empty.")
+    if body.member_epoch == JOINING and any(topic.partitions for topic in body.topic_partitions or ()):
+        return ProtocolError(ErrorCode.INVALID_REQUEST, "A member that joins cannot own partitions yet.")
     if body.member_epoch < LEFT_FOR_A_WHILE:
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"{body.member_epoch} is not a member's epoch.")
     if body.member_epoch == LEFT_FOR_A_WHILE and body.instance_id is None:
@@ -80,13 +81,18 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
     return None
 
 
-def _owned(topics: Any) -> Share | None:
+def _owned(node: Node, topics: Any) -> Share | None:
+    """What it has of all that there is. What is gone nobody else can get, so it counts as given back."""
     if topics is None:
         return None
-    owned: list[int] = []
+    owned: dict[int, list[int]] = {}
     for topic in topics:
-        owned += partitions_in(topic.topic_id or ZERO_TOPIC_ID, topic.partitions)
-    return frozenset(owned)
+        there = node.image.topics_by_id.get(topic.topic_id)
+        if there is not None:
+            count = len(there.partitions)
+            numbers = [number for number in topic.partitions if 0 <= number < count]
+            owned.setdefault(there.topic_id.int, []).extend(numbers)
+    return Share({topic: mask_of(numbers) for topic, numbers in owned.items() if numbers})
 
 
 def _partitions(share: Share) -> list[dict[str, Any]]:

@@ -1,0 +1,46 @@
+"""Which partitions the members of a group have, or have not given back yet, kept up with every replayed record.
+
+A partition has one holder at a time. Only while the records of a log are read in an order in which they were not
+written may it seem to have more: then each of them counts, and it is free when the last has given it back.
+"""
+
+from cordwood.groups.consumer.shares import Share
+
+
+class Holdings:
+    __slots__ = ("_layers",)
+
+    def __init__(self) -> None:
+        self._layers: list[dict[int, int]] = [{}]
+        """Masks by topic: what somebody holds, then what more than one hold, more than two, as far as there is any."""
+
+    @property
+    def contested(self) -> bool:
+        return len(self._layers) > 1
+
+    def among(self, share: Share) -> Share:
+        """What somebody holds of this."""
+        return share & Share(self._layers[0])
+
+    def take(self, share: Share) -> None:
+        for topic, mask in share.masks.items():
+            for layer in self._layers:
+                held = layer.get(topic, 0)
+                layer[topic] = held | mask
+                mask &= held
+                if not mask:
+                    break
+            else:
+                self._layers.append({topic: mask})
+
+    def release(self, share: Share) -> None:
+        """What was taken as this."""
+        for topic, mask in share.masks.items():
+            for layer in reversed(self._layers):
+                if both := mask & layer.get(topic, 0):
+                    mask ^= both
+                    layer[topic] ^= both
+                    if not layer[topic]:
+                        del layer[topic]
+        while self.contested and not self._layers[-1]:
+            self._layers.pop()

@@ -1,0 +1,50 @@
+"""In which epochs a member got its partitions: its positions there count from then on.
+
+Each epoch with its share, sorted, no partition twice. Mostly that is one epoch.
+"""
+
+from collections.abc import Iterable
+
+from cordwood.groups.consumer.shares import NOTHING, Share
+
+Since = tuple[tuple[int, Share], ...]
+
+
+def since_within(since: Since, share: Share) -> Since:
+    return tuple([(epoch, both) for epoch, got in since if (both := got & share)])
+
+
+def since_now(since: Since, kept: Share, assigned: Share, epoch: int) -> Since:
+    """Of what it is assigned it has `kept` since it got that, and all else since this epoch."""
+    if not kept:
+        return ((epoch, assigned),) if assigned else ()
+    found = dict(since_within(since, kept))
+    new = assigned
+    for share in found.values():
+        new -= share
+    if new:
+        found[epoch] = found.get(epoch, NOTHING) | new
+    if len(found) == 1:
+        return tuple([(each, assigned) for each in found])
+    return tuple(sorted(found.items()))
+
+
+def had_all_in(since: Since, epoch: int, share: Share) -> bool:
+    """Whether it has had all of this since that epoch, or longer."""
+    for got, partitions in since:
+        if got <= epoch:
+            share -= partitions
+    return not share
+
+
+def latest_since(told: Iterable[tuple[int, int, int]]) -> Since:
+    """From epochs, topics and masks as a record lists them: the later counts where a partition is there twice."""
+    found: dict[int, dict[int, int]] = {}
+    seen: dict[int, int] = {}
+    for epoch, topic, mask in reversed([*told]):
+        before = seen.get(topic, 0)
+        seen[topic] = before | mask
+        if new := mask & ~before:
+            masks = found.setdefault(epoch, {})
+            masks[topic] = masks.get(topic, 0) | new
+    return tuple([(epoch, Share(masks)) for epoch, masks in sorted(found.items())])
