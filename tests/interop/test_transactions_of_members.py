@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import read_to_end
@@ -88,6 +88,18 @@ def test_a_member_moves_positions_and_its_former_self_cannot(
     assert committed(workers[0], topic, stays) == 5
 
 
+def start_at_zero(broker: RunningBroker, group: str, topic: str) -> None:
+    """So that no member asks where a partition begins.
+
+    librdkafka 2.16 asks again half a second after an answer that came too late, after a rebalance, and then starts anew
+    at the beginning, whatever the group has committed meanwhile.
+    """
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    positions = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
+    consumer.commit(offsets=positions, asynchronous=False)
+    consumer.close()
+
+
 class Transformer(Worker):
     """A member that writes what it reads to another topic, exactly once, a few records at a time."""
 
@@ -127,6 +139,7 @@ def test_every_record_is_written_once_while_members_come_and_go(
     source, target = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
     records = 400
     fill(broker.bootstrap, source, records)
+    start_at_zero(broker, group, source)
     members: list[Transformer] = []
 
     def steps(count: int) -> None:

@@ -119,9 +119,8 @@ class Node:
     def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
         """Answers the request, now or later. The frame is not kept."""
         self.now_ms = now_ms
-        held = self.held_heartbeats.of_connection.get(reply.connection_id)
-        if held is not None:
-            held.hurry(now_ms)
+        if reply.connection_id in self._parked:
+            self._make_way(reply.connection_id, header.api_key, now_ms)
         handler = HANDLERS.get(header.api_key)
         if handler is None or not handler.api.min_version <= header.api_version <= handler.api.max_version:
             if header.api_key == ApiKey.API_VERSIONS:
@@ -133,6 +132,19 @@ class Node:
             handler.handle(self, Request(header, frame, reply, now_ms))
         except BadRequest as problem:
             reply.hang_up(problem.message)
+
+    def _make_way(self, connection_id: int, api_key: int, now_ms: int) -> None:
+        """Answers leave in the order of requests: what waits for news must not keep this request waiting, too.
+
+        Only a fetch waits behind a fetch: a reader that asks ahead would else be answered at once, again and again.
+        """
+        if api_key == ApiKey.FETCH:
+            held = self.held_heartbeats.of_connection.get(connection_id)
+            if held is not None:
+                held.hurry(now_ms)
+            return
+        for parked in list(self._parked[connection_id]):
+            parked.hurry(now_ms)
 
     def connection_closed(self, connection_id: int) -> None:
         """Nobody reads the answers of this connection any more."""

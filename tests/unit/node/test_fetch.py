@@ -123,6 +123,22 @@ def test_a_fetch_is_answered_with_what_there_is_when_its_time_is_up(world: World
     assert values_in(only(exchange.answer)) == [b"a"]
 
 
+def test_a_request_behind_a_fetch_that_waits_does_not_wait_with_it(world: World) -> None:
+    create_topic(world)
+    other = begin_fetch(world, ("orders", 0, 0), max_wait_ms=500)
+    waiting = begin_fetch(world, ("orders", 0, 0), max_wait_ms=500)
+    ahead = waiting.connection.request(ApiKey.FETCH, 12, fetch_values(("orders", 0, 0), max_wait_ms=500))
+    world.settle()
+    assert not waiting.answered
+    asked = waiting.connection.request(ApiKey.METADATA, 1, {"topics": None})
+    world.settle()
+    assert waiting.answered
+    assert ahead.answered
+    assert asked.answered
+    assert values_in(only(waiting.answer)) == []
+    assert not other.answered
+
+
 def test_a_fetch_without_a_wait_is_answered_empty(world: World) -> None:
     create_topic(world)
     part = only(fetch(world, ("orders", 0, 0), max_wait_ms=0))
