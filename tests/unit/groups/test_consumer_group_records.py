@@ -66,9 +66,10 @@ def test_values_read_back(
     epoch: int, hashed: int, emptied_ms: int, profile: Profile, share: Share, other: Share
 ) -> None:
     group = GroupEpoch(epoch, hashed, emptied_ms)
-    assert decode_group_epoch(encode_group_epoch(group)) == group
+    encoded = encode_group_epoch(group)
+    assert decode_group_epoch(encoded) == decode_group_epoch(bytes(encoded)) == group
     assert decode_target_epoch(encode_target_epoch(epoch)) == epoch
-    assert decode_profile(encode_profile(profile)) == profile
+    assert decode_profile(encode_profile(profile)) == decode_profile(bytes(encode_profile(profile))) == profile
     assert decode_target(encode_target(share)) == decode_target(bytes(encode_target(share))) == share
     since = since_now(((epoch, share),), share, share | other, abs(hashed) % 2**31)
     current = Current(epoch, epoch, 2, share, other, since)

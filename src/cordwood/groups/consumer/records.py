@@ -122,10 +122,12 @@ def encode_group_epoch(value: GroupEpoch) -> bytes:
     tags = (
         one_tag(hashed) if value.emptied_ms < 0 else two_tags(hashed, _EMPTIED_MS, struct.pack(">q", value.emptied_ms))
     )
-    return struct.pack(">hi", 0, value.epoch) + tags
+    return Written(struct.pack(">hi", 0, value.epoch) + tags, value)
 
 
 def decode_group_epoch(value: bytes) -> GroupEpoch:
+    if isinstance(value, Written) and isinstance(value.says, GroupEpoch):
+        return value.says
     fields = _fields(value)
     epoch = fields.int32()
     tags = fields.tagged()
@@ -146,7 +148,7 @@ def decode_target_epoch(value: bytes) -> int:
 
 
 def encode_profile(profile: Profile) -> bytes:
-    return b"".join(
+    value = b"".join(
         (
             struct.pack(">h", 0),
             compact_string(profile.instance_id),
@@ -154,16 +156,19 @@ def encode_profile(profile: Profile) -> bytes:
             compact_string(profile.client_id),
             compact_string(profile.client_host),
             uvarint(len(profile.topics) + 1),
-            *(compact_string(topic) for topic in sorted(profile.topics)),
+            *map(compact_string, sorted(profile.topics)),
             compact_string(profile.expression),
             struct.pack(">i", profile.rebalance_timeout_ms),
             compact_string(profile.assignor),
             b"\0",
         )
     )
+    return Written(value, profile)
 
 
 def decode_profile(value: bytes) -> Profile:
+    if isinstance(value, Written) and isinstance(value.says, Profile):
+        return value.says
     fields = _fields(value)
     instance_id = fields.nullable_string()
     rack_id = fields.nullable_string()
