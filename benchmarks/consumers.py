@@ -62,19 +62,21 @@ class Shares:
             self._present = set(present)
 
     def given(self, member: int, partitions: Sequence[TopicPartition]) -> None:
+        told_at_s = time.monotonic()
         with self._lock:
             for each in partitions:
                 owner = self._owners.setdefault(each.partition, member)
                 if owner != member:
                     self._fault = f"partition {each.partition} went to {member} while {owner} had it"
-            self._changed_at_s = time.monotonic()
+            self._changed_at_s = told_at_s
 
     def taken(self, member: int, partitions: Sequence[TopicPartition]) -> None:
+        told_at_s = time.monotonic()
         with self._lock:
             for each in partitions:
                 if self._owners.get(each.partition) == member:
                     del self._owners[each.partition]
-            self._changed_at_s = time.monotonic()
+            self._changed_at_s = told_at_s
 
     def settled_at_s(self) -> float | None:
         """When the last change came, if all is shared evenly now by who is present."""

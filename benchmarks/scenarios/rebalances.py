@@ -3,6 +3,10 @@
 Nothing is set but the addresses. Nearly all of the time is spent waiting: for the initial delay of a new group (3 s in
 Kafka, 100 ms in Cordwood), and for the heartbeats by which members hear of a change. So a group of each protocol can be
 measured at once, a few changes say enough, and no JVM is warmed up but by the larger groups, which come first.
+
+One consumer that joins an empty group of the consumer protocol waits for nobody, so that a sync is a good part of the
+time. As they are shipped Cordwood waits for it and Kafka does not: there the same durability on both sides is
+measured, too.
 """
 
 from __future__ import annotations
@@ -16,14 +20,16 @@ from benchmarks.figures import CORDWOOD, KAFKA, REBALANCE, Metric
 from benchmarks.load import LoadResult, Run
 from benchmarks.processes import Meter
 from benchmarks.scenarios.groups import PARTITIONS, PROTOCOLS
-from benchmarks.systems import System
+from benchmarks.systems import Durability, System, keep_internal_topics
 
 HEARTBEAT_MS = {("classic", CORDWOOD): 3000, ("classic", KAFKA): 3000}
 HEARTBEAT_MS |= {("consumer", CORDWOOD): 1000, ("consumer", KAFKA): 5000}
 """The interval in force: librdkafka's in the classic protocol, the broker's in the other."""
 
-CHANGES = {100: 3, 10: 3, 1: 5}
+CHANGES = {100: 3, 10: 3, 1: 9}
 """How often one joins and leaves, by the number of members."""
+
+DURABILITIES: dict[Durability, str] = {"os": "page cache", "disk": "fsync"}
 
 QUICK_S = 60
 """About what a quick run of this takes."""
@@ -48,6 +54,14 @@ def rebalances(bench: Bench) -> None:
 
             case = f"as shipped, {members} consumer{'s' if members > 1 else ''}"
             bench.alternate(case, _metrics(members), systems, measure, rounds=1)
+        if not bench.plan.quick:
+            for durability, words in DURABILITIES.items():
+
+                def keep(system: System, durability: Durability = durability) -> None:
+                    keep_internal_topics(system, durability)
+
+                systems = bench.prepared(systems, keep)
+                bench.alternate(f"{words}, 1 consumer", _metrics(1), systems, measure, rounds=1)
 
 
 def _metrics(members: int) -> list[Metric]:
