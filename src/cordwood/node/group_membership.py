@@ -120,7 +120,11 @@ class GroupMembership:
                 else:
                     self._log.when_committed(shard, now_ms, lambda error: failed(error) if error else done(refusal))
 
-            self._shards.topics.when_known(shard.machine.expressions(group_id, request), matched)
+            expressions = shard.machine.expressions(group_id, request)
+            if expressions:
+                self._shards.topics.when_known(expressions, matched)
+            else:
+                beat(shard)
 
         def beat(shard: Shard[GroupShard]) -> None:
             out = Outbox()

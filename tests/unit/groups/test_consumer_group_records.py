@@ -68,7 +68,8 @@ def test_values_read_back(
     group = GroupEpoch(epoch, hashed, emptied_ms)
     encoded = encode_group_epoch(group)
     assert decode_group_epoch(encoded) == decode_group_epoch(bytes(encoded)) == group
-    assert decode_target_epoch(encode_target_epoch(epoch)) == epoch
+    encoded = encode_target_epoch(epoch)
+    assert decode_target_epoch(encoded) == decode_target_epoch(bytes(encoded)) == epoch
     assert decode_profile(encode_profile(profile)) == decode_profile(bytes(encode_profile(profile))) == profile
     assert decode_target(encode_target(share)) == decode_target(bytes(encode_target(share))) == share
     since = since_now(((epoch, share),), share, share | other, abs(hashed) % 2**31)

@@ -45,8 +45,13 @@ def assign_uniform(subscribers: list[Subscriber], topics: Topics) -> dict[str, S
         return {}
     if len({each.topics for each in subscribers}) == 1:
         shapes = [shape for name, shape in sorted(topics.items()) if name in subscribers[0].topics]
-        return _share_among_equals(subscribers, shapes)
+        return _all_to(subscribers[0], shapes) if len(subscribers) == 1 else _share_among_equals(subscribers, shapes)
     return share_by_subscription(subscribers, topics)
+
+
+def _all_to(only: Subscriber, shapes: list[TopicShape]) -> dict[str, Share]:
+    share = Share({shape.topic_id.int: run(0, shape.partitions) for shape in shapes})
+    return {only.member_id: only.target if share == only.target else share}
 
 
 def _share_among_equals(subscribers: list[Subscriber], shapes: list[TopicShape]) -> dict[str, Share]:

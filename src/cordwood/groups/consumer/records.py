@@ -9,6 +9,7 @@ One tagged field of type 3 is ours, because Kafka passes over tags that it does 
 import struct
 import sys
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cordwood.groups.consumer.shares import NOTHING, Share, mask_of, numbers_in
@@ -99,7 +100,9 @@ class RecordKey(NamedTuple):
     """A member's id, or a regular expression; empty where the record is about the whole group."""
 
 
+@lru_cache(maxsize=4096)
 def encode_consumer_key(kind: int, group_id: str, subject: str = "") -> bytes:
+    """Whatever happens in a group, it is said of the same few members: some keys are kept."""
     key = struct.pack(">h", kind) + string(group_id)
     if kind in _TYPES_WITH_SUBJECT:
         return Written(key + string(subject), RecordKey(kind, group_id, subject))
@@ -140,10 +143,12 @@ def decode_group_epoch(value: bytes) -> GroupEpoch:
 
 
 def encode_target_epoch(epoch: int) -> bytes:
-    return struct.pack(">hi", 0, epoch) + b"\0"
+    return Written(struct.pack(">hi", 0, epoch) + b"\0", epoch)
 
 
 def decode_target_epoch(value: bytes) -> int:
+    if isinstance(value, Written) and isinstance(value.says, int):
+        return value.says
     return _fields(value).int32()
 
 

@@ -91,7 +91,10 @@ def _resolve(
 ) -> dict[str, Resolution]:
     """What the members' expressions match now; what differs from what the log says is written there."""
     found: dict[str, Resolution] = {}
-    for expression in sorted({profile.expression for profile in profiles.values() if profile.expression is not None}):
+    wanted = {profile.expression for profile in profiles.values() if profile.expression is not None}
+    if not wanted and not group.expressions:
+        return found
+    for expression in sorted(wanted):
         known, now = group.expressions.get(expression), topics.matching(expression)
         if now is not None and (known is None or now.topics != known.topics):
             key = encode_consumer_key(EXPRESSION_TYPE, group.group_id, expression)
