@@ -132,6 +132,15 @@ def test_partitions_that_nobody_can_have_make_a_record_unreadable(topics: list[b
         decode_current(current_of([], topics))
 
 
+def test_a_small_record_cannot_fill_the_memory_with_epochs() -> None:
+    numbers = range(MAX_PARTITIONS - 70, MAX_PARTITIONS)
+    whole = struct.pack(">70i", *numbers), struct.pack(">70i", *range(70))
+    tag = bytes([71]) + whole[1]
+    topic = ORDERS.bytes + bytes([71]) + whole[0] + b"\1\0" + bytes([len(tag) & 0x7F | 0x80, len(tag) >> 7]) + tag
+    with pytest.raises(UnreadableRecord, match="70 epochs"):
+        decode_current(current_of([topic], []))
+
+
 def test_the_largest_number_that_there_can_be_is_readable() -> None:
     last = MAX_PARTITIONS - 1
     assert decode_target(target_of(topic_in_record(ORDERS, last))) == partitions_in(ORDERS, [last])

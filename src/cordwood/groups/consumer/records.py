@@ -38,6 +38,9 @@ _METADATA_HASH, _EMPTIED_MS = 0, 10_000
 MAX_PARTITIONS = 1 << 24
 """No cluster has as many, so no record means partitions that would: it is damaged, and its share would fill memory."""
 
+MAX_MASK_BITS = 1 << 30
+"""Of all epochs of a topic in one record, each of which has a mask: thousands of epochs of the largest topics."""
+
 
 class MemberState:
     """As Kafka numbers them."""
@@ -100,9 +103,17 @@ class RecordKey(NamedTuple):
     """A member's id, or a regular expression; empty where the record is about the whole group."""
 
 
-@lru_cache(maxsize=4096)
 def encode_consumer_key(kind: int, group_id: str, subject: str = "") -> bytes:
-    """Whatever happens in a group, it is said of the same few members: some keys are kept."""
+    # Whatever happens in a group, it is said of the same few members. Expressions can be long, and seldom change.
+    return _encode_key(kind, group_id, subject) if kind == EXPRESSION_TYPE else _kept_key(kind, group_id, subject)
+
+
+@lru_cache(maxsize=4096)
+def _kept_key(kind: int, group_id: str, subject: str) -> bytes:
+    return _encode_key(kind, group_id, subject)
+
+
+def _encode_key(kind: int, group_id: str, subject: str) -> bytes:
     key = struct.pack(">h", kind) + string(group_id)
     if kind in _TYPES_WITH_SUBJECT:
         return Written(key + string(subject), RecordKey(kind, group_id, subject))
@@ -288,6 +299,8 @@ def _read_epochs(fields: FieldReader, epoch: int) -> list[tuple[int, int, int]]:
         by_epoch: dict[int, list[int]] = {}
         for number, each in dict(zip(numbers, epochs, strict=True)).items():
             by_epoch.setdefault(each, []).append(number)
+        if len(by_epoch) * max(numbers) > MAX_MASK_BITS:
+            raise UnreadableRecord(f"{len(by_epoch)} epochs of partitions up to {max(numbers)} are too many")
         found += [(each, topic, mask_of(same)) for each, same in by_epoch.items()]
     return found
 
