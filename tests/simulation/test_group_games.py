@@ -23,6 +23,12 @@ def test_a_static_member_leads_without_being_told_while_the_topic_grows() -> Non
     play(72)
 
 
+@pytest.mark.parametrize("seed", [2267, 2349])
+def test_a_heartbeat_waits_for_its_coordinator_while_the_clock_is_set(seed: int) -> None:
+    """Its member's session was counted from before that, and was over at once: others got what it still had."""
+    play(seed, 3000)
+
+
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
     for seed in range(7):

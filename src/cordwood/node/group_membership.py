@@ -127,6 +127,8 @@ class GroupMembership:
                 beat(shard)
 
         def beat(shard: Shard[GroupShard]) -> None:
+            # Not when the request came: if it waited, the clock may have been set meanwhile, and deadlines with it.
+            now_ms = self._node.now_ms
             out = Outbox()
             limits = self._shards.consumer_limits()
             answer: HeartbeatAnswer | ProtocolError
