@@ -9,7 +9,7 @@ entry below it, because index entries are durable before the recovery point pass
 import struct
 from typing import TYPE_CHECKING
 
-from cordwood.log import replay, rolling
+from cordwood.log import replay, rolling, truncation
 from cordwood.log.holes import Hole, HoleyScan, find_batch, read_whole_batch
 from cordwood.log.report import Cut, Damage, RecoveryReport
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
@@ -37,7 +37,8 @@ def recover(log: "Log") -> None:
     """Finds where the log ends, cuts what is behind, reports what is bad, and makes the log ready."""
     report = RecoveryReport(False, log.recovery_point)
     kept, end_offset, can_grow = _recover_segments(log, report)
-    if end_offset < log.log_start_offset:
+    short_of_start = end_offset < log.log_start_offset
+    if short_of_start:
         # What was before the log's start may be gone; offsets before it must never be given out again.
         end_offset, can_grow = log.log_start_offset, False
     log.segments = tuple(kept)
@@ -59,6 +60,8 @@ def recover(log: "Log") -> None:
     report.log_end_offset = end_offset
     log.ready = True
     replay.restore_history(log)
+    if short_of_start:
+        truncation.restart_at_start(log)
 
 
 def first_timestamp_ms(segment: Segment, now_ms: int) -> int:

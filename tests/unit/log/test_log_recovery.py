@@ -309,6 +309,40 @@ def test_the_log_start_is_never_beyond_the_end() -> None:
     assert append(log).base_offset == 9
 
 
+def test_what_is_appended_at_a_log_start_that_nothing_reaches_survives_the_next_recovery() -> None:
+    """Seed 5068 of the game of the log: the batches before the start left a gap, and all that followed it was cut."""
+    log = open_log(disk())
+    fill(log, 20)
+    append(log, b"the last of it", producer=7)
+    log = open_log(log.filesystem, log.settings, recovery_point=5, clean=False, log_start_offset=30)
+    assert bases(log) == [30]
+    expected = fill(log, 20)
+    log = open_log(log.filesystem, log.settings, recovery_point=5, clean=False, log_start_offset=30)
+    assert values(log) == expected
+    assert not log.damage
+    assert not log.recovery.cuts
+    assert append(log, b"the last of it", producer=7).duplicate
+
+
+def test_a_restart_at_the_log_start_can_be_interrupted_by_power_cuts_any_number_of_times() -> None:
+    for seed in range(40):
+        filesystem = disk(seed)
+        log = open_log(filesystem)
+        fill(log, 20)
+        flush(log)
+        for _ in range(3):
+            filesystem.crash()
+            log = open_log(filesystem, recovery_point=5, clean=False, log_start_offset=30)
+            assert (bases(log), log.log_end_offset, log.damage) == ([30], 30, [])
+        expected = fill(log, 3)
+        flush(log)
+        filesystem.crash()
+        # Also if a crash takes back a log start that was never made durable.
+        for log_start_offset in (30, 0):
+            log = open_log(filesystem, recovery_point=5, clean=False, log_start_offset=log_start_offset)
+            assert (values(log), log.damage) == (expected, [])
+
+
 def test_recovery_can_be_interrupted_by_power_cuts_any_number_of_times() -> None:
     for seed in range(20):
         filesystem = disk(seed)
