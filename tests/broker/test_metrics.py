@@ -66,11 +66,8 @@ class Stage:
     async def commit(self, group: str, topic: str, offset: int) -> None:
         partition = self.node.partition(topic, 0)
         commits = [Commit(partition.name, offset, -1, None, partition.topic_id)]
-        now_ms = int(time.time() * 1000)
         assert await self.asked(
-            lambda done: self.node.groups.positions.commit(
-                CommitRequest(group, Author(), commits, [partition]), now_ms, done
-            )
+            lambda done: self.node.groups.positions.commit(CommitRequest(group, Author(), commits, [partition]), done)
         ) == [ErrorCode.NONE]
 
     async def until(self, condition: Callable[[], object]) -> None:

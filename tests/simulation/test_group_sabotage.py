@@ -72,7 +72,7 @@ def loads_the_log_from_its_end(patch: Patch) -> None:
 
 
 def answers_before_it_is_safe(patch: Patch) -> None:
-    patch.setattr(CoordinatorLog, "when_committed", lambda log, shard, now_ms, done: done(ErrorCode.NONE))
+    patch.setattr(CoordinatorLog, "when_committed", lambda log, shard, done: done(ErrorCode.NONE))
 
 
 def waits_for_the_dead(patch: Patch) -> None:

@@ -67,9 +67,9 @@ def answers_before_the_markers(patch: Patch) -> None:
 
 
 def writes_one_marker_of_many(patch: Patch) -> None:
-    def write(node: Any, how: Any, partitions: Iterable[TopicPartition], now_ms: int, done: Any) -> None:
+    def write(node: Any, how: Any, partitions: Iterable[TopicPartition], done: Any) -> None:
         wanted = list(partitions)
-        write_markers(node, how, wanted[:1], now_ms, lambda _: done(dict.fromkeys(wanted, ErrorCode.NONE)))
+        write_markers(node, how, wanted[:1], lambda _: done(dict.fromkeys(wanted, ErrorCode.NONE)))
 
     patch.setattr(transaction_coordinator, "write_markers", write)
 

@@ -30,6 +30,9 @@ JUMP_MS: Final = 1000
 class DrivenNode(Protocol):
     """The part of a node that the driver needs."""
 
+    now_ms: int
+    """The time of what happens in it now."""
+
     def tick(self, now_ms: int) -> int | None: ...
 
     def take_flush_tickets(self) -> list[FlushTicket]: ...
@@ -107,7 +110,7 @@ class Driver:
         """The cluster's metadata changed."""
         if self._node is not None:
             node = self._node
-            self._into_node(lambda: node.apply(delta, self.now_ms()))
+            self._into_node(lambda: node.apply(delta, node.now_ms))
 
     def flushed(self, tickets: list[FlushTicket]) -> None:
         """A flush round is over. The next one begins before the answers to this one are written."""
@@ -115,7 +118,7 @@ class Driver:
         assert node is not None
 
         def acknowledge() -> None:
-            node.flushed(tickets, self.now_ms())
+            node.flushed(tickets, node.now_ms)
             self._begin_flush()
 
         self._into_node(acknowledge)
@@ -126,9 +129,9 @@ class Driver:
         return self._into_node(event)
 
     def request_time_ms(self) -> int:
-        """The time, for whoever brings the node a request: if the wall clock was set, the node hears of that first.
+        """The time, for whoever brings the node something: if the wall clock was set, the node hears of that first.
 
-        Else deadlines that the request sets would be shifted as if they had been set before.
+        Else deadlines that it sets now would be shifted as if they had been set before.
         """
         now_ms = self.now_ms()
         jumped_ms = now_ms - int(self._monotonic_s() * 1000) - self._clock_gap_ms
@@ -146,7 +149,7 @@ class Driver:
     def _tick_and_flush(self) -> None:
         node = self._node
         assert node is not None
-        now_ms = self.request_time_ms()
+        now_ms = node.now_ms
         deadline_ms = node.tick(now_ms)
         self._begin_flush()
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_deadline_ms):
@@ -170,6 +173,8 @@ class Driver:
             return False
         self._outbox.cork()
         try:
+            if self._node is not None:
+                self._node.now_ms = self.request_time_ms()
             event()
         except Exception as failure:
             self._stopped = True

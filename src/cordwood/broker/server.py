@@ -188,7 +188,7 @@ class Server:
     async def _finish(self) -> None:
         assert self._connections is not None
         started_s = self._loop.time()
-        self.driver.run(lambda: self.node.stop_waiting(self.driver.now_ms()))
+        self.driver.run(lambda: self.node.stop_waiting(self.node.now_ms))
         owed = await self._connections.drain(DRAIN_S)
         await self.driver.settle(DRAIN_S)
         await self.driver.flush_everything()

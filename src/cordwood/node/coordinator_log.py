@@ -194,9 +194,7 @@ class CoordinatorLog(Generic[M]):
         for shard in shards:
             self._load_then(shard, loaded)
 
-    def write(
-        self, shard: Shard[M], records: list[Record], now_ms: int, done: Done, writer: Writer | None = None
-    ) -> None:
+    def write(self, shard: Shard[M], records: list[Record], done: Done, writer: Writer | None = None) -> None:
         """Appends, replays what was appended, and calls back when it is committed.
 
         With a writer the records are part of its transaction, which the caller knows to be open and to include this
@@ -205,6 +203,7 @@ class CoordinatorLog(Generic[M]):
         if not records:
             done(ErrorCode.NONE)
             return
+        now_ms = self._node.now_ms
         if writer is None:
             batch = build_batch_of_now(records, now_ms)
         else:
@@ -215,7 +214,7 @@ class CoordinatorLog(Generic[M]):
                 producer_epoch=writer.producer_epoch,
                 transactional=True,
             )
-        base_offset = self._append(shard, batch, now_ms)
+        base_offset = self._append(shard, batch)
         if base_offset is None:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -225,14 +224,13 @@ class CoordinatorLog(Generic[M]):
         else:
             written = [(base_offset + place, key, value) for place, (key, value) in enumerate(records)]
             shard.take_over(Found(written, -1 if writer is None else writer.producer_id))
-        self.when_committed(shard, now_ms, done)
+        self.when_committed(shard, done)
 
     def end_transaction(
         self,
         index: int,
         writer: Writer,
         marker: TransactionMarker,
-        now_ms: int,
         failed: Done,
         done: Callable[[int], None],
     ) -> None:
@@ -243,10 +241,13 @@ class CoordinatorLog(Generic[M]):
 
         def loaded(shard: Shard[M]) -> None:
             batch = build_transaction_marker(
-                marker, producer_id=writer.producer_id, producer_epoch=writer.producer_epoch, timestamp_ms=now_ms
+                marker,
+                producer_id=writer.producer_id,
+                producer_epoch=writer.producer_epoch,
+                timestamp_ms=self._node.now_ms,
             )
             try:
-                offset = self._append(shard, batch, now_ms)
+                offset = self._append(shard, batch)
             except ProtocolError as refusal:
                 failed(refusal.code)
                 return
@@ -258,21 +259,21 @@ class CoordinatorLog(Generic[M]):
 
         self.with_shard(lambda _: index, loaded, failed)
 
-    def _append(self, shard: Shard[M], batch: bytearray, now_ms: int) -> int | None:
+    def _append(self, shard: Shard[M], batch: bytearray) -> int | None:
         try:
-            appended = self._node.append_internal(shard.partition, batch, now_ms)
+            appended = self._node.append_internal(shard.partition, batch, self._node.now_ms)
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
             return None
         shard.last_written_offset = appended.last_offset
         return appended.base_offset
 
-    def when_committed(self, shard: Shard[M], now_ms: int, done: Done) -> None:
+    def when_committed(self, shard: Shard[M], done: Done) -> None:
         """Calls back when all that this shard's state comes from is committed."""
         if shard.partition.replica.high_watermark > shard.last_written_offset:
             done(ErrorCode.NONE)
             return
-        deadline_ms = now_ms + COMMIT_TIMEOUT_MS
+        deadline_ms = self._node.now_ms + COMMIT_TIMEOUT_MS
         self._node.when_committed(
             shard.partition, shard.last_written_offset, deadline_ms, lambda error: done(_told(error))
         )

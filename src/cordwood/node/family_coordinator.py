@@ -63,11 +63,11 @@ class FamilyCoordinator:
 
     # Requests
 
-    def join(self, name: str, batch_id: int, timeout_ms: int, now_ms: int, done: Callable[[Joined], None]) -> None:
+    def join(self, name: str, batch_id: int, timeout_ms: int, done: Callable[[Joined], None]) -> None:
         """Calls back when the slot is the writer's, for good, or when the batch is decided, for good."""
 
         def loaded(shard: Shard[Transactions]) -> None:
-            self._join(shard, name, batch_id, timeout_ms, no_producer_id, now_ms, done)
+            self._join(shard, name, batch_id, timeout_ms, no_producer_id, done)
 
         self._with_shard(name, loaded, lambda error: done(Joined(error)))
 
@@ -78,7 +78,6 @@ class FamilyCoordinator:
         batch_id: int,
         timeout_ms: int,
         new_producer_id: NewProducerId,
-        now_ms: int,
         done: Callable[[Joined], None],
     ) -> None:
         if _is_full(shard, name):
@@ -86,7 +85,7 @@ class FamilyCoordinator:
             return
         family = shard.machine.families.get(name)
         try:
-            joined = families_joining.join(family, batch_id, timeout_ms, new_producer_id, now_ms)
+            joined = families_joining.join(family, batch_id, timeout_ms, new_producer_id, self._node.now_ms)
         except NeedsProducerId:
 
             def allocated(producer_id: int | ErrorCode) -> None:
@@ -94,7 +93,7 @@ class FamilyCoordinator:
                     done(Joined(producer_id))
                 else:
                     # Others were served in the meantime, so it is decided anew.
-                    self._join(shard, name, batch_id, timeout_ms, lambda: producer_id, self._node.now_ms, done)
+                    self._join(shard, name, batch_id, timeout_ms, lambda: producer_id, done)
 
             self._node.producer_ids.next(allocated)
             return
@@ -102,36 +101,36 @@ class FamilyCoordinator:
             done(joined)
             return
         if joined.slot is not None:
-            self._leases_of(shard).joined(name, batch_id, now_ms)
+            self._leases_of(shard).joined(name, batch_id, self._node.now_ms)
 
         def committed(error: ErrorCode) -> None:
             done(joined if error is ErrorCode.NONE else Joined(error))
 
-        self._write(shard, joined.appends, now_ms, committed)
+        self._write(shard, joined.appends, committed)
 
-    def renew(self, name: str, batch_id: int, now_ms: int, done: Callable[[Standing], None]) -> None:
+    def renew(self, name: str, batch_id: int, done: Callable[[Standing], None]) -> None:
         """A sign of life of all who joined for this batch."""
 
         def loaded(shard: Shard[Transactions]) -> None:
             family = shard.machine.families.get(name)
             standing = Standing(ErrorCode.NONE, family.has_decided(batch_id), family.last_batch_id)
             if not standing.decided:
-                self._leases_of(shard).renew(name, batch_id, now_ms)
+                self._leases_of(shard).renew(name, batch_id, self._node.now_ms)
 
             def committed(error: ErrorCode) -> None:
                 done(standing if error is ErrorCode.NONE else Standing(error))
 
-            self._log.when_committed(shard, now_ms, committed)
+            self._log.when_committed(shard, committed)
 
         self._with_shard(name, loaded, lambda error: done(Standing(error)))
 
-    def decide(self, name: str, asked: Asked, timeout_ms: int, now_ms: int, done: Callable[[Decision], None]) -> None:
+    def decide(self, name: str, asked: Asked, timeout_ms: int, done: Callable[[Decision], None]) -> None:
         """Calls back when readers see all of the batch, or nothing of it if it was aborted."""
 
         def loaded(shard: Shard[Transactions]) -> None:
             family = shard.machine.families.get(name)
             max_bytes = shard.partition.settings.max_message_bytes
-            decision = families_deciding.decide(family, asked, max_bytes=max_bytes, now_ms=now_ms)
+            decision = families_deciding.decide(family, asked, max_bytes=max_bytes, now_ms=self._node.now_ms)
             if decision.appends and _is_full(shard, name):
                 decision = Decision(ErrorCode.POLICY_VIOLATION, _FULL)
             if decision.error is not ErrorCode.NONE:
@@ -150,7 +149,7 @@ class FamilyCoordinator:
                 # What was appended is decided whenever it is committed, even if that takes longer than anybody waits.
                 self._transactions.complete_all(shard, slots)
 
-            self._write(shard, decision.appends, now_ms, committed)
+            self._write(shard, decision.appends, committed)
 
         self._with_shard(name, loaded, lambda error: done(Decision(error)))
 
@@ -168,10 +167,10 @@ class FamilyCoordinator:
     def _leases_of(self, shard: Shard[Transactions]) -> Leases:
         return self._leases.setdefault(shard.partition.name.partition, Leases())
 
-    def _write(self, shard: Shard[Transactions], appends: Sequence[list[Record]], now_ms: int, done: Done) -> None:
+    def _write(self, shard: Shard[Transactions], appends: Sequence[list[Record]], done: Done) -> None:
         """Calls back once, when all that was appended, or else all that was read, is committed."""
         if not appends:
-            self._log.when_committed(shard, now_ms, done)
+            self._log.when_committed(shard, done)
             return
         left, worst = len(appends), ErrorCode.NONE
 
@@ -183,7 +182,7 @@ class FamilyCoordinator:
                 done(worst)
 
         for append in appends:
-            self._log.write(shard, append, now_ms, one_done)
+            self._log.write(shard, append, one_done)
 
     def _when_marked(self, slots: list[str], timeout_ms: int, done: Done) -> None:
         """Calls back when all markers of these slots are committed, or when the time is up."""
@@ -238,7 +237,7 @@ class FamilyCoordinator:
 
     def _write_in_parts(self, shard: Shard[Transactions], records: list[Record]) -> None:
         for append in in_appends(records, shard.partition.settings.max_message_bytes):
-            self._log.write(shard, append, self._node.now_ms, lambda error: None)
+            self._log.write(shard, append, lambda error: None)
 
     def clock_jumped(self, by_ms: int) -> None:
         for leases in self._leases.values():

@@ -39,7 +39,7 @@ class GroupCoordinator:
 
     # Administration
 
-    def describe(self, group_id: str, now_ms: int, done: Callable[[GroupShard], None], failed: Done) -> None:
+    def describe(self, group_id: str, done: Callable[[GroupShard], None], failed: Done) -> None:
         """Shows the shard that the group lives in, if it does; the caller changes nothing."""
 
         def loaded(shard: Shard[GroupShard]) -> None:
@@ -49,7 +49,7 @@ class GroupCoordinator:
                 else:
                     failed(error)
 
-            self._log.when_committed(shard, now_ms, committed)
+            self._log.when_committed(shard, committed)
 
         self.shards.with_shard(group_id, loaded, failed)
 
@@ -64,10 +64,10 @@ class GroupCoordinator:
         """Shows every shard that holds something, and says when all were shown; the caller changes nothing."""
         self._log.each_shard_with_records(lambda shard: visit(shard.machine), finished)
 
-    def delete(self, group_id: str, now_ms: int, done: Done) -> None:
+    def delete(self, group_id: str, done: Done) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
             refusal = shard.machine.delete(group_id, out, pending_positions(shard, group_id))
-            self.shards.settle(shard, group_id, out, now_ms, lambda error: done(error or refusal))
+            self.shards.settle(shard, group_id, out, lambda error: done(error or refusal))
 
         self.shards.with_shard(group_id, loaded, done)

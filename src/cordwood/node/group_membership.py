@@ -35,7 +35,7 @@ class GroupMembership:
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix[:MAX_PREFIX_LENGTH]}-{uuid.UUID(int=self._chance.getrandbits(128), version=4)}"
 
-    def join(self, group_id: str, request: JoinRequest, now_ms: int, ticket: JoinTicket) -> None:
+    def join(self, group_id: str, request: JoinRequest, ticket: JoinTicket) -> None:
         def failed(error: ErrorCode) -> None:
             ticket(JoinAnswer(error, request.member_id))
 
@@ -44,22 +44,22 @@ class GroupMembership:
                 failed(ErrorCode.GROUP_MAX_SIZE_REACHED)
                 return
             out = Outbox()
-            shard.machine.join(group_id, request, ticket, out, now_ms, self._shards.limits(shard))
-            self._shards.settle(shard, group_id, out, now_ms)
+            shard.machine.join(group_id, request, ticket, out, self._node.now_ms, self._shards.limits(shard))
+            self._shards.settle(shard, group_id, out)
 
         self._shards.with_shard(group_id, loaded, failed)
 
-    def sync(self, group_id: str, request: SyncRequest, now_ms: int, ticket: SyncTicket) -> None:
+    def sync(self, group_id: str, request: SyncRequest, ticket: SyncTicket) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            shard.machine.sync(group_id, request, ticket, out, now_ms, self._shards.limits(shard))
-            self._shards.settle(shard, group_id, out, now_ms)
+            shard.machine.sync(group_id, request, ticket, out, self._node.now_ms, self._shards.limits(shard))
+            self._shards.settle(shard, group_id, out)
 
         self._shards.with_shard(group_id, loaded, lambda error: ticket(SyncAnswer(error)))
 
-    def heartbeat(self, group_id: str, author: Author, connection_id: int, now_ms: int, done: Done) -> None:
+    def heartbeat(self, group_id: str, author: Author, connection_id: int, done: Done) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
-            machine = shard.machine
+            machine, now_ms = shard.machine, self._node.now_ms
             found = machine.heartbeat(group_id, *author, now_ms)
             if found is ErrorCode.NONE and at_once and self._held.is_patient(connection_id):
                 longest_ms = self._node.settings.group_heartbeat_hold_ms
@@ -73,11 +73,11 @@ class GroupMembership:
                         partial(waited, shard),
                     )
                     return
-            self._log.when_committed(shard, now_ms, lambda error: done(error or found))
+            self._log.when_committed(shard, lambda error: done(error or found))
 
-        def waited(shard: Shard[GroupShard], now_ms: int) -> None:
+        def waited(shard: Shard[GroupShard]) -> None:
             found = shard.machine.standing(group_id, *author)
-            self._log.when_committed(shard, now_ms, lambda error: done(error or found))
+            self._log.when_committed(shard, lambda error: done(error or found))
 
         # Later the connection may have asked for something else, which must not wait behind this.
         at_once = True
@@ -88,14 +88,13 @@ class GroupMembership:
         self,
         group_id: str,
         leaving: list[Leaving],
-        now_ms: int,
         done: Callable[[list[ErrorCode]], None],
         failed: Done,
     ) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            errors = shard.machine.leave(group_id, leaving, out, now_ms, self._shards.limits(shard))
-            self._shards.settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(errors))
+            errors = shard.machine.leave(group_id, leaving, out, self._node.now_ms, self._shards.limits(shard))
+            self._shards.settle(shard, group_id, out, lambda error: failed(error) if error else done(errors))
 
         self._shards.with_shard(group_id, loaded, failed)
 
@@ -103,7 +102,6 @@ class GroupMembership:
         self,
         group_id: str,
         request: HeartbeatRequest,
-        now_ms: int,
         done: Callable[[HeartbeatAnswer | ProtocolError], None],
     ) -> None:
         """The consumer protocol's only request: all else follows from it."""
@@ -118,7 +116,7 @@ class GroupMembership:
                 if refusal is None:
                     beat(shard)
                 else:
-                    self._log.when_committed(shard, now_ms, lambda error: failed(error) if error else done(refusal))
+                    self._log.when_committed(shard, lambda error: failed(error) if error else done(refusal))
 
             expressions = shard.machine.expressions(group_id, request)
             if expressions:
@@ -127,9 +125,7 @@ class GroupMembership:
                 beat(shard)
 
         def beat(shard: Shard[GroupShard]) -> None:
-            # Not when the request came: if it waited, the clock may have been set meanwhile, and deadlines with it.
-            now_ms = self._node.now_ms
-            out = Outbox()
+            out, now_ms = Outbox(), self._node.now_ms
             limits = self._shards.consumer_limits()
             answer: HeartbeatAnswer | ProtocolError
             try:
@@ -138,7 +134,7 @@ class GroupMembership:
                 answer = shard.machine.consumer_heartbeat(group_id, request, out, limits, now_ms)
             except ProtocolError as refusal:
                 out, answer = Outbox(), refusal
-            self._shards.settle(shard, group_id, out, now_ms, lambda error: failed(error) if error else done(answer))
+            self._shards.settle(shard, group_id, out, lambda error: failed(error) if error else done(answer))
             if not isinstance(answer, ProtocolError):
                 shard.machine.consumer_heard_of(group_id, request.member_id, now_ms, limits)
                 self._shards.set_alarm(shard, group_id)

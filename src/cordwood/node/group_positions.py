@@ -57,11 +57,9 @@ class GroupPositions:
 
     # Committing
 
-    def commit(self, asked: CommitRequest, now_ms: int, done: Settled) -> None:
+    def commit(self, asked: CommitRequest, done: Settled) -> None:
         """Remembers the positions. `done` gets one error code for each of them, once they are committed."""
-        self._shards.with_shard(
-            asked.group_id, partial(self._commit, asked, None, now_ms, done), partial(_refuse, asked, done)
-        )
+        self._shards.with_shard(asked.group_id, partial(self._commit, asked, None, done), partial(_refuse, asked, done))
 
     def commit_in_transaction(
         self, asked: CommitRequest, admit: Callable[[TopicPartition, Done], None], writer: Writer, done: Settled
@@ -75,7 +73,7 @@ class GroupPositions:
         def loaded(shard: Shard[GroupShard]) -> None:
             def admitted(error: ErrorCode) -> None:
                 if error is ErrorCode.NONE:
-                    self._commit(asked, writer, self._node.now_ms, done, shard)
+                    self._commit(asked, writer, done, shard)
                 else:
                     _refuse(asked, done, error)
 
@@ -83,10 +81,8 @@ class GroupPositions:
 
         self._shards.with_shard(asked.group_id, loaded, partial(_refuse, asked, done))
 
-    def _commit(
-        self, asked: CommitRequest, writer: Writer | None, now_ms: int, done: Settled, shard: Shard[GroupShard]
-    ) -> None:
-        machine, group_id = shard.machine, asked.group_id
+    def _commit(self, asked: CommitRequest, writer: Writer | None, done: Settled, shard: Shard[GroupShard]) -> None:
+        machine, group_id, now_ms = shard.machine, asked.group_id, self._node.now_ms
         refusal = machine.check_commit(
             group_id,
             *asked.author,
@@ -98,10 +94,10 @@ class GroupPositions:
         if refusal is ErrorCode.NONE and not machine.exists(group_id) and self._shards.is_full():
             refusal = ErrorCode.GROUP_MAX_SIZE_REACHED
         if refusal is not ErrorCode.NONE:
-            self._log.when_committed(shard, now_ms, lambda error: _refuse(asked, done, error or refusal))
+            self._log.when_committed(shard, lambda error: _refuse(asked, done, error or refusal))
             return
         outcome = self._records(asked, machine, now_ms)
-        self._log.write(shard, outcome.records, now_ms, lambda error: done(outcome.told(error)), writer)
+        self._log.write(shard, outcome.records, lambda error: done(outcome.told(error)), writer)
 
     def _records(self, asked: CommitRequest, machine: GroupShard, now_ms: int) -> CommitOutcome:
         """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
@@ -129,7 +125,6 @@ class GroupPositions:
         self,
         group_id: str,
         reader: Author,
-        now_ms: int,
         done: Callable[[dict[TopicPartition, Position] | ErrorCode], None],
         *,
         require_stable: bool = False,
@@ -141,7 +136,7 @@ class GroupPositions:
             found = shard.machine.positions_of(group_id)
             if require_stable:
                 found.update(dict.fromkeys(pending_positions(shard, group_id), UNSTABLE))
-            self._log.when_committed(shard, now_ms, lambda error: done(error or refusal or found))
+            self._log.when_committed(shard, lambda error: done(error or refusal or found))
 
         self._shards.with_shard(group_id, loaded, done)
 
@@ -149,13 +144,12 @@ class GroupPositions:
         self,
         group_id: str,
         partitions: list[TopicPartition],
-        now_ms: int,
         done: Callable[[ErrorCode | list[ErrorCode]], None],
     ) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
             outcome = shard.machine.delete_positions(group_id, partitions, out, pending_positions(shard, group_id))
-            self._shards.settle(shard, group_id, out, now_ms, lambda error: done(error or outcome))
+            self._shards.settle(shard, group_id, out, lambda error: done(error or outcome))
 
         self._shards.with_shard(group_id, loaded, done)
 
@@ -163,12 +157,11 @@ class GroupPositions:
 
     def topic_deleted(self, topic: str, topic_id: TopicId) -> None:
         """Positions in a topic that is gone go with it: soon, and until then the topic's id keeps them from sight."""
-        node = self._node
 
         def look(shard: Shard[GroupShard]) -> None:
             positions = shard.machine.positions
             if positions.may_lack_id(topic):
-                self._log.write(shard, positions.of_deleted_topic(topic, topic_id), node.now_ms, nothing)
+                self._log.write(shard, positions.of_deleted_topic(topic, topic_id), nothing)
             elif shard in self._deleted_topics:
                 self._deleted_topics[shard].append(topic_id)
             else:
@@ -200,7 +193,7 @@ class GroupPositions:
         # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit. That
         # may be the position in a new topic of the same name.
         moving = frozenset(shard.pending.moving_keys())
-        self._log.write(shard, [record for record in tombstones if record[0] not in moving], now_ms, nothing)
+        self._log.write(shard, [record for record in tombstones if record[0] not in moving], nothing)
 
 
 def _committed_in(asked: CommitRequest) -> Share:

@@ -82,9 +82,9 @@ class GroupShards:
 
     # Settling
 
-    def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, now_ms: int, done: Done = nothing) -> None:
+    def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, done: Done = nothing) -> None:
         """Writes what a transition wants remembered, and gives its answers when that is committed."""
-        self._held.look(group_id, now_ms)
+        self._held.look(group_id, self._node.now_ms)
         if done is nothing and out.is_empty:
             self.set_alarm(shard, group_id)
             return
@@ -95,12 +95,12 @@ class GroupShards:
             if error is not ErrorCode.NONE and out.records:
                 again = Outbox()
                 shard.machine.not_written(group_id, again, self._node.now_ms, self.limits(shard))
-                self.settle(shard, group_id, again, self._node.now_ms)
+                self.settle(shard, group_id, again)
 
         if out.records:
-            self.log.write(shard, out.records, now_ms, committed)
+            self.log.write(shard, out.records, committed)
         else:
-            self.log.when_committed(shard, now_ms, committed)
+            self.log.when_committed(shard, committed)
         self.set_alarm(shard, group_id)
 
     # Time, and the end of it
@@ -141,7 +141,7 @@ class GroupShards:
         del self._alarms[group_id]
         out = Outbox()
         shard.machine.time_passed(group_id, out, now_ms, self.limits(shard))
-        self.settle(shard, group_id, out, now_ms)
+        self.settle(shard, group_id, out)
 
 
 def pending_positions(shard: Shard[GroupShard], group_id: str) -> frozenset[TopicPartition]:

@@ -23,7 +23,7 @@ PATIENT_SOFTWARE: Final = ("apache-kafka-java", "librdkafka", "confluent-kafka")
 librdkafka goes by its own name, or by that of a binding of its makers.
 """
 
-Answer = Callable[[int], None]
+Answer = Callable[[], None]
 HasNews = Callable[[], bool]
 
 
@@ -42,7 +42,7 @@ class HeldHeartbeat:
 
     def hurry(self, now_ms: int) -> None:
         self.abandon()
-        self._answer(now_ms)
+        self._answer()
 
     def abandon(self) -> None:
         self._held.forget(self)
@@ -74,7 +74,7 @@ class HeldHeartbeats:
         return connection_id in self._patient
 
     def hold(self, group_id: str, connection_id: int, until_ms: int, has_news: HasNews, answer: Answer) -> None:
-        """`answer` is called with the time, once, then at the latest."""
+        """`answer` is called once, then at the latest."""
         waiting = HeldHeartbeat(self, group_id, connection_id, has_news, answer)
         waiting.timer = self._node.timers.at(until_ms, waiting.hurry)
         self._of_group.setdefault(group_id, {})[waiting] = None

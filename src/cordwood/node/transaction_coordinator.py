@@ -79,11 +79,11 @@ class TransactionCoordinator:
 
     # Requests
 
-    def init_producer_id(self, asked: beginning.Beginning, now_ms: int, done: Stepped) -> None:
+    def init_producer_id(self, asked: beginning.Beginning, done: Stepped) -> None:
         def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
             return beginning.init_producer(found, asked, new_producer_id, now_ms)
 
-        self._step(asked.transactional_id, decide, now_ms, done)
+        self._step(asked.transactional_id, decide, done)
 
     def add_partitions(
         self,
@@ -91,7 +91,6 @@ class TransactionCoordinator:
         writer: Writer,
         partitions: Collection[TopicPartition],
         client_version: int,
-        now_ms: int,
         done: Done,
     ) -> None:
         """Calls back when the partitions are part of the transaction, for good."""
@@ -99,14 +98,13 @@ class TransactionCoordinator:
         def decide(found: Transaction | None, _: NewProducerId, now_ms: int) -> Step:
             return adding.add_partitions(found, *writer, partitions, client_version=client_version, now_ms=now_ms)
 
-        self._step(transactional_id, decide, now_ms, lambda step: done(step.error))
+        self._step(transactional_id, decide, lambda step: done(step.error))
 
     def verify_partitions(
         self,
         transactional_id: str,
         writer: Writer,
         partitions: Collection[TopicPartition],
-        now_ms: int,
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
         """Calls back at a moment when the answer is true: what is appended before the callback returns is part of the
@@ -123,7 +121,7 @@ class TransactionCoordinator:
                 found = shard.machine.get(transactional_id)
                 done(adding.verify_partitions(found, *writer, partitions))
 
-            self.log.when_committed(shard, now_ms, committed)
+            self.log.when_committed(shard, committed)
 
         self.with_shard(transactional_id, loaded, failed)
 
@@ -133,7 +131,6 @@ class TransactionCoordinator:
         writer: Writer,
         partitions: Collection[TopicPartition],
         client_version: int,
-        now_ms: int,
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
         *,
         add: bool,
@@ -144,16 +141,14 @@ class TransactionCoordinator:
             if error is not ErrorCode.NONE:
                 done(dict.fromkeys(partitions, error))
                 return
-            self.verify_partitions(transactional_id, writer, partitions, self._node.now_ms, done)
+            self.verify_partitions(transactional_id, writer, partitions, done)
 
         if add:
-            self.add_partitions(transactional_id, writer, partitions, client_version, now_ms, verify)
+            self.add_partitions(transactional_id, writer, partitions, client_version, verify)
         else:
             verify(ErrorCode.NONE)
 
-    def end(
-        self, transactional_id: str, writer: Writer, commit: bool, client_version: int, now_ms: int, done: Stepped
-    ) -> None:
+    def end(self, transactional_id: str, writer: Writer, commit: bool, client_version: int, done: Stepped) -> None:
         """Commits or aborts. Calls back when that is decided for good; the markers follow."""
 
         def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
@@ -166,9 +161,9 @@ class TransactionCoordinator:
                 now_ms=now_ms,
             )
 
-        self._step(transactional_id, decide, now_ms, done)
+        self._step(transactional_id, decide, done)
 
-    def describe(self, transactional_id: str, now_ms: int, done: Callable[[Transaction | ErrorCode], None]) -> None:
+    def describe(self, transactional_id: str, done: Callable[[Transaction | ErrorCode], None]) -> None:
         def loaded(shard: Shard[Transactions]) -> None:
             found = shard.machine.get(transactional_id)
 
@@ -178,7 +173,7 @@ class TransactionCoordinator:
                 else:
                     done(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if found is None else found)
 
-            self.log.when_committed(shard, now_ms, committed)
+            self.log.when_committed(shard, committed)
 
         if TRANSACTION_STATE_TOPIC not in self._node.topics:
             done(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
@@ -196,9 +191,9 @@ class TransactionCoordinator:
             return
         self.log.with_shard(partial(transaction_partition, transactional_id), loaded, failed)
 
-    def _step(self, transactional_id: str, decide: Decide, now_ms: int, done: Stepped) -> None:
+    def _step(self, transactional_id: str, decide: Decide, done: Stepped) -> None:
         def loaded(shard: Shard[Transactions]) -> None:
-            self._decide(shard, transactional_id, decide, no_producer_id, now_ms, done)
+            self._decide(shard, transactional_id, decide, no_producer_id, done)
 
         self.with_shard(transactional_id, loaded, lambda error: done(Step(error)))
 
@@ -208,17 +203,16 @@ class TransactionCoordinator:
         transactional_id: str,
         decide: Decide,
         new_producer_id: NewProducerId,
-        now_ms: int,
         done: Stepped,
         *,
         patient: bool = True,
     ) -> None:
         def again(producer_ids: NewProducerId, *, patient: bool) -> None:
             # Others were served in the meantime, so it is decided anew.
-            self._decide(shard, transactional_id, decide, producer_ids, self._node.now_ms, done, patient=patient)
+            self._decide(shard, transactional_id, decide, producer_ids, done, patient=patient)
 
         try:
-            step = decide(shard.machine.get(transactional_id), new_producer_id, now_ms)
+            step = decide(shard.machine.get(transactional_id), new_producer_id, self._node.now_ms)
         except NeedsProducerId:
 
             def allocated(producer_id: int | ErrorCode) -> None:
@@ -238,19 +232,19 @@ class TransactionCoordinator:
             done(step if error is ErrorCode.NONE else Step(error))
 
         if step.changed is not None:
-            self._write(shard, step.changed, now_ms, committed)
+            self._write(shard, step.changed, committed)
         elif step.error is ErrorCode.NONE:
-            self.log.when_committed(shard, now_ms, committed)
+            self.log.when_committed(shard, committed)
         else:
             done(step)
 
-    def _write(self, shard: Shard[Transactions], changed: Transaction, now_ms: int, done: Done) -> None:
+    def _write(self, shard: Shard[Transactions], changed: Transaction, done: Done) -> None:
         def committed(error: ErrorCode) -> None:
             if changed.state in PREPARED:
                 self._complete(shard, changed.transactional_id)
             done(error)
 
-        self.log.write(shard, [record_of(changed)], now_ms, committed)
+        self.log.write(shard, [record_of(changed)], committed)
 
     # From the decision to the completion
 
@@ -302,7 +296,7 @@ class TransactionCoordinator:
             assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
             self._completing.discard(transactional_id)
             completed = ending.complete(decided, node.now_ms)
-            self.log.write(shard, [record_of(completed)], node.now_ms, written)
+            self.log.write(shard, [record_of(completed)], written)
             if shard.machine.get(transactional_id) is decided:
                 self._marked[transactional_id] = there
             else:
@@ -324,10 +318,10 @@ class TransactionCoordinator:
             writer = Writer(decided.producer_id, decided.producer_epoch)
             marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
             how = Ending(writer, marker, decided.client_version)
-            write_markers(node, how, sorted(decided.partitions - already), node.now_ms, marked)
+            write_markers(node, how, sorted(decided.partitions - already), marked)
 
         # Not only what the caller knows of: somebody else may have ended it a moment ago.
-        self.log.when_committed(shard, node.now_ms, committed)
+        self.log.when_committed(shard, committed)
 
     def _when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
         """Calls back when the markers are written, or soon."""
@@ -355,7 +349,7 @@ class TransactionCoordinator:
 
         def look(shard: Shard[Transactions]) -> None:
             for each in shard.machine.timed_out(node.now_ms):
-                self._write(shard, ending.time_out(each, node.now_ms), node.now_ms, lambda error: None)
+                self._write(shard, ending.time_out(each, node.now_ms), lambda error: None)
             self.families.look(shard)
             self.complete_all(shard, [each.transactional_id for each in shard.machine.prepared()])
 
@@ -370,7 +364,7 @@ class TransactionCoordinator:
         expiration_ms = settings.transactional_id_expiration_ms
 
         def look(shard: Shard[Transactions]) -> None:
-            self.log.write(shard, shard.machine.expired(node.now_ms, expiration_ms), node.now_ms, lambda error: None)
+            self.log.write(shard, shard.machine.expired(node.now_ms, expiration_ms), lambda error: None)
             self.families.forget(shard)
 
         self.log.each_shard_with_records(look)

@@ -28,7 +28,6 @@ def write_markers(
     node: "Node",
     ending: Ending,
     partitions: Iterable[TopicPartition],
-    now_ms: int,
     done: Callable[[dict[TopicPartition, ErrorCode]], None],
 ) -> None:
     """Appends the marker to each partition; calls back once, when each is committed or has failed."""
@@ -49,13 +48,13 @@ def write_markers(
         ending.marker,
         producer_id=ending.writer.producer_id,
         producer_epoch=ending.writer.producer_epoch,
-        timestamp_ms=now_ms,
+        timestamp_ms=node.now_ms,
     )
     for name in wanted:
-        _write(node, ending, batch, name, now_ms, one_done(name))
+        _write(node, ending, batch, name, one_done(name))
 
 
-def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition, now_ms: int, done: Done) -> None:
+def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition, done: Done) -> None:
     try:
         partition = node.partition(*name)
         _check_epoch(ending, partition)
@@ -64,13 +63,12 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
                 name.partition,
                 ending.writer,
                 ending.marker,
-                now_ms,
                 done,
-                lambda offset: _when_committed(node, partition, offset, now_ms, done),
+                lambda offset: _when_committed(node, partition, offset, done),
             )
             return
         # Each partition puts its own offset into its copy.
-        offset = node.append_internal(partition, bytearray(batch), now_ms, ending.marker).last_offset
+        offset = node.append_internal(partition, bytearray(batch), node.now_ms, ending.marker).last_offset
     except ProtocolError as refusal:
         done(refusal.code)
         return
@@ -78,7 +76,7 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
         node.report_storage_failure(failure)
         done(ErrorCode.KAFKA_STORAGE_ERROR)
         return
-    _when_committed(node, partition, offset, now_ms, done)
+    _when_committed(node, partition, offset, done)
 
 
 def _check_epoch(ending: Ending, partition: Partition) -> None:
@@ -94,8 +92,8 @@ def _check_epoch(ending: Ending, partition: Partition) -> None:
         )
 
 
-def _when_committed(node: "Node", partition: Partition, offset: int, now_ms: int, done: Done) -> None:
+def _when_committed(node: "Node", partition: Partition, offset: int, done: Done) -> None:
     if partition.replica.high_watermark > offset:
         done(ErrorCode.NONE)
     else:
-        node.when_committed(partition, offset, now_ms + COMMIT_TIMEOUT_MS, done)
+        node.when_committed(partition, offset, node.now_ms + COMMIT_TIMEOUT_MS, done)

@@ -103,9 +103,7 @@ class TransactionalAppends:
             done({partition: _told(error, version) for partition, error in errors.items()})
 
         adds = version >= ADDS_FROM_VERSION
-        node.transactions.admit(
-            transactional_id, writer, partitions, EPOCH_BUMPED if adds else 1, node.now_ms, answered, add=adds
-        )
+        node.transactions.admit(transactional_id, writer, partitions, EPOCH_BUMPED if adds else 1, answered, add=adds)
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:

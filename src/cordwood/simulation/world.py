@@ -142,7 +142,7 @@ class Life:
 
     def finish(self) -> None:
         """Stops in order: everything is flushed and checkpointed, and the directory is marked as cleanly closed."""
-        self.driver.run(lambda: self.node.stop_waiting(self.driver.now_ms()))
+        self.driver.run(lambda: self.node.stop_waiting(self.node.now_ms))
         # A broker that stops waits a while for what it has asked of the store.
         self.loop.run_until_idle()
         while self.store.calls:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+import pytest
 import uvloop
 
 from cordwood.broker.driver import Driver
@@ -25,6 +26,7 @@ class Ticket:
 
 class Node:
     def __init__(self) -> None:
+        self.now_ms = 0
         self.ticks: list[int] = []
         self.jumps: list[int] = []
         self.dirty: list[Ticket] = []
@@ -144,6 +146,42 @@ def test_a_clock_that_was_set_is_told_to_the_node() -> None:
         driven.driver.wake()
         await asyncio.sleep(0.005)
         assert driven.node.jumps == [-3_600_000]
+        driven.close()
+
+    on_a_loop(scenario)
+
+
+@pytest.mark.parametrize("way", ["tick", "flushed", "apply", "blocking", "controller", "run"])
+def test_whatever_reaches_the_node_finds_the_time_and_that_the_clock_was_set(way: str) -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        driver, node = driven.driver, driven.node
+        await asyncio.sleep(0.005)
+        seen: asyncio.Queue[tuple[int, list[int]]] = asyncio.Queue()
+
+        def look(*_: object) -> None:
+            seen.put_nowait((node.now_ms, list(node.jumps)))
+
+        async def ask(controller: Any) -> None:
+            pass
+
+        driven.wall_ms -= 3_600_000
+        node.on_tick = look
+        node.flushed = node.apply = look  # type: ignore[method-assign,assignment]
+        match way:
+            case "tick":
+                driver.wake()
+            case "flushed":
+                driver.flushed([])
+            case "apply":
+                driver.apply(cast("Any", "delta"))
+            case "blocking":
+                driver.blocking(threading.get_ident, look)
+            case "controller":
+                driver.controller(ask, look)
+            case "run":
+                assert driver.run(look)
+        assert await seen.get() == (1_000_000 - 3_600_000, [-3_600_000])
         driven.close()
 
     on_a_loop(scenario)

@@ -65,12 +65,12 @@ class Member:
         assert exchange.answered
         self.member_id, self.generation = exchange.answer.member_id, exchange.answer.generation_id
         shares = [{"member_id": each.member_id, "assignment": b"share"} for each in exchange.answer.members]
-        self.ask(ApiKey.SYNC_GROUP, 1, **self._who(), assignments=shares)
+        self.ask(ApiKey.SYNC_GROUP, 1, **self.who(), assignments=shares)
 
     def begin_heartbeat(self) -> Exchange:
-        return self.begin(ApiKey.HEARTBEAT, 1, **self._who())
+        return self.begin(ApiKey.HEARTBEAT, 1, **self.who())
 
-    def _who(self) -> dict[str, Any]:
+    def who(self) -> dict[str, Any]:
         return {"group_id": "g", "generation_id": self.generation, "member_id": self.member_id}
 
 
@@ -190,3 +190,23 @@ def test_a_broker_that_stops_answers_all_and_keeps_nobody_waiting(ready: World) 
     ready.settle()
     assert code(waiting) == "NONE"
     assert code(member.begin_heartbeat()) == "NONE"
+
+
+@pytest.mark.parametrize("by_ms", [-60_000, 60_000])
+def test_a_session_lasts_as_long_if_the_clock_is_set_while_its_heartbeat_waits_for_the_coordinator(
+    ready: World, by_ms: int
+) -> None:
+    member = alone(ready)
+    ready.kill()
+    ready.start()
+    member.connection = ready.connect()
+    waiting = member.connection.request(ApiKey.HEARTBEAT, 1, member.who())
+    ready.do(next(step for name, step in ready.steps() if name == "request"))
+    assert not waiting.ended
+    ready.clock.jump(by_ms)
+    ready.settle()
+    assert code(waiting) == "NONE"
+    ready.advance(SESSION_MS - 1)
+    assert state_of_group(ready) == "Stable"
+    ready.advance(1)
+    assert state_of_group(ready) == "Empty"

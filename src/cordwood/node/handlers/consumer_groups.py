@@ -60,7 +60,7 @@ def consumer_group_heartbeat(node: Node, request: Request) -> None:
         _owned(node, body.topic_partitions),
         body.subscribed_topic_regex,
     )
-    node.groups.members.consumer_heartbeat(body.group_id, asked, request.now_ms, answer)
+    node.groups.members.consumer_heartbeat(body.group_id, asked, answer)
 
 
 def _refusal(body: Any, member_id: str) -> ProtocolError | None:

@@ -52,7 +52,7 @@ def family_join(node: Node, request: Request) -> None:
         message = f"A timeout of {body.timeout_ms} ms is not between 1 and transaction.max.timeout.ms={max_timeout_ms}."
         answer(Joined(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message))
     else:
-        node.transactions.families.join(body.family, body.batch_id, body.timeout_ms, request.now_ms, answer)
+        node.transactions.families.join(body.family, body.batch_id, body.timeout_ms, answer)
 
 
 def family_renew(node: Node, request: Request) -> None:
@@ -71,7 +71,7 @@ def family_renew(node: Node, request: Request) -> None:
     if problem is not None:
         answer(Standing(ErrorCode.INVALID_REQUEST), problem)
     else:
-        node.transactions.families.renew(body.family, body.batch_id, request.now_ms, answer)
+        node.transactions.families.renew(body.family, body.batch_id, answer)
 
 
 def family_decide(node: Node, request: Request) -> None:
@@ -97,7 +97,7 @@ def family_decide(node: Node, request: Request) -> None:
     winners = [Winner(each.transactional_id, each.producer_id, each.producer_epoch) for each in body.winners]
     asked = Asked(body.batch_id, body.commit, winners, body.forget)
     timeout_ms = min(max(body.timeout_ms, 0), MAX_WAIT_MS)
-    node.transactions.families.decide(body.family, asked, timeout_ms, request.now_ms, answer)
+    node.transactions.families.decide(body.family, asked, timeout_ms, answer)
 
 
 def family_list(node: Node, request: Request) -> None:

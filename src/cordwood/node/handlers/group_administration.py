@@ -54,7 +54,6 @@ def describe_each(
     def describe(place: int, group_id: str) -> None:
         node.groups.describe(
             group_id,
-            request.now_ms,
             lambda shard: described(place, description(shard, group_id)),
             lambda error: described(place, nothing(error)),
         )
@@ -157,7 +156,7 @@ def delete_groups(node: Node, request: Request) -> None:
         request.answer(results=[])
     for group_id in group_ids:
         if group_id:
-            node.groups.delete(group_id, request.now_ms, partial(deleted, group_id))
+            node.groups.delete(group_id, partial(deleted, group_id))
         else:
             deleted(group_id, ErrorCode.INVALID_GROUP_ID)
 
@@ -191,7 +190,7 @@ def offset_delete(node: Node, request: Request) -> None:
     if not body.group_id:
         deleted(ErrorCode.INVALID_GROUP_ID)
         return
-    node.groups.positions.delete(body.group_id, there, request.now_ms, deleted)
+    node.groups.positions.delete(body.group_id, there, deleted)
 
 
 HANDLERS = (

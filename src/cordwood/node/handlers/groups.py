@@ -58,7 +58,7 @@ def join_group(node: Node, request: Request) -> None:
         asks_for_id_first=version >= 4,
         can_skip_assignment=version >= 9,
     )
-    node.groups.members.join(body.group_id, asked, request.now_ms, answer)
+    node.groups.members.join(body.group_id, asked, answer)
 
 
 def sync_group(node: Node, request: Request) -> None:
@@ -88,7 +88,7 @@ def sync_group(node: Node, request: Request) -> None:
         body.protocol_name,
         {share.member_id: bytes(share.assignment) for share in body.assignments},
     )
-    node.groups.members.sync(body.group_id, asked, request.now_ms, answer)
+    node.groups.members.sync(body.group_id, asked, answer)
 
 
 def heartbeat(node: Node, request: Request) -> None:
@@ -103,7 +103,7 @@ def heartbeat(node: Node, request: Request) -> None:
         return
     author = Author(body.member_id, body.group_instance_id, body.generation_id)
     request.let_go_of_frame()
-    node.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, request.now_ms, answer)
+    node.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, answer)
 
 
 def leave_group(node: Node, request: Request) -> None:
@@ -127,9 +127,7 @@ def leave_group(node: Node, request: Request) -> None:
     if not body.group_id:
         failed(ErrorCode.INVALID_GROUP_ID)
         return
-    node.groups.members.leave(
-        body.group_id, leaving if batched else [(body.member_id, None)], request.now_ms, answer, failed
-    )
+    node.groups.members.leave(body.group_id, leaving if batched else [(body.member_id, None)], answer, failed)
 
 
 HANDLERS = (

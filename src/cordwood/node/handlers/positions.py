@@ -153,7 +153,7 @@ def offset_commit(node: Node, request: Request) -> None:
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     wanted = CommitRequest(body.group_id, author, asked.commits, asked.partitions, knows_epochs)
-    node.groups.positions.commit(wanted, request.now_ms, committed)
+    node.groups.positions.commit(wanted, committed)
 
 
 def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
@@ -193,7 +193,6 @@ def offset_fetch(node: Node, request: Request) -> None:
             node.groups.positions.fetch(
                 group.group_id,
                 _reader(version, group),
-                request.now_ms,
                 one_done(place),
                 require_stable=body.require_stable,
             )

@@ -53,7 +53,7 @@ def init_producer_id(node: Node, request: Request) -> None:
             else:
                 answer(step.error)
 
-        node.transactions.init_producer_id(asked, request.now_ms, initialized)
+        node.transactions.init_producer_id(asked, initialized)
 
 
 def describe_producers(node: Node, request: Request) -> None:

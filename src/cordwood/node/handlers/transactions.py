@@ -103,14 +103,14 @@ def _add_partitions(
         same_for_all(ErrorCode.INVALID_REQUEST)
         return
     if verify_only:
-        node.transactions.verify_partitions(transactional_id, writer, wanted, request.now_ms, answer)
+        node.transactions.verify_partitions(transactional_id, writer, wanted, answer)
         return
     problems = {name: _partition_problem(node, name) for name in wanted}
     if any(problem is not ErrorCode.NONE for problem in problems.values()):
         # All or nothing.
         answer({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
         return
-    node.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, request.now_ms, same_for_all)
+    node.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, same_for_all)
 
 
 def _partition_problem(node: Node, name: TopicPartition) -> ErrorCode:
@@ -135,7 +135,7 @@ def add_offsets_to_txn(node: Node, request: Request) -> None:
             return
         writer = Writer(body.producer_id, body.producer_epoch)
         partitions = [node.groups.positions.partition_of(body.group_id)]
-        node.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, node.now_ms, answer)
+        node.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, answer)
 
     if not body.transactional_id:
         answer(ErrorCode.INVALID_REQUEST)
@@ -173,7 +173,6 @@ def txn_offset_commit(node: Node, request: Request) -> None:
             writer,
             [partition],
             EPOCH_BUMPED if add else SAME_EPOCH,
-            node.now_ms,
             lambda admitted: done(admitted[partition]),
             add=add,
         )
@@ -217,7 +216,7 @@ def end_txn(node: Node, request: Request) -> None:
         return
     version = EPOCH_BUMPED if request.version >= END_BUMPS_FROM_VERSION else SAME_EPOCH
     writer = Writer(body.producer_id, body.producer_epoch)
-    node.transactions.end(body.transactional_id, writer, body.committed, version, request.now_ms, ended)
+    node.transactions.end(body.transactional_id, writer, body.committed, version, ended)
 
 
 def write_txn_markers(node: Node, request: Request) -> None:
@@ -254,7 +253,7 @@ def write_txn_markers(node: Node, request: Request) -> None:
         partitions = dict.fromkeys(
             TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
         )
-        write_markers(node, how, partitions, request.now_ms, one_done(place, marker))
+        write_markers(node, how, partitions, one_done(place, marker))
 
 
 # Looking at them
@@ -278,7 +277,7 @@ def describe_transactions(node: Node, request: Request) -> None:
         if not transactional_id:
             one_done(place)(ErrorCode.INVALID_REQUEST)
         else:
-            node.transactions.describe(transactional_id, request.now_ms, one_done(place))
+            node.transactions.describe(transactional_id, one_done(place))
 
 
 def _described(transactional_id: str, found: Transaction | ErrorCode) -> dict[str, Any]:
