@@ -226,3 +226,23 @@ def test_a_topic_can_be_deleted_on_a_full_disk_and_that_frees_it(ending: Callabl
     fill(world, "orders", b"afresh")
     assert values_in(only(fetch(world, ("orders", 0, 0)))) == [b"afresh"]
     world.kill()
+
+
+@pytest.mark.parametrize("by_ms", [-HOUR_MS, HOUR_MS])
+def test_files_wait_for_their_last_readers_as_long_if_the_clock_is_set(by_ms: int) -> None:
+    world = World(seed=11, settings={"log.retention.check.interval.ms": "500"}).start()
+    create_topic(world, segment_bytes="150", retention_bytes="150", file_delete_delay_ms="60000")
+    for _ in range(5):
+        fill(world, "orders", bytes(100))
+    world.advance(2000)
+
+    def waiting() -> list[str]:
+        return [name for name in world.disk.list("/data/orders-0") if name.endswith(".deleted")]
+
+    assert waiting()
+    world.clock.jump(by_ms)
+    world.advance(50_000)
+    assert waiting()
+    world.advance(20_000)
+    assert not waiting()
+    world.kill()

@@ -135,10 +135,11 @@ class Driver:
         """
         now_ms = self.now_ms()
         jumped_ms = now_ms - int(self._monotonic_s() * 1000) - self._clock_gap_ms
-        if not -JUMP_MS < jumped_ms < JUMP_MS and self._node is not None:
+        if not -JUMP_MS < jumped_ms < JUMP_MS:
             self._clock_gap_ms += jumped_ms
             self._timer_deadline_ms += jumped_ms
-            self._node.clock_jumped(jumped_ms)
+            if self._node is not None:
+                self._node.clock_jumped(jumped_ms)
         return now_ms
 
     def _turn(self) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker.connection import Connection
@@ -94,12 +93,11 @@ class Server:
         await controller.start([advertised(settings, self._socket)])
         controller.stopped.add_done_callback(self._metadata_lost)
         storage.claim(controller.image.cluster_id)
-        now_ms = int(time.time() * 1000)
         self.node = Node(
             controller.image,
             storage.logs,
             self.driver,
-            now_ms,
+            self.driver.request_time_ms(),
             compact=storage.compact,
             seed=int.from_bytes(os.urandom(8), "big"),
         )

@@ -63,13 +63,13 @@ class InProcessLog:
         key_bytes = key.encode() if isinstance(key, str) else key
         value_bytes = value.encode() if isinstance(value, str) else value
         batch = build_batch([(now_ms if timestamp_ms is None else timestamp_ms, key_bytes, value_bytes, headers)])
-        timeout_ms = int(timeout_s * 1000)
 
         def start(done: Callable[[int | Exception], None]) -> None:
+            deadline_ms = self._server.node.now_ms + int(timeout_s * 1000)
             self._with_topic(
                 topic,
                 lambda partitions: self._append(
-                    self._choose(topic, partitions, partition, key_bytes), batch, timeout_ms, done
+                    self._choose(topic, partitions, partition, key_bytes), batch, deadline_ms, done
                 ),
                 done,
             )
@@ -188,7 +188,7 @@ class InProcessLog:
         return partitions[partition]
 
     def _append(
-        self, partition: Partition, batch: bytearray, timeout_ms: int, done: Callable[[int | Exception], None]
+        self, partition: Partition, batch: bytearray, deadline_ms: int, done: Callable[[int | Exception], None]
     ) -> None:
         node = self._server.node
         appended, safe = node.append(partition, memoryview(batch), ALL_REPLICAS, node.now_ms)
@@ -202,7 +202,7 @@ class InProcessLog:
             else:
                 done(ProtocolError(error, f"{partition.name}: the record at {appended.base_offset}: {error.name}"))
 
-        node.when_safe(partition, appended.last_offset, ALL_REPLICAS, node.now_ms + timeout_ms, acknowledged)
+        node.when_safe(partition, appended.last_offset, ALL_REPLICAS, deadline_ms, acknowledged)
 
     def _slice(self, topic: str, index: int, offset: int) -> LogSlice | ColdRead | None:
         replica = self._server.node.partition(topic, index).replica

@@ -9,7 +9,7 @@ entry below it, because index entries are durable before the recovery point pass
 import struct
 from typing import TYPE_CHECKING
 
-from cordwood.log import replay, rolling, truncation
+from cordwood.log import replay, rolling
 from cordwood.log.holes import Hole, HoleyScan, find_batch, read_whole_batch
 from cordwood.log.report import Cut, Damage, RecoveryReport
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
@@ -37,8 +37,7 @@ def recover(log: "Log") -> None:
     """Finds where the log ends, cuts what is behind, reports what is bad, and makes the log ready."""
     report = RecoveryReport(False, log.recovery_point)
     kept, end_offset, can_grow = _recover_segments(log, report)
-    short_of_start = end_offset < log.log_start_offset
-    if short_of_start:
+    if end_offset < log.log_start_offset:
         # What was before the log's start may be gone; offsets before it must never be given out again.
         end_offset, can_grow = log.log_start_offset, False
     log.segments = tuple(kept)
@@ -55,13 +54,12 @@ def recover(log: "Log") -> None:
         # what a process leaves that was killed before its first append there; the next append goes into it.
         log.filesystem.sync_directory(log.directory)
         log.filesystem.sync_directory(log.directory.rpartition("/")[0] or ".")
+    report.damage = [damage for damage in report.damage if damage.end_offset > log.log_start_offset]
     log.damage.extend(report.damage)
     log.recovery = report
     report.log_end_offset = end_offset
     log.ready = True
     replay.restore_history(log)
-    if short_of_start:
-        truncation.restart_at_start(log)
 
 
 def first_timestamp_ms(segment: Segment, now_ms: int) -> int:
@@ -89,7 +87,9 @@ def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment]
         if next_base is not None and next_base <= recovery_point:
             _check_closed(log, segment, next_base, report)
             continue
-        if scanned and (not can_grow or segment.base_offset != end_offset):
+        follows = can_grow and segment.base_offset == end_offset
+        # What is missing before the log's start nobody misses: a crash took it, and the log went on at its start.
+        if scanned and not follows and segment.base_offset > log.log_start_offset:
             reason = f"offset {segment.base_offset} where {end_offset} must come"
             _cut_segments(log, segments[place:], end_offset, reason, report)
             return list(segments[:place]), end_offset, can_grow

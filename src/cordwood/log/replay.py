@@ -106,10 +106,9 @@ def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
     """The newest usable snapshot and its offset; the transaction indexes are cut back to it.
 
     One beyond the recovery point would be right about the producers, but the transaction index that was written with it
-    need not have reached the disk. Where the first segment begins there is none.
+    need not have reached the disk.
     """
-    first_base = log.segments[0].base_offset if log.segments else 0
-    states, known_to = _newest_snapshot(log, min(log.log_end_offset, max(log.recovery_point, first_base)))
+    states, known_to = _newest_snapshot(log, min(log.log_end_offset, log.recovery_point))
     last = len(log.segments) - 1
     for place in reversed(range(len(log.segments))):
         # The last one is always looked at: it may know of markers beyond the log's end, which a crash took back.

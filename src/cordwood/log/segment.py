@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from cordwood.log.holes import Hole, HoleyScan
+from cordwood.model.errors import DiskFull
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.indexes import SegmentIndexes
@@ -34,6 +35,10 @@ class Deletion(NamedTuple):
     file: File
     """The log file among them."""
     paths: list[str]
+
+    def shifted(self, by_ms: int) -> "Deletion":
+        """The same, when the wall clock was set."""
+        return self if self.due_ms is None else self._replace(due_ms=self.due_ms + by_ms)
 
 
 class Segment:
@@ -165,7 +170,8 @@ class Segment:
         if closed:
             indexes.close()
             # In a thread the topic may be deleted meanwhile: then there is no directory, and no need for index files.
-            with suppress(FileNotFoundError):
+            # And a full disk keeps nobody from reading: they are made again when they are next needed.
+            with suppress(FileNotFoundError, DiskFull):
                 self.filesystem.replace(self.path(Suffix.INDEX), indexes.offsets.to_bytes())
                 self.filesystem.replace(self.path(Suffix.TIME_INDEX), indexes.times.to_bytes())
                 self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)

@@ -36,7 +36,7 @@ def truncate_to(log: "Log", offset: int) -> None:
         _lower_recovery_point(log, end_offset)
         log.log_end_offset = end_offset
         replay.restore_history(log)
-        restart_at_start(log)
+        _restart(log, log.log_start_offset, log.producers)
         return
     _lower_recovery_point(log, end_offset)
     log.truncations += 1
@@ -54,14 +54,6 @@ def restart_at(log: "Log", offset: int) -> None:
     _ = log.producers
     _lower_recovery_point(log, offset)
     _restart(log, offset, ProducerStates())
-
-
-def restart_at_start(log: "Log") -> None:
-    """Drops all that is before the log's start, which is all there is; what it says of producers is kept.
-
-    Batches at the start would follow a gap, and the next recovery would cut them off as what does not belong there.
-    """
-    _restart(log, log.log_start_offset, log.producers)
 
 
 def _restart(log: "Log", offset: int, producers: ProducerStates) -> None:

@@ -86,6 +86,9 @@ class LagWatch:
         """Samples from before say nothing about the time since."""
         self.positions = {key: watched._replace(samples=()) for key, watched in self.positions.items()}
         self.traffic = {}
+        if self._steps is not None:
+            # A look that is half done has some of them: the next one begins in its time.
+            self._steps = iter(())
 
     def _begin(self, now_ms: int) -> None:
         self.schedule(now_ms)

@@ -38,6 +38,12 @@ class Maintenance:
         timers.at(now_ms + settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_again)
         timers.at(now_ms + settings.offsets_retention_check_interval_ms, self._expire_positions)
 
+    def clock_jumped(self, by_ms: int) -> None:
+        """The wall clock was set; the node's timers are shifted already."""
+        self._reported = {message: last_ms + by_ms for message, last_ms in self._reported.items()}
+        for log in self._node.logs.logs:
+            log.deletions = [deletion.shifted(by_ms) for deletion in log.deletions]
+
     # Retention, rolling, idle producers: one visit to each partition
 
     def _begin_sweep(self, now_ms: int) -> None:

@@ -396,6 +396,7 @@ class Node:
         self.groups.shift_deadlines(by_ms)
         self.transactions.clock_jumped(by_ms)
         self.lag_watch.clock_jumped()
+        self.maintenance.clock_jumped(by_ms)
         for partition in self._partitions_with_acks:
             partition.shift_deadlines(by_ms)
 

@@ -92,7 +92,7 @@ class Life:
             self.controller.image,
             self.logs,
             self.driver,
-            world.clock.now_ms(),
+            self.driver.request_time_ms(),
             compact=self._compact,
             seed=world.chance.getrandbits(64),
         )

@@ -151,6 +151,29 @@ def test_a_clock_that_was_set_is_told_to_the_node() -> None:
     on_a_loop(scenario)
 
 
+def test_a_clock_that_was_set_before_there_was_a_node_is_not_told_to_it() -> None:
+    async def scenario() -> None:
+        driven = Driven()
+        driver = Driver(
+            asyncio.get_running_loop(),
+            Outbox(asyncio.get_running_loop()),
+            driven.workers,
+            driven.failures.append,
+            now_ms=lambda: driven.wall_ms,
+            monotonic_s=lambda: driven.monotonic_s,
+        )
+        driven.wall_ms += 3_600_000
+        node = Node()
+        node.now_ms = driver.request_time_ms()
+        driver.drive(node, ImmediateFlusher(driver.flushed, driven.failures.append), cast("Any", "the controller"))
+        await asyncio.sleep(0.005)
+        assert (node.ticks, node.jumps) == ([node.now_ms], [])
+        driver.stop()
+        driven.close()
+
+    on_a_loop(scenario)
+
+
 @pytest.mark.parametrize("way", ["tick", "flushed", "apply", "blocking", "controller", "run"])
 def test_whatever_reaches_the_node_finds_the_time_and_that_the_clock_was_set(way: str) -> None:
     async def scenario() -> None:

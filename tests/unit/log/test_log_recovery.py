@@ -311,36 +311,42 @@ def test_the_log_start_is_never_beyond_the_end() -> None:
 
 def test_what_is_appended_at_a_log_start_that_nothing_reaches_survives_the_next_recovery() -> None:
     """Seed 5068 of the game of the log: the batches before the start left a gap, and all that followed it was cut."""
+    for recovery_point in (0, 5, 21):
+        log = open_log(disk())
+        fill(log, 20)
+        append(log, b"the last of it", producer=7)
+        log = open_log(log.filesystem, log.settings, recovery_point=recovery_point, clean=False, log_start_offset=30)
+        expected = fill(log, 20)
+        assert bases(log)[-4:] == [30, 35, 40, 45]
+        for _ in range(3):
+            log = open_log(
+                log.filesystem, log.settings, recovery_point=recovery_point, clean=False, log_start_offset=30
+            )
+            assert values(log) == expected
+            assert not log.damage
+            assert not log.recovery.cuts
+        assert append(log, b"the last of it", producer=7).duplicate
+
+
+def test_what_is_before_a_log_start_that_nothing_reached_goes_with_retention() -> None:
     log = open_log(disk())
     fill(log, 20)
-    append(log, b"the last of it", producer=7)
     log = open_log(log.filesystem, log.settings, recovery_point=5, clean=False, log_start_offset=30)
-    assert bases(log) == [30]
     expected = fill(log, 20)
-    log = open_log(log.filesystem, log.settings, recovery_point=5, clean=False, log_start_offset=30)
+    flush(log)
+    log.checkpoint()
+    log.apply_retention(NOW_MS, limit_offset=50)
+    assert bases(log)[0] == 30
     assert values(log) == expected
+    assert values(reopen(log, clean=False)) == expected
+
+
+def test_what_is_behind_damage_before_the_log_start_is_kept() -> None:
+    log, expected = written(20, SMALL)
+    crashing(log).cut(log_path(), 10)
+    log = open_log(log.filesystem, log.settings, recovery_point=0, clean=False, log_start_offset=12)
+    assert values(log) == expected[12:]
     assert not log.damage
-    assert not log.recovery.cuts
-    assert append(log, b"the last of it", producer=7).duplicate
-
-
-def test_a_restart_at_the_log_start_can_be_interrupted_by_power_cuts_any_number_of_times() -> None:
-    for seed in range(40):
-        filesystem = disk(seed)
-        log = open_log(filesystem)
-        fill(log, 20)
-        flush(log)
-        for _ in range(3):
-            filesystem.crash()
-            log = open_log(filesystem, recovery_point=5, clean=False, log_start_offset=30)
-            assert (bases(log), log.log_end_offset, log.damage) == ([30], 30, [])
-        expected = fill(log, 3)
-        flush(log)
-        filesystem.crash()
-        # Also if a crash takes back a log start that was never made durable.
-        for log_start_offset in (30, 0):
-            log = open_log(filesystem, recovery_point=5, clean=False, log_start_offset=log_start_offset)
-            assert (values(log), log.damage) == (expected, [])
 
 
 def test_recovery_can_be_interrupted_by_power_cuts_any_number_of_times() -> None:
@@ -562,3 +568,18 @@ def test_an_aborted_transaction_is_known_though_its_segment_was_closed_during_a_
     found = reopen(log, clean=True)
     assert len(found.segments) == 2
     assert found.aborted_transactions(0, 3) == [(7, 0)]
+
+
+def test_a_log_that_lost_an_index_file_can_be_read_on_a_full_disk() -> None:
+    """Found by a seed: the index is made again, and there was no room for it."""
+    log, expected = written(20, SMALL, checkpoint_at=20)
+    filesystem = crashing(log)
+    filesystem.remove(beside(Suffix.INDEX))
+    filesystem.free_for_appends = 0
+    log = reopen(log, clean=False)
+    assert values(log) == expected
+    filesystem.free_for_appends = None
+    assert not filesystem.exists(beside(Suffix.INDEX))
+    log = reopen(log, clean=False)
+    assert values(log) == expected
+    assert filesystem.exists(beside(Suffix.INDEX))

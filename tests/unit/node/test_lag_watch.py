@@ -29,3 +29,19 @@ def test_positions_that_are_left_out_are_counted_in_small_steps_too(
     steps = sum(1 for _ in watch._sweep(shards))
     assert steps >= GROUPS
     assert (len(watch.positions), watch.left_out) == (room, GROUPS - room)
+
+
+def test_samples_from_before_the_clock_was_set_do_not_come_back_with_a_look_that_was_half_done(world: World) -> None:
+    create_topic(world)
+    watch = world.node.lag_watch
+    partition = world.node.partition("orders", 0)
+    assert partition.replica is partition.opened
+    world.advance(world.settings.lag_check_interval_ms)
+    assert watch.traffic
+    watch._steps = watch._sweep([])
+    next(watch._steps)
+    world.clock.jump(3_600_000)
+    world.ask(ApiKey.METADATA, 12, topics=None)
+    watch._continue(world.node.now_ms)
+    assert watch._steps is None
+    assert not watch.traffic
