@@ -29,6 +29,11 @@ def test_a_heartbeat_waits_for_its_coordinator_while_the_clock_is_set(seed: int)
     play(seed, 3000)
 
 
+def test_an_old_commit_comes_after_its_partition_was_given_to_another() -> None:
+    """The member that sent it was still in its epoch, because it had more to give back."""
+    play(30562, 3000)
+
+
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
     for seed in range(7):

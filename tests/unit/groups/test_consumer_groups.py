@@ -305,6 +305,25 @@ def test_a_member_that_has_not_heard_of_its_epoch_commits_where_it_has_read_all_
     assert commits(old, kept & a.owned) is ErrorCode.NONE
 
 
+def test_a_member_cannot_move_the_position_of_another() -> None:
+    """Seed 30562 of the game of groups: it gave a partition back, stayed in its epoch, and an old commit came late."""
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    settle(a, b)
+    nobodys = Share({topic: mask << 1000 for topic, mask in a.owned.masks.items()})
+
+    def commits(partitions: Share) -> ErrorCode:
+        return stage.shard.check_commit(GROUP, "a", None, a.epoch, stage.now_ms, partitions=lambda: partitions)
+
+    for _ in range(2):
+        assert commits(a.owned) is ErrorCode.NONE
+        assert commits(nobodys) is ErrorCode.NONE
+        assert commits(b.owned) is ErrorCode.STALE_MEMBER_EPOCH
+        assert commits(a.owned | b.owned) is ErrorCode.STALE_MEMBER_EPOCH
+        stage.compact()
+        stage.restart()
+
+
 def test_a_partition_that_comes_back_counts_from_then_on() -> None:
     stage = Stage()
     a, b = Member(stage, "a"), Member(stage, "b")

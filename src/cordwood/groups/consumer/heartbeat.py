@@ -298,7 +298,8 @@ def check_commit(
     """Whether positions in these partitions may be committed in this member's name.
 
     In nobody's, only if there are no members. A member that has not heard of its newest epoch yet may commit where it
-    has read since before the epoch that it names (KIP-1251).
+    has read since before the epoch that it names (KIP-1251). One that gives back some of its partitions stays in its
+    epoch until it has given back all that it must: it may not commit where another member reads by then.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -309,6 +310,8 @@ def check_commit(
         current = group.current(member_id)
         if 0 <= epoch < current.epoch and had_all_in(current.since, epoch, partitions()):
             return ErrorCode.NONE
+    elif refusal is ErrorCode.NONE and len(group.members) > 1 and group.held_by_others(partitions(), (member_id,)):
+        return ErrorCode.STALE_MEMBER_EPOCH
     return refusal
 
 
