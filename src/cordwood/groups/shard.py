@@ -13,7 +13,13 @@ from cordwood.groups.classic.heartbeat import check_commit, heartbeat, may_wait_
 from cordwood.groups.classic.join import JoinRequest, join
 from cordwood.groups.classic.leave import Leaving, leave
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncTicket
-from cordwood.groups.classic.records import GROUP_METADATA_KEY_TYPE, decode_group, decode_group_key, encode_group_key
+from cordwood.groups.classic.records import (
+    GROUP_METADATA_KEY_TYPE,
+    decode_group,
+    decode_group_key,
+    encode_group,
+    encode_group_key,
+)
 from cordwood.groups.classic.sync import SyncRequest, not_written, sync
 from cordwood.groups.consumer import heartbeat as consumer_protocol
 from cordwood.groups.consumer.group import ConsumerGroup
@@ -104,6 +110,20 @@ class GroupShard:
 
     # The classic protocol
 
+    def to_classic(self, group_id: str) -> list[Record]:
+        """What makes a group of the consumer protocol one of the classic: as long without members, as far with its
+        generations. Nothing if it has members, or is none."""
+        group = self.consumer_groups.get(group_id)
+        if group is None or group.members:
+            return []
+        classic = Group(
+            group_id,
+            generation=group.epoch,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            state_timestamp_ms=group.emptied_ms,
+        )
+        return [*group.tombstones(), (encode_group_key(group_id), encode_group(classic.stored()))]
+
     def join(
         self, group_id: str, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits
     ) -> None:
@@ -112,8 +132,6 @@ class GroupShard:
         if consumer_group is not None and consumer_group.members:
             out.joins.append((ticket, JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)))
             return
-        if consumer_group is not None:
-            out.records += consumer_group.tombstones()
         if group is None:
             if request.member_id:
                 out.joins.append((ticket, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)))

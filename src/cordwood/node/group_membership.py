@@ -16,7 +16,7 @@ from cordwood.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.coordinator_log import Done, Shard
-from cordwood.node.group_shards import Author, GroupShards
+from cordwood.node.group_shards import Author, GroupShards, nothing
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -40,11 +40,18 @@ class GroupMembership:
             ticket(JoinAnswer(error, request.member_id))
 
         def loaded(shard: Shard[GroupShard]) -> None:
-            if not shard.machine.exists(group_id) and self._shards.is_full():
+            machine = shard.machine
+            if not machine.exists(group_id) and self._shards.is_full():
                 failed(ErrorCode.GROUP_MAX_SIZE_REACHED)
                 return
+            if not request.member_id and (records := machine.to_classic(group_id)):
+                # Before anybody joins: a disk without room for it must not leave the group with members of both kinds.
+                self._log.write(shard, records, nothing)
+                if machine.to_classic(group_id):
+                    failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    return
             out = Outbox()
-            shard.machine.join(group_id, request, ticket, out, self._node.now_ms, self._shards.limits(shard))
+            machine.join(group_id, request, ticket, out, self._node.now_ms, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out)
 
         self._shards.with_shard(group_id, loaded, failed)

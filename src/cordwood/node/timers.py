@@ -46,20 +46,31 @@ class Timers:
 
     def _clear_cancelled(self) -> None:
         """A fetch may be willing to wait for days, and be answered at once, a thousand times a second."""
-        # In place, because `run` may be going through it. Twice as many may come before the next look.
-        self._heap[:] = [entry for entry in self._heap if entry[2].callback is not None]
+        # Twice as many may come before the next look.
+        self._heap = [entry for entry in self._heap if entry[2].callback is not None]
         heapq.heapify(self._heap)
         self._clear_at = max(FEWEST_TO_CLEAR, 2 * len(self._heap))
 
     def run(self, now_ms: int) -> int | None:
-        """Fires what is due, in order; returns the next deadline."""
+        """Fires what is due, in order; returns the next deadline.
+
+        What comes to be due meanwhile waits for the next time, so that nobody who is always due keeps others waiting.
+        """
+        due = []
+        while (deadline_ms := self._next_ms()) is not None and deadline_ms <= now_ms:
+            due.append(heapq.heappop(self._heap)[2])
+        for timer in due:
+            timer.fire(now_ms)
+        return self._next_ms()
+
+    def _next_ms(self) -> int | None:
+        """The next deadline that is not cancelled."""
         heap = self._heap
         while heap:
             deadline_ms, _, timer = heap[0]
-            if timer.callback is not None and deadline_ms > now_ms:
+            if timer.callback is not None:
                 return deadline_ms
             heapq.heappop(heap)
-            timer.fire(now_ms)
         return None
 
     def shift(self, by_ms: int) -> None:

@@ -23,6 +23,7 @@ from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer
+from cordwood.groups.consumer.records import MEMBER_TYPE, encode_consumer_key, encode_profile
 from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.positions import Commit
@@ -303,6 +304,17 @@ def test_a_member_that_has_not_heard_of_its_epoch_commits_where_it_has_read_all_
     assert won & c.owned
     assert commits(before, won & c.owned) is ErrorCode.STALE_MEMBER_EPOCH, "those are another's now"
     assert commits(old, kept & a.owned) is ErrorCode.NONE
+
+
+def test_an_assignor_that_only_a_log_from_elsewhere_knows_has_no_vote() -> None:
+    stage = Stage()
+    a, b = Member(stage, "a"), Member(stage, "b")
+    a.beat()
+    profile = stage.group.members["a"].profile._replace(assignor="my.company.Assignor")
+    stage.log.append((encode_consumer_key(MEMBER_TYPE, GROUP, "a"), encode_profile(profile)))
+    stage.restart()
+    settle(a, b)
+    assert sizes(a, b) == [3, 3]
 
 
 def test_a_member_cannot_move_the_position_of_another() -> None:

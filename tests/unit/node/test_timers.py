@@ -24,15 +24,19 @@ def test_a_cancelled_timer_never_fires_and_is_no_deadline() -> None:
     assert fired == [25]
 
 
-def test_a_timer_may_set_another() -> None:
-    timers, fired = Timers(), list[int]()
+def test_a_timer_may_set_another_that_is_due_at_once_and_others_have_their_turn_first() -> None:
+    timers, fired = Timers(), list[tuple[str, int]]()
 
     def set_another(now_ms: int) -> None:
-        timers.at(now_ms, fired.append)
+        fired.append(("again", now_ms))
+        timers.at(now_ms - 5, set_another)
 
     timers.at(10, set_another)
-    timers.run(10)
-    assert fired == [10]
+    timers.at(11, lambda now: fired.append(("other", now)))
+    assert timers.run(12) == 7
+    assert fired == [("again", 12), ("other", 12)]
+    assert timers.run(12) == 7
+    assert fired[2:] == [("again", 12)]
 
 
 def test_deadlines_follow_the_wall_clock_when_it_jumps() -> None:

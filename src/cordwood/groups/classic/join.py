@@ -144,7 +144,8 @@ def _update(
     group.has_joined(member, ticket)
     if len(group.members) == 1:
         group.protocol_type = request.protocol_type
-    group.heard_of(member, now_ms)
+    if not member.is_new:
+        group.heard_of(member, now_ms)
 
 
 def _come_back(

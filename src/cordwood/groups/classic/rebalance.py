@@ -5,6 +5,10 @@ from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.model.errors import ErrorCode
 
+LONELY_ROUND_MS = 1_000
+"""A round that nobody has joined is looked at again after this, or after the rebalance timeout if that is longer:
+static members are away, and a client may name any timeout."""
+
 
 def begin_or_go_on(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
     """Something about the members changed: a round begins, or the one under way may be complete."""
@@ -54,7 +58,7 @@ def complete(group: Group, out: Outbox, now_ms: int) -> None:
     for member in [each for each in group.members.values() if each.join_ticket is None and each.instance_id is None]:
         remove(group, member, out)
     if group.members and not _elect_leader(group):
-        group.join_deadline_ms = group.wake_at(now_ms + group.rebalance_timeout_ms)
+        group.join_deadline_ms = group.wake_at(now_ms + max(group.rebalance_timeout_ms, LONELY_ROUND_MS))
         return
     group.generation += 1
     group.gathering_left_ms = None

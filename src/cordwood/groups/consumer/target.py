@@ -79,9 +79,10 @@ def assignor_of(group: ConsumerGroup) -> str:
 
 
 def _preferred_assignor(profiles: Iterable[Profile]) -> str:
+    """Of those that there are: a log from elsewhere may name others."""
     votes: dict[str, int] = {}
     for profile in profiles:
-        if profile.assignor is not None:
+        if profile.assignor in ASSIGNORS:
             votes[profile.assignor] = votes.get(profile.assignor, 0) + 1
     return min(votes, key=lambda name: (-votes[name], name)) if votes else DEFAULT_ASSIGNOR
 
