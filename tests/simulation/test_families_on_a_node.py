@@ -15,7 +15,7 @@ from tests.simulation.families_speaking import (
     renew,
     visible,
 )
-from tests.simulation.test_transactions_on_a_node import position
+from tests.simulation.one_producer import position
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node import family_coordinator, transaction_coordinator

@@ -1,6 +1,6 @@
 """Compaction of a topic with transactions: what was aborted never takes the place of what holds."""
 
-from tests.simulation.test_transactions_on_a_node import Producer, position
+from tests.simulation.one_producer import Producer, position
 
 from cordwood.model.errors import ErrorCode
 from cordwood.simulation.transaction_game import SETTINGS

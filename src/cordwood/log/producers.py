@@ -95,6 +95,11 @@ class ProducerStates:
             return None
         return self._producers[producer_id].epoch
 
+    def coordinator_epoch_of(self, producer_id: int) -> int:
+        """Of the coordinator that ended this producer's last transaction here."""
+        producer = self._producers.get(producer_id)
+        return NO_COORDINATOR_EPOCH if producer is None else producer.coordinator_epoch
+
     def check(self, header: BatchHeader) -> BatchTrace | None:
         """The trace of the batch that this one repeats, or None if it may be appended; else a ProtocolError.
 

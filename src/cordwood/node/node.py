@@ -353,6 +353,16 @@ class Node:
         partition.when_committed(offset, deadline_ms, done)
         self._partitions_with_acks[partition] = None
 
+    def when_durable(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
+        """Calls back when a record is on this node's disk, whatever the acks of its topic mean."""
+        if partition.replica.log.durable_end_offset > offset:
+            done(ErrorCode.NONE)
+            return
+        self._dirty[partition] = None
+        self.effects.wake()
+        partition.when_durable(offset, deadline_ms, done)
+        self._partitions_with_acks[partition] = None
+
     def take_flush_tickets(self) -> list[FlushTicket]:
         """What the next flush round has to make durable."""
         tickets = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
-from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
+from cordwood.node.coordinator_log import COMMIT_TIMEOUT_MS, CoordinatorLog, Done, Shard, Writer
 from cordwood.node.family_coordinator import FamilyCoordinator
 from cordwood.node.timers import Timer
 from cordwood.node.transaction_markers import Ending, write_markers
@@ -121,7 +121,7 @@ class TransactionCoordinator:
                 found = shard.machine.get(transactional_id)
                 done(adding.verify_partitions(found, *writer, partitions))
 
-            self.log.when_committed(shard, committed)
+            self._when_safe(shard, partitions, committed)
 
         self.with_shard(transactional_id, loaded, failed)
 
@@ -234,17 +234,47 @@ class TransactionCoordinator:
         if step.changed is not None:
             self._write(shard, step.changed, committed)
         elif step.error is ErrorCode.NONE:
-            self.log.when_committed(shard, committed)
+            found = shard.machine.get(transactional_id)
+            self._when_safe(shard, () if found is None else found.partitions, committed)
         else:
             done(step)
 
     def _write(self, shard: Shard[Transactions], changed: Transaction, done: Done) -> None:
-        def committed(error: ErrorCode) -> None:
+        def written(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                self._when_safe(shard, changed.partitions, safe)
+            else:
+                safe(error)
+
+        def safe(error: ErrorCode) -> None:
             if changed.state in PREPARED:
                 self._complete(shard, changed.transactional_id)
             done(error)
 
-        self.log.write(shard, [record_of(changed)], committed)
+        self.log.write(shard, [record_of(changed)], written)
+
+    def _when_safe(self, shard: Shard[Transactions], partitions: Collection[TopicPartition], done: Done) -> None:
+        """Calls back when what the shard says of a transaction is as safe as what is written in its partitions.
+
+        If acks of one of them mean that it is on disk, and those of __transaction_state do not: what a power cut leaves
+        there would be part of a transaction that nobody remembers, and that never ends.
+        """
+
+        def committed(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and self._outlast(shard, partitions):
+                deadline_ms = self._node.now_ms + COMMIT_TIMEOUT_MS
+                self._node.when_durable(shard.partition, shard.last_written_offset, deadline_ms, done)
+            else:
+                done(error)
+
+        self.log.when_committed(shard, committed)
+
+    def _outlast(self, shard: Shard[Transactions], partitions: Collection[TopicPartition]) -> bool:
+        """Whether one of these partitions keeps after a power cut what the shard may not."""
+        if shard.partition.settings.acks_mean_disk:
+            return False
+        topics = self._node.image.topics
+        return any(name.topic in topics and topics[name.topic].settings.acks_mean_disk for name in partitions)
 
     # From the decision to the completion
 
@@ -317,11 +347,11 @@ class TransactionCoordinator:
                 return
             writer = Writer(decided.producer_id, decided.producer_epoch)
             marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
-            how = Ending(writer, marker, decided.client_version)
+            how = Ending(writer, marker, decided.client_version, durable=shard.partition.settings.acks_mean_disk)
             write_markers(node, how, sorted(decided.partitions - already), marked)
 
         # Not only what the caller knows of: somebody else may have ended it a moment ago.
-        self.log.when_committed(shard, committed)
+        self._when_safe(shard, decided.partitions, committed)
 
     def _when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
         """Calls back when the markers are written, or soon."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
-from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
 from cordwood.node.partition import Partition
 from cordwood.records.control import TransactionMarker, build_transaction_marker
@@ -22,6 +22,9 @@ class Ending(NamedTuple):
     writer: Writer
     marker: TransactionMarker
     transaction_version: int
+    durable: bool = False
+    """Whether the markers have to be on disk, whatever the acks of their topics mean: what remembers that they were
+    written is, and would never write them again."""
 
 
 def write_markers(
@@ -58,13 +61,14 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
     try:
         partition = node.partition(*name)
         _check_epoch(ending, partition)
+        _check_coordinator(node, ending, partition)
         if name.topic == CONSUMER_OFFSETS_TOPIC:
             node.groups.shards.log.end_transaction(
                 name.partition,
                 ending.writer,
                 ending.marker,
                 done,
-                lambda offset: _when_committed(node, partition, offset, done),
+                lambda offset: _when_committed(node, ending, partition, offset, done),
             )
             return
         # Each partition puts its own offset into its copy.
@@ -76,7 +80,7 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
         node.report_storage_failure(failure)
         done(ErrorCode.KAFKA_STORAGE_ERROR)
         return
-    _when_committed(node, partition, offset, done)
+    _when_committed(node, ending, partition, offset, done)
 
 
 def _check_epoch(ending: Ending, partition: Partition) -> None:
@@ -92,8 +96,27 @@ def _check_epoch(ending: Ending, partition: Partition) -> None:
         )
 
 
-def _when_committed(node: "Node", partition: Partition, offset: int, done: Done) -> None:
+def _check_coordinator(node: "Node", ending: Ending, partition: Partition) -> None:
+    """A coordinator that there never was would be believed from then on, and the real one refused for ever."""
+    epoch = ending.marker.coordinator_epoch
+    highest = max((each.leader_epoch for each in node.topics.get(TRANSACTION_STATE_TOPIC, ())), default=0)
+    if epoch <= highest or epoch == partition.replica.log.producers.coordinator_epoch_of(ending.writer.producer_id):
+        return
+    raise ProtocolError(
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        f"A marker for producer {ending.writer.producer_id} in {partition.name} claims coordinator epoch {epoch}; "
+        f"the highest that there is is {highest}.",
+    )
+
+
+def _when_committed(node: "Node", ending: Ending, partition: Partition, offset: int, done: Done) -> None:
+    def committed(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE and ending.durable:
+            node.when_durable(partition, offset, node.now_ms + COMMIT_TIMEOUT_MS, done)
+        else:
+            done(error)
+
     if partition.replica.high_watermark > offset:
-        done(ErrorCode.NONE)
+        committed(ErrorCode.NONE)
     else:
-        node.when_committed(partition, offset, node.now_ms + COMMIT_TIMEOUT_MS, done)
+        node.when_committed(partition, offset, node.now_ms + COMMIT_TIMEOUT_MS, committed)

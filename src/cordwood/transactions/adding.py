@@ -6,7 +6,7 @@ from dataclasses import replace
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import TopicPartition
-from cordwood.transactions.transaction import PREPARED, State, Step, Transaction
+from cordwood.transactions.transaction import LAST_CLIENT_EPOCH, PREPARED, State, Step, Transaction
 
 
 def owner_problem(found: Transaction | None, producer_id: int, producer_epoch: int) -> ErrorCode:
@@ -22,7 +22,7 @@ def owner_problem(found: Transaction | None, producer_id: int, producer_epoch: i
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if producer_id != found.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if producer_epoch != found.producer_epoch:
+    if producer_epoch != found.producer_epoch or producer_epoch > LAST_CLIENT_EPOCH:
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.NONE
 

@@ -65,6 +65,9 @@ def _repeats(found: Transaction, producer_id: int, producer_epoch: int) -> bool:
 def _repeated(found: Transaction, commit: bool) -> Step:
     if (found.state is State.COMPLETE_COMMIT) != commit:
         return Step(ErrorCode.INVALID_TXN_STATE)
+    if found.producer_epoch > LAST_CLIENT_EPOCH:
+        # It was fenced with the last epoch there is, which is for nobody: InitProducerId gives it another id.
+        return Step(ErrorCode.PRODUCER_FENCED)
     return Step(ErrorCode.NONE, None, found.producer_id, found.producer_epoch)
 
 
@@ -95,7 +98,7 @@ def _end_same_epoch(
 ) -> Step:
     if producer_id != found.producer_id:
         return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if producer_epoch != found.producer_epoch:
+    if producer_epoch != found.producer_epoch or producer_epoch > LAST_CLIENT_EPOCH:
         return Step(ErrorCode.PRODUCER_FENCED)
     if found.state in PREPARED:
         return Step(ErrorCode.CONCURRENT_TRANSACTIONS if found.commits == commit else ErrorCode.INVALID_TXN_STATE)

@@ -82,11 +82,11 @@ class Transaction:
     def fenced(self, now_ms: int, *, last_producer_epoch: int = NO_PRODUCER_EPOCH) -> "Transaction":
         """The open transaction is aborted by the coordinator, and its producer can write no more."""
         assert self.state is State.ONGOING
-        assert self.producer_epoch < MAX_EPOCH
         return replace(
             self,
             state=State.PREPARE_ABORT,
-            producer_epoch=self.producer_epoch + 1,
+            # No client is at the last one, but a log may say so.
+            producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
             last_producer_epoch=last_producer_epoch,
             updated_ms=now_ms,
         )

@@ -73,6 +73,9 @@ Refusals = Mapping[TopicPartition, ErrorCode]
 def _produce_in_transaction(node: Node, request: Request, body: ProduceRequest, transactional_id: str) -> None:
     """Appends what is part of the transaction already; for the rest the coordinator is asked."""
     appends = node.transactional_appends
+    if _refusal(body) is not None:
+        _append_all(node, request, body, {})
+        return
     if not appends.busy(transactional_id) and not _unverified(node, body):
         _append_all(node, request, body, {})
         return
@@ -203,6 +206,11 @@ def _refusal(body: ProduceRequest) -> ProtocolError | None:
         return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {body.acks}.")
     if body.transactional_id is not None and body.acks != ALL_REPLICAS:
         return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"A transaction needs acks=all, not {body.acks}.")
+    if body.transactional_id is not None:
+        # The coordinator is asked once for each partition: another batch must not get in with the answer for this one.
+        named = [(topic, index) for topic, batches in body.topics for index, _ in batches]
+        if len(set(named)) < len(named):
+            return ProtocolError(ErrorCode.INVALID_REQUEST, "In a transaction a request names each partition once.")
     return None
 
 
