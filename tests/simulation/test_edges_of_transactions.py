@@ -118,6 +118,26 @@ def test_an_end_that_the_coordinator_remembers_is_on_disk_in_topics_in_memory() 
         world.kill()
 
 
+# Time
+
+
+@pytest.mark.parametrize("by_ms", [-24 * HOUR_MS, HOUR_MS])
+def test_a_transaction_may_be_open_for_as_long_if_the_clock_is_set(by_ms: int) -> None:
+    world = started()
+    producer = Producer(world, timeout_ms=60_000)
+    assert producer.write(12, b"a") is ErrorCode.NONE
+    for _ in range(2):
+        world.clock.jump(by_ms)
+        world.advance(20_000)
+    assert described(world).transaction_state == "Ongoing"
+    world.advance(40_000)
+    assert described(world).transaction_state == "CompleteAbort"
+    assert Producer(world, timeout_ms=60_000).write(12, b"b", sequence=0) is ErrorCode.NONE
+    world.advance(20_000)
+    assert described(world).transaction_state == "Ongoing"
+    world.kill()
+
+
 # Strangers
 
 

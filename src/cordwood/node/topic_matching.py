@@ -18,7 +18,8 @@ from cordwood.node.regular_expressions import names_matching
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
-MAX_EXPRESSIONS = 1000
+MAX_EXPRESSIONS = 10_000
+"""If more are in use at a time, heartbeats have them matched again and again."""
 
 Known = Callable[[ProtocolError | None], None]
 

@@ -401,4 +401,6 @@ class TransactionCoordinator:
 
     def clock_jumped(self, by_ms: int) -> None:
         """The wall clock was set."""
+        for shard in self.log.loaded_shards():
+            shard.machine.clock_jumped(by_ms)
         self.families.clock_jumped(by_ms)

@@ -18,6 +18,8 @@ class Transactions:
 
     def __init__(self) -> None:
         self._by_id: dict[str, Transaction] = {}
+        self._shifted: dict[str, tuple[int, int]] = {}
+        """When open transactions began, as they say, and by how much the clock was set since."""
         self.families = Families()
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -52,10 +54,22 @@ class Transactions:
         return self._those(
             lambda each: (
                 each.state is State.ONGOING
-                and each.started_ms + each.timeout_ms <= now_ms
+                and each.started_ms + self._shift_of(each) + each.timeout_ms <= now_ms
                 and slot_of(each.transactional_id) is None
             )
         )
+
+    def clock_jumped(self, by_ms: int) -> None:
+        """The wall clock was set: what is open has been so for as long as before."""
+        self._shifted = {
+            each.transactional_id: (each.started_ms, self._shift_of(each) + by_ms)
+            for each in self._by_id.values()
+            if each.state is State.ONGOING
+        }
+
+    def _shift_of(self, transaction: Transaction) -> int:
+        started_ms, by_ms = self._shifted.get(transaction.transactional_id, (0, 0))
+        return by_ms if started_ms == transaction.started_ms else 0
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[Record]:
         """Tombstones for ids that nobody used for so long. A slot that is joined is in use, however long that takes."""
