@@ -13,11 +13,13 @@ from cordwood.log.segment import Segment
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments import leader_epochs
 from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Suffix, segment_file
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.producer_snapshot import encode_snapshot
 from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from cordwood.segments.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
+from cordwood.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
@@ -225,12 +227,19 @@ def _due(log: "Log") -> bool:
 
 def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
     indexes, transactions = segment.indexes, segment.transactions
-    if indexes is None:
-        return
-    # As if it were closed: should it be, before the next checkpoint, its largest timestamp must not be missing.
-    indexes.close()
-    aborted = segment.saved_transactions if transactions is None else len(transactions)
-    ticket.saved.append(SavedIndexes(segment, len(indexes.offsets), len(indexes.times), aborted))
+    offsets, times, aborted = segment.saved_offsets, segment.saved_times, segment.saved_transactions
+    if indexes is not None:
+        # As if it were closed: should it be, before the next checkpoint, its largest timestamp must not be missing.
+        indexes.close()
+        offsets, times = len(indexes.offsets), len(indexes.times)
+        _save_places(ticket, segment, indexes)
+    if transactions is not None:
+        aborted = len(transactions)
+        _save_transactions(ticket, segment, transactions)
+    ticket.saved.append(SavedIndexes(segment, offsets, times, aborted))
+
+
+def _save_places(ticket: CheckpointTicket, segment: Segment, indexes: SegmentIndexes) -> None:
     # An index without entries has a file too: a missing one would be made again from the log.
     ticket.indexes.append(
         IndexWrite(
@@ -246,11 +255,14 @@ def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
             indexes.times.to_bytes(segment.saved_times),
         )
     )
-    if transactions is None or aborted == segment.saved_transactions:
+
+
+def _save_transactions(ticket: CheckpointTicket, segment: Segment, transactions: TransactionIndex) -> None:
+    if len(transactions) == segment.saved_transactions and not segment.rewrite_transactions:
         return
-    if not segment.saved_transactions:
-        # A file that was damaged is still there, and the recovery point vouches for part of it. Cut to nothing it would
-        # pass for one of a segment without aborts if a crash came before the entries are back.
+    if not segment.saved_transactions or segment.rewrite_transactions:
+        # A file that is damaged, or has too much, is still there, and the recovery point vouches for part of it. Cut to
+        # nothing it would pass for one of a segment without aborts if a crash came before the entries are back.
         ticket.replaced.append((segment.path(Suffix.TXN_INDEX), transactions.to_bytes()))
     else:
         ticket.indexes.append(
@@ -305,6 +317,7 @@ def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
         finish_flush(log, ticket.flush)
     for segment, offsets, times, transactions in ticket.saved:
         segment.saved_offsets, segment.saved_times, segment.saved_transactions = offsets, times, transactions
+        segment.rewrite_transactions = False
     if ticket.epochs is not None and ticket.epochs == log.leader_epochs.to_bytes():
         log.epochs_changed = False
     _let_go_of_closed(log)
@@ -318,6 +331,7 @@ def _let_go_of_closed(log: "Log") -> None:
     for segment in log.closing:
         indexes, transactions = segment.indexes, segment.transactions
         aborts_saved = transactions is None or segment.saved_transactions == len(transactions)
+        aborts_saved = aborts_saved and not segment.rewrite_transactions
         if aborts_saved and (
             indexes is None
             or (segment.saved_offsets == len(indexes.offsets) and segment.saved_times == len(indexes.times))

@@ -111,8 +111,9 @@ def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
     states, known_to = _newest_snapshot(log, min(log.log_end_offset, log.recovery_point))
     last = len(log.segments) - 1
     for place in reversed(range(len(log.segments))):
-        # The last one is always looked at: it may know of markers beyond the log's end, which a crash took back.
-        if log.end_of_segment(place) <= known_to and place != last:
+        # The last one is always looked at: it may know of markers beyond the log's end, which a crash took back. So may
+        # one that ends just here: it was the last one then, and closed before a checkpoint could put its file right.
+        if log.end_of_segment(place) < known_to and place != last:
             break
         segment = log.segments[place]
         try:
@@ -120,10 +121,24 @@ def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
         except DamagedIndex:
             # Only a replay from before this segment can tell what it had.
             segment.transactions = transactions = TransactionIndex()
+            segment.saved_transactions = 0
+            _rewrite_transactions(log, segment)
             states, known_to = _newest_snapshot(log, segment.base_offset)
-        transactions.truncate(known_to)
-        segment.saved_transactions = min(segment.saved_transactions, len(transactions))
+        if transactions.truncate(known_to):
+            segment.saved_transactions = min(segment.saved_transactions, len(transactions))
+            _rewrite_transactions(log, segment)
     return states, known_to
+
+
+def _rewrite_transactions(log: "Log", segment: Segment) -> None:
+    """Has the next checkpoint write the segment's transaction index anew.
+
+    What was dropped from it stays in its file until then, and would be believed once the log has grown past it. A crash
+    before that is no harm: the recovery point has not moved either, so it is dropped again.
+    """
+    segment.rewrite_transactions = log.checkpoint_due = True
+    if segment is not log.active and segment not in log.closing:
+        log.closing.append(segment)
 
 
 def rebuild_transactions(log: "Log", place: int) -> None:

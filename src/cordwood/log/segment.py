@@ -54,6 +54,7 @@ class Segment:
         "indexes",
         "recent_offsets",
         "recent_positions",
+        "rewrite_transactions",
         "roll_at_ms",
         "saved_offsets",
         "saved_times",
@@ -83,6 +84,8 @@ class Segment:
         """How many entries of the offset index its file has already; the same for the other two."""
         self.saved_times = 0
         self.saved_transactions = 0
+        self.rewrite_transactions = False
+        """The transaction index's file may have what is not true: it must be written anew, whole, even with nothing."""
         self.recent_offsets: array[int] | None = None
         """Base offsets and positions of the batches appended last, without gaps between them."""
         self.recent_positions: array[int] | None = None

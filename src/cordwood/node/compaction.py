@@ -129,7 +129,8 @@ class Compaction:
         end_offset, count = log.log_start_offset, 0
         for place, segment in enumerate(log.segments):
             segment_end = log.end_of_segment(place)
-            if segment is log.active or segment_end > limit_offset:
+            # Compaction reads the file of aborted transactions: not while it has some that there never were.
+            if segment is log.active or segment.rewrite_transactions or segment_end > limit_offset:
                 break
             newest_ms = segment.max_timestamp_ms(segment_end, settings.index_interval_bytes)
             if settings.min_compaction_lag_ms and newest_ms > now_ms - settings.min_compaction_lag_ms:

@@ -67,10 +67,12 @@ class TransactionIndex:
                 return found, True
         return found, False
 
-    def truncate(self, offset: int) -> None:
-        """Drops the entries whose marker is at or after this offset."""
+    def truncate(self, offset: int) -> bool:
+        """Drops the entries whose marker is at or after this offset; whether there were any."""
+        before = len(self._entries)
         while self._entries and self._entries[-1].last_offset >= offset:
             self._entries.pop()
+        return len(self._entries) < before
 
     def to_bytes(self, first_entry: int = 0) -> bytes:
         """The file's content from this entry on."""

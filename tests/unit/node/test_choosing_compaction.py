@@ -56,3 +56,18 @@ def test_a_record_is_compacted_at_the_latest_when_its_lag_is_over(world: World) 
     assert clean_offset(name) == 3
     world.advance(lag_ms * 3 // 10)
     assert clean_offset(name) == 5
+
+
+def test_a_segment_whose_file_of_aborts_is_wrong_is_not_compacted_before_it_is_put_right(world: World) -> None:
+    """Compaction would take what another producer committed for a part of them, and remove it."""
+    create_topic(world, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0")
+    fill(world, "orders", *[bytes(100)] * 3)
+    log = world.node.partition("orders", 0).replica.log
+    clean_offset, name = world.node.logs.clean_offset, world.node.partition("orders", 0).name
+    world.node.logs.checkpoint()
+    log.segments[0].rewrite_transactions = True
+    world.advance(200_000)
+    assert clean_offset(name) == 0
+    log.segments[0].rewrite_transactions = False
+    world.advance(200_000)
+    assert clean_offset(name) > 0

@@ -1,0 +1,131 @@
+"""Files beside the log that a crash or a cut left with more in them than the log has: never believed later."""
+
+from tests.unit.log.log_making import (
+    NOW_MS,
+    ONE_SEGMENT,
+    append,
+    beside,
+    disk,
+    end_transaction,
+    fill,
+    log_path,
+    open_log,
+    reopen,
+)
+
+from cordwood.log.crashing_filesystem import CrashingFilesystem
+from cordwood.log.log import Log
+from cordwood.segments.names import Suffix
+from cordwood.segments.transaction_index import ENTRY_SIZE
+
+LATER_MS = NOW_MS + ONE_SEGMENT.segment_ms
+
+
+def with_a_stale_abort() -> tuple[CrashingFilesystem, Log]:
+    """A log of ten offsets that a power cut took four more from, but not the index entry of an abort among them."""
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    fill(log, 8)
+    append(log, b"aborted", producer=6, transactional=True)
+    end_transaction(log, 6, committed=False)
+    log.checkpoint()
+    size = filesystem.open(log_path()).size
+    fill(log, 2)
+    append(log, b"lost", producer=5, transactional=True)
+    end_transaction(log, 5, committed=False)
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    ticket.write()
+    filesystem.sync_everything()
+    log.close()
+    filesystem.cut(log_path(), size)
+    assert filesystem.open(beside(Suffix.TXN_INDEX)).size == 2 * ENTRY_SIZE
+    return filesystem, recovered(filesystem)
+
+
+def recovered(filesystem: CrashingFilesystem) -> Log:
+    return open_log(filesystem, ONE_SEGMENT, recovery_point=10, clean=False, now_ms=NOW_MS)
+
+
+def grow(log: Log, now_ms: int = NOW_MS) -> None:
+    """Past the offsets of the lost transaction, with another one of its producer there, committed."""
+    for _ in range(2):
+        append(log, b"plain", now_ms=now_ms)
+    append(log, b"committed", producer=5, transactional=True, now_ms=now_ms)
+    end_transaction(log, 5, committed=True)
+
+
+def aborted(log: Log) -> list[tuple[int, int]]:
+    return log.aborted_transactions(0, log.log_end_offset)
+
+
+def test_an_abort_whose_batches_a_crash_took_is_forgotten_for_good() -> None:
+    _, log = with_a_stale_abort()
+    assert log.log_end_offset == 10
+    grow(log)
+    log.checkpoint()
+    assert aborted(log) == [(6, 8)]
+    assert aborted(reopen(log, clean=True)) == [(6, 8)]
+
+
+def test_such_an_abort_leaves_the_disk_also_if_nothing_is_ever_appended_again() -> None:
+    filesystem, log = with_a_stale_abort()
+    log.checkpoint()
+    assert filesystem.open(beside(Suffix.TXN_INDEX)).size == ENTRY_SIZE
+    assert log.begin_checkpoint() is None
+
+
+def test_such_an_abort_is_forgotten_again_after_a_kill_before_the_next_checkpoint() -> None:
+    filesystem, log = with_a_stale_abort()
+    grow(log)
+    log.close()
+    log = recovered(filesystem)
+    assert log.log_end_offset == 14
+    assert aborted(log) == [(6, 8)]
+    log.checkpoint()
+    assert aborted(reopen(log, clean=True)) == [(6, 8)]
+
+
+def test_such_an_abort_is_forgotten_again_if_its_segment_was_closed_before_the_kill() -> None:
+    """The segment ends at the recovery point then, and recovery has no other reason to look into its files."""
+    filesystem, log = with_a_stale_abort()
+    grow(log, LATER_MS)
+    assert len(log.segments) == 2
+    log.close()
+    log = recovered(filesystem)
+    assert aborted(log) == [(6, 8)]
+    log.checkpoint()
+    assert filesystem.open(beside(Suffix.TXN_INDEX)).size == ENTRY_SIZE
+    assert not log.closing
+    assert aborted(reopen(log, clean=True)) == [(6, 8)]
+
+
+def test_an_abort_that_was_cut_off_is_forgotten_for_good() -> None:
+    log = open_log(disk(), ONE_SEGMENT)
+    fill(log, 10)
+    append(log, b"cut off", producer=5, transactional=True)
+    end_transaction(log, 5, committed=False)
+    log.checkpoint()
+    log.truncate_to(10)
+    fill(log, 10)
+    log.checkpoint()
+    assert aborted(log) == []
+    assert aborted(reopen(log, clean=True)) == []
+
+
+def test_a_checkpoint_that_was_under_way_while_its_abort_was_cut_off_does_not_bring_it_back() -> None:
+    filesystem = disk()
+    log = open_log(filesystem, ONE_SEGMENT)
+    fill(log, 10)
+    append(log, b"cut off", producer=5, transactional=True)
+    end_transaction(log, 5, committed=False)
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    ticket.write()
+    log.truncate_to(10)
+    ticket.install()
+    log.finish_checkpoint(ticket)
+    assert filesystem.open(beside(Suffix.TXN_INDEX)).size == ENTRY_SIZE
+    fill(log, 10)
+    log.checkpoint()
+    assert aborted(reopen(log, clean=True)) == []
