@@ -11,11 +11,13 @@ from cordwood.log import recovery, replay, rolling
 from cordwood.log.partition_files import sort_out
 from cordwood.log.report import Damage
 from cordwood.log.segment import Segment
+from cordwood.log.topic_identity import restore_topic_id
 from cordwood.model.errors import DamagedLog
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Suffix
 from cordwood.segments.offset_index import OffsetIndex
+from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.time_index import TimeIndex
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ def open_files(log: "Log", *, clean: bool) -> None:
         log.log_end_offset = log.durable_end_offset = log.recovery_point = log.log_start_offset
         return
     if clean and _can_be_trusted(log):
+        if METADATA_FILE not in names:
+            restore_topic_id(log)
         log.log_start_offset = max(log.log_start_offset, log.segments[0].base_offset)
         log.active = log.segments[-1]
         log.ready = False

@@ -13,6 +13,7 @@ from cordwood.log import replay, rolling
 from cordwood.log.holes import Hole, HoleyScan, find_batch, read_whole_batch
 from cordwood.log.report import Cut, Damage, RecoveryReport
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
+from cordwood.log.topic_identity import restore_topic_id, sync_topic_id
 from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
 from cordwood.segments.filesystem import File
 from cordwood.segments.indexes import SegmentIndexes
@@ -49,9 +50,12 @@ def recover(log: "Log") -> None:
         log.closing = [segment for segment in log.closing if segment is not log.active]
         log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened_ms))
     log.log_end_offset = log.durable_end_offset = end_offset
+    if kept:
+        restore_topic_id(log)
     if kept and (end_offset > log.recovery_point or not kept[-1].size):
         # Its files were there to be read, but perhaps only in memory: now their names are durable too. An empty one is
         # what a process leaves that was killed before its first append there; the next append goes into it.
+        sync_topic_id(log)
         log.filesystem.sync_directory(log.directory)
         log.filesystem.sync_directory(log.directory.rpartition("/")[0] or ".")
     report.damage = [damage for damage in report.damage if damage.end_offset > log.log_start_offset]

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 from cordwood.log.replay import note_snapshot
 from cordwood.log.segment import Segment
+from cordwood.log.topic_identity import write_topic_id
 from cordwood.model.errors import StorageFailure
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
-from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
-from cordwood.segments.partition_metadata import encode_partition_metadata
 from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 if TYPE_CHECKING:
@@ -53,18 +52,16 @@ def _make_directory(log: "Log") -> None:
     # Also one that is there may be a killed process's, and its name not durable yet.
     note_new_names(log, directory.rpartition("/")[0])
     if filesystem.exists(directory):
+        write_topic_id(log)
         return
     filesystem.make_directory(directory)
     log.epochs_changed = True
-    if log.topic_id is not None:
-        file = filesystem.open(f"{directory}/{METADATA_FILE}", create=True)
-        try:
-            file.append(encode_partition_metadata(log.topic_id))
-        except StorageFailure:
-            # Without space for this there is none for a batch: the next append starts from nothing again.
-            filesystem.remove_tree(directory)
-            raise
-        log.unsynced_files = (*log.unsynced_files, file)
+    try:
+        write_topic_id(log)
+    except StorageFailure:
+        # Without space for this there is none for a batch: the next append starts from nothing again.
+        filesystem.remove_tree(directory)
+        raise
 
 
 def note_new_names(log: "Log", directory: str) -> None:
