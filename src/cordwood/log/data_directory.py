@@ -7,13 +7,14 @@ directory and everything was checkpointed: then logs open without a look at thei
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_checkpoints
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from cordwood.log.retention import CONDEMNED, condemn_directory, lose_files
-from cordwood.model.errors import StorageFailure
+from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.damaged import DamagedCheckpoint
@@ -385,9 +386,20 @@ class DataDirectory:
             if deleted is not None and deleted not in self._on_disk:
                 self._forget(deleted)
         if condemned:
-            self.save_offsets()()
+            self._free(condemned)
+
+    def _free(self, condemned: Iterable[str]) -> None:
+        """Frees the disk of condemned directories; removes them once it is saved that their partitions are gone."""
+        # A killed process may have renamed them: emptied logs must not come back under the names of partitions.
+        self.filesystem.sync_directory(self.path)
         for name in condemned:
-            self.filesystem.remove_tree(self._file(name))
+            # As in `condemn_logs`: on a full disk this makes the room that saving the offsets needs.
+            _empty_logs(self.filesystem, self._file(name))
+        # Still without room: they stay, so that the next start knows too, and this one need not fail.
+        with suppress(DiskFull):
+            self.save_offsets()()
+            for name in condemned:
+                self.filesystem.remove_tree(self._file(name))
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A missing or damaged checkpoint costs time, not data: logs are then recovered from their start."""

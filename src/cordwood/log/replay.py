@@ -4,12 +4,14 @@ A snapshot and the epoch checkpoint save replaying what is before them; without 
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cordwood.log.checkpoint import EMPTY_SNAPSHOT, remove_if_there
 from cordwood.log.holes import HoleyScan
 from cordwood.log.producers import ProducerStates
 from cordwood.log.segment import Segment
+from cordwood.model.errors import DiskFull
 from cordwood.records.batch import BatchHeader
 from cordwood.segments.damaged import DamagedCheckpoint, DamagedIndex, DamagedSnapshot
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
@@ -152,9 +154,12 @@ def rebuild_transactions(log: "Log", place: int) -> None:
         aborted = states.replay(header, batch, log.opened_ms)
         if aborted is not None and header.base_offset >= segment.base_offset:
             transactions.append(aborted)
-    log.filesystem.replace(segment.path(Suffix.TXN_INDEX), transactions.to_bytes())
     segment.transactions = transactions
-    segment.saved_transactions = len(transactions)
+    segment.saved_transactions = 0
+    # A full disk keeps nobody from reading: the file is made again when it is next needed.
+    with suppress(DiskFull):
+        log.filesystem.replace(segment.path(Suffix.TXN_INDEX), transactions.to_bytes())
+        segment.saved_transactions = len(transactions)
 
 
 def _newest_snapshot(log: "Log", limit_offset: int) -> tuple[ProducerStates, int]:

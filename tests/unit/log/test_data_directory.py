@@ -326,6 +326,36 @@ def test_a_topic_of_the_same_name_begins_at_zero_even_if_the_power_went_during_t
         assert append(log).base_offset == 0
 
 
+def test_a_full_disk_has_room_again_after_a_start_that_finds_a_deleted_log() -> None:
+    filesystem = MemoryFilesystem()
+    directory = opened(filesystem)
+    fill(log_of(directory), 20)
+    directory.checkpoint()
+    directory.condemn_logs([ORDERS])
+    filesystem.capacity_bytes = filesystem.used_bytes
+    directory = opened(filesystem)
+    assert not [name for name in filesystem.list(PATH) if name.endswith("-delete")]
+    assert decode_offsets(filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {}
+    assert append(log_of(directory, topic_id=uuid.UUID(int=43))).base_offset == 0
+
+
+def test_a_deleted_log_that_left_no_room_is_still_known_at_the_next_start() -> None:
+    """What keeps the disk full is somebody else's."""
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    fill(log_of(directory), 20)
+    directory.checkpoint()
+    directory.condemn_logs([ORDERS])
+    filesystem.free_for_appends = 0
+    assert not opened(filesystem).has_log(ORDERS)
+    filesystem.crash()
+    assert decode_offsets(filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {ORDERS: 20}
+    filesystem.free_for_appends = None
+    assert not opened(filesystem).has_log(ORDERS)
+    assert not [name for name in filesystem.list(PATH) if name.endswith("-delete")]
+    assert decode_offsets(filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {}
+
+
 def test_ten_thousand_empty_partitions_cost_no_file() -> None:
     filesystem = MemoryFilesystem()
     directory = opened(filesystem)

@@ -1,4 +1,4 @@
-"""Files beside the log that a crash or a cut left with more in them than the log has: never believed later."""
+"""The file of aborted transactions where it is not what the log has: what is too much in it is never believed."""
 
 from tests.unit.log.log_making import (
     NOW_MS,
@@ -129,3 +129,20 @@ def test_a_checkpoint_that_was_under_way_while_its_abort_was_cut_off_does_not_br
     fill(log, 10)
     log.checkpoint()
     assert aborted(reopen(log, clean=True)) == []
+
+
+def test_aborted_transactions_are_known_on_a_full_disk_though_their_file_is_damaged() -> None:
+    filesystem = disk()
+    log = open_log(filesystem)
+    append(log, b"aborted", producer=5, transactional=True)
+    end_transaction(log, 5, committed=False)
+    fill(log, 20)
+    log.checkpoint()
+    filesystem.cut(beside(Suffix.TXN_INDEX), ENTRY_SIZE - 1)
+    log = reopen(log, clean=True)
+    filesystem.free_for_appends = 0
+    assert aborted(log) == [(5, 0)]
+    filesystem.free_for_appends = None
+    log = reopen(log, clean=True)
+    assert aborted(log) == [(5, 0)]
+    assert filesystem.open(beside(Suffix.TXN_INDEX)).size == ENTRY_SIZE
