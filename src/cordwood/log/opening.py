@@ -65,6 +65,7 @@ def make_ready(log: "Log") -> None:
             read_bytes = log.filesystem.read_bytes
             indexes.offsets = OffsetIndex.from_bytes(read_bytes(segment.path(Suffix.INDEX)), log_size=segment.size)
             indexes.times = TimeIndex.from_bytes(read_bytes(segment.path(Suffix.TIME_INDEX)))
+            segment.check_times(indexes.times)
             segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
             scan = indexes.resume(segment.file)
             last_indexed = segment.base_offset + max(indexes.offsets.last_offset, indexes.times.last.relative_offset)

@@ -15,8 +15,9 @@ from cordwood.log.report import Cut, Damage, RecoveryReport
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
 from cordwood.log.topic_identity import restore_topic_id, sync_topic_id
 from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
+from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.filesystem import File
-from cordwood.segments.indexes import SegmentIndexes
+from cordwood.segments.indexes import NO_TIMESTAMP_MS, SegmentIndexes
 from cordwood.segments.names import Suffix
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
@@ -166,6 +167,10 @@ def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int)
             break
         last_timestamp, last_offset, count = timestamp_ms, relative_offset, count + 1
     indexes.times = TimeIndex.from_bytes(time_data[: count * TIME_ENTRY_SIZE])
+    try:
+        segment.check_times(indexes.times)
+    except DamagedIndex:
+        return SegmentIndexes(segment.base_offset, interval_bytes)
     for _ in range(_TRIED_ENTRIES):
         if not len(indexes.offsets):
             break
@@ -221,14 +226,21 @@ def _closed_is_sound(segment: Segment, next_base: int, *, compacted: bool) -> bo
     position, indexed_offset = 0, None
     if index.size:
         entry = index.read(index.size - OFFSET_ENTRY_SIZE, OFFSET_ENTRY_SIZE)
-        index.close()
         relative_offset, position = _OFFSET_ENTRY.unpack(entry)
         indexed_offset = segment.base_offset + relative_offset
+    latest_ms = NO_TIMESTAMP_MS
+    if times.size:
+        latest_ms, _ = _TIME_ENTRY.unpack(times.read(times.size - TIME_ENTRY_SIZE, TIME_ENTRY_SIZE))
+    index.close()
+    times.close()
     if not 0 <= position < segment.size:
         return False
     scan = SegmentScan(segment.file, segment.base_offset, position=position)
     for place, header in scan:
         if place == position and indexed_offset is not None and header.last_offset != indexed_offset:
+            return False
+        # A closed segment's time index ends with its largest timestamp.
+        if header.max_timestamp > latest_ms:
             return False
     if scan.invalid is not None:
         return False

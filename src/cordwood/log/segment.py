@@ -8,7 +8,7 @@ from array import array
 from contextlib import suppress
 from typing import NamedTuple
 
-from cordwood.log.holes import Hole, HoleyScan
+from cordwood.log.holes import Hole, HoleyScan, read_batch_header
 from cordwood.model.errors import DiskFull
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.filesystem import File, Filesystem
@@ -146,6 +146,7 @@ class Segment:
                 self.filesystem.read_bytes(self.path(Suffix.INDEX)), log_size=self.size
             )
             indexes.times = TimeIndex.from_bytes(self.filesystem.read_bytes(self.path(Suffix.TIME_INDEX)))
+            self.check_times(indexes.times)
             last = indexes.times.last
             indexes.max_timestamp_ms = last.timestamp_ms
             indexes.max_timestamp_offset = self.base_offset + last.relative_offset
@@ -156,6 +157,14 @@ class Segment:
         self.saved_offsets, self.saved_times = len(indexes.offsets), len(indexes.times)
         self.indexes = indexes
         return indexes
+
+    def check_times(self, times: TimeIndex) -> None:
+        """DamagedIndex if it is empty and cannot be this segment's, because the first batch has a timestamp."""
+        if len(times) or not self.size:
+            return
+        first = read_batch_header(self.file, 0)
+        if first is not None and first.max_timestamp >= 0:
+            raise DamagedIndex("time index: it is empty, and the segment has timestamps")
 
     def examine(self, end_offset: int, interval_bytes: int, *, closed: bool = True) -> int:
         """Reads all of it: makes its indexes again, and finds its holes. The offset it goes up to.

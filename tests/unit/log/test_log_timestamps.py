@@ -1,12 +1,15 @@
 """Finding records by time: the first one as late as asked, and the latest of all."""
 
 import pytest
-from tests.unit.log.log_making import NOW_MS, append, disk, log_path, open_log, reopen
+from tests.unit.log.log_making import NOW_MS, ONE_SEGMENT, append, bases, beside, disk, log_path, open_log, reopen
 
+from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.build import build_batch
+from cordwood.segments.names import Suffix
+from cordwood.segments.time_index import ENTRY_SIZE
 
 
 def spread(log: Log, timestamps: list[int]) -> None:
@@ -92,3 +95,60 @@ def test_damage_on_the_way_is_said() -> None:
     filesystem.corrupt(log_path(), 61, b"\x7f\x7f\x7f")
     with pytest.raises(DamagedLog, match="orders-0"):
         log.offset_for_timestamp(NOW_MS, end_offset=1)
+
+
+def cut_time_indexes(log: Log, *, entries: int | None = None) -> None:
+    """Takes so many entries off the time index of every segment, or all of them."""
+    assert isinstance(log.filesystem, CrashingFilesystem)
+    for base_offset in bases(log):
+        path = beside(Suffix.TIME_INDEX, base_offset)
+        size = log.filesystem.open(path).size
+        log.filesystem.cut(path, 0 if entries is None else size - entries * ENTRY_SIZE)
+
+
+def found(log: Log) -> list[int | None]:
+    places = (log.offset_for_timestamp(time, end_offset=log.log_end_offset) for time in TIMES)
+    return [place and place.offset for place in places]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_emptied_time_index_hides_no_record(clean: bool) -> None:
+    log = open_log(disk())
+    spread(log, TIMES)
+    expected = found(log)
+    log.checkpoint()
+    cut_time_indexes(log)
+    log = reopen(log, clean=clean)
+    assert len(log.segments) > 2
+    assert found(log) == expected
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_with_an_emptied_time_index_is_removed_by_age(clean: bool) -> None:
+    log = open_log(disk(), TopicSettings(segment_bytes=1000, index_interval_bytes=200, retention_ms=1000))
+    spread(log, TIMES)
+    log.checkpoint()
+    count = len(log.segments)
+    cut_time_indexes(log)
+    log = reopen(log, clean=clean)
+    assert len(log.apply_retention(NOW_MS + 10_000, limit_offset=log.log_end_offset)) == count
+
+
+def test_a_closed_segment_whose_time_index_lost_its_end_is_noticed_by_recovery() -> None:
+    log = open_log(disk())
+    spread(log, TIMES)
+    expected = found(log)
+    log.checkpoint()
+    cut_time_indexes(log, entries=1)
+    assert found(reopen(log, clean=False)) == expected
+
+
+@pytest.mark.parametrize("segments", ["one", "many"])
+def test_a_log_without_timestamps_is_not_read_for_its_empty_time_index(segments: str) -> None:
+    log = open_log(disk(), ONE_SEGMENT) if segments == "one" else open_log(disk())
+    spread(log, [-1] * 40)
+    log.checkpoint()
+    log = reopen(log, clean=False)
+    assert log.log_end_offset == 80
+    assert log.recovery.rebuilt == []
+    assert log.recovery.scanned_bytes < 1000 < log.size_bytes
