@@ -93,6 +93,7 @@ class DataDirectory:
         self._sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
+        """One that was never saved is not in it; one that was saved and lost is 0."""
         self._durable_recovery_points: dict[TopicPartition, int] = {}
         """As they are in the file: what a crash would go back to."""
         self._log_starts: dict[TopicPartition, int] = {}
@@ -209,12 +210,13 @@ class DataDirectory:
             partition,
             settings,
             recovery_point=recovery_point or 0,
-            clean=self.clean and recovery_point is not None,
+            clean=self.clean,
             now_ms=now_ms,
             log_start_offset=self._log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
             topic_id=topic_id,
             ever_compacted=partition in self._clean_offsets,
+            recovery_point_lost=recovery_point == 0,
             loaded_indexes=self._loaded_indexes,
         )
         log.on_recovery_point_lowered = self._recovery_point_lowered
@@ -310,7 +312,8 @@ class DataDirectory:
         for partition, log in self._logs.items():
             if log.segments:
                 self._on_disk.add(partition)
-                self._recovery_points[partition] = log.recovery_point
+                if log.recovery_point or partition in self._recovery_points:
+                    self._recovery_points[partition] = log.recovery_point
             if log.log_start_offset or partition in self._log_starts:
                 self._log_starts[partition] = log.log_start_offset
         return self._save(
@@ -380,6 +383,7 @@ class DataDirectory:
         for name in names:
             if (partition := _partition_of(name)) is not None:
                 self._on_disk.add(partition)
+        self._note_lost_recovery_points()
         condemned = [name for name in names if name.endswith(CONDEMNED)]
         for name in condemned:
             deleted = _partition_of(name.removesuffix(CONDEMNED).rpartition(".")[0])
@@ -400,6 +404,18 @@ class DataDirectory:
             self.save_offsets()()
             for name in condemned:
                 self.filesystem.remove_tree(self._file(name))
+
+    def _note_lost_recovery_points(self) -> None:
+        """The file is there, with nothing in it, before the first log is: a missing one was lost, as a damaged one.
+
+        Logs that are not opened in this life must know of that in the next one too.
+        """
+        if RECOVERY_POINT_FILE in self._written:
+            return
+        if self._on_disk:
+            self._recovery_points = dict.fromkeys(self._on_disk, 0)
+        else:
+            self._save({RECOVERY_POINT_FILE: {}})()
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A missing or damaged checkpoint costs time, not data: logs are then recovered from their start."""

@@ -101,6 +101,7 @@ class Log:
         "producer_expiration_ms",
         "ready",
         "recovery_point",
+        "recovery_point_lost",
         "segment_bytes",
         "segments",
         "snapshots",
@@ -124,6 +125,7 @@ class Log:
         producer_expiration_ms: int,
         topic_id: TopicId | None,
         ever_compacted: bool,
+        recovery_point_lost: bool,
         loaded_indexes: LoadedIndexes,
     ) -> None:
         self.filesystem = filesystem
@@ -132,6 +134,8 @@ class Log:
         self.topic_id = topic_id
         self.ever_compacted = ever_compacted
         """Up to here offsets may be missing, whatever the topic's policy is by now."""
+        self.recovery_point_lost = recovery_point_lost
+        """Whether there was one above the one that the log was opened with, and nobody knows where."""
         self.opened_ms = self.clean_ms = now_ms
         self.producer_expiration_ms = producer_expiration_ms
         self.loaded_indexes = loaded_indexes
@@ -185,6 +189,7 @@ class Log:
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         topic_id: TopicId | None = None,
         ever_compacted: bool = False,
+        recovery_point_lost: bool = False,
         loaded_indexes: LoadedIndexes = SHARED,
     ) -> "Log":
         """The log in this directory, recovered if the last stop was not clean. Nothing is created before an append."""
@@ -199,6 +204,7 @@ class Log:
             producer_expiration_ms=producer_expiration_ms,
             topic_id=topic_id,
             ever_compacted=ever_compacted,
+            recovery_point_lost=recovery_point_lost,
             loaded_indexes=loaded_indexes,
         )
         opening.open_files(log, clean=clean)

@@ -7,7 +7,7 @@ entry below it, because index entries are durable before the recovery point pass
 """
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.log import replay, rolling
 from cordwood.log.holes import Hole, HoleyScan, find_batch, read_whole_batch
@@ -33,6 +33,16 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 _TRIED_ENTRIES = 3
 """So many index entries may turn out not to lead to a batch before the whole index is given up."""
+
+
+class _End(NamedTuple):
+    """Where a segment ends."""
+
+    offset: int
+    can_grow: bool
+    """Whether the log can go on behind it."""
+    cut: bool
+    """Whether something was taken off there."""
 
 
 def recover(log: "Log") -> None:
@@ -85,26 +95,35 @@ def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment]
             Damage(log.partition, log.directory, 0, log.log_start_offset, end_offset, "there is no log file")
         )
         return [], end_offset, False
-    end_offset, can_grow = segments[0].base_offset, False
+    end = _End(segments[0].base_offset, can_grow=False, cut=False)
     scanned = False
     for place, segment in enumerate(segments):
         next_base = segments[place + 1].base_offset if place + 1 < len(segments) else None
         if next_base is not None and next_base <= recovery_point:
             _check_closed(log, segment, next_base, report)
             continue
-        follows = can_grow and segment.base_offset == end_offset
         # What is missing before the log's start nobody misses: a crash took it, and the log went on at its start.
-        if scanned and not follows and segment.base_offset > log.log_start_offset:
-            reason = f"offset {segment.base_offset} where {end_offset} must come"
-            _cut_segments(log, segments[place:], end_offset, reason, report)
-            return list(segments[:place]), end_offset, can_grow
+        if scanned and not _follows(log, segment, end) and segment.base_offset > log.log_start_offset:
+            reason = f"offset {segment.base_offset} where {end.offset} must come"
+            _cut_segments(log, segments[place:], end.offset, reason, report)
+            return list(segments[:place]), end.offset, end.can_grow
         scanned = True
-        end_offset, can_grow = _recover_segment(log, segment, closed=next_base is not None, report=report)
-    return list(segments), end_offset, can_grow
+        end = _recover_segment(log, segment, closed=next_base is not None, report=report)
+    return list(segments), end.offset, end.can_grow
 
 
-def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: RecoveryReport) -> tuple[int, bool]:
-    """Scans the segment behind what can be trusted; (where it ends, whether the log can go on behind it)."""
+def _follows(log: "Log", segment: Segment, end: _End) -> bool:
+    """Whether the segment comes next where the one before it ends."""
+    if not end.can_grow or segment.base_offset == end.offset:
+        return end.can_grow
+    # Compaction may empty a segment's end, but never above the recovery point: a gap there is what a power cut took.
+    # Only where the recovery point was lost, nothing tells the one from the other, and nothing may be cut for it.
+    gap_is_possible = _may_have_gaps(log) and log.recovery_point_lost and not end.cut
+    return gap_is_possible and segment.base_offset > end.offset
+
+
+def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: RecoveryReport) -> _End:
+    """Scans the segment behind what can be trusted."""
     recovery_point, file = log.recovery_point, segment.file
     indexes = _trusted_indexes(segment, recovery_point, log.settings.index_interval_bytes)
     position = indexes.rewind()
@@ -141,7 +160,7 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
     if end_offset > recovery_point or scan.invalid is not None:
         # Read from the page cache, so perhaps not on disk: after this the whole log is durable.
         file.sync()
-    return end_offset, can_grow
+    return _End(end_offset, can_grow, cut=scan.invalid is not None)
 
 
 def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int) -> SegmentIndexes:

@@ -36,6 +36,8 @@ def open_log(
     clean: bool = True,
     log_start_offset: int = 0,
     now_ms: int = NOW_MS,
+    ever_compacted: bool = False,
+    recovery_point_lost: bool = False,
 ) -> Log:
     return Log.open(
         filesystem,
@@ -46,6 +48,8 @@ def open_log(
         clean=clean,
         now_ms=now_ms,
         log_start_offset=log_start_offset,
+        ever_compacted=ever_compacted,
+        recovery_point_lost=recovery_point_lost,
         loaded_indexes=LoadedIndexes(),
     )
 

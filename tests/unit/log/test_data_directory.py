@@ -19,6 +19,7 @@ from cordwood.segments.offset_checkpoint import RECOVERY_POINT_FILE, decode_offs
 
 PATH = "/broker/data"
 SETTINGS = TopicSettings(segment_bytes=1000, index_interval_bytes=200)
+COMPACTED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, cleanup_policy=("compact",))
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=42)
 
@@ -209,6 +210,51 @@ def test_a_damaged_checkpoint_costs_a_scan_and_no_data() -> None:
     assert log.recovery.scanned_bytes == log.size_bytes
 
 
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_lost_recovery_points_cost_no_compacted_log_what_follows_its_gaps(harm: str, clean: bool) -> None:
+    """Neither the logs that the next life opens, nor those that only a later one does."""
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    names = [TopicPartition("latest", number) for number in range(2)]
+    expected = {}
+    for name in names:
+        log = directory.open_log(name, TOPIC_ID, COMPACTED, NOW_MS)
+        written = fill(log, 20)
+        directory.checkpoint()
+        second = log.segments[1].base_offset
+        expected[name] = written[second:]
+        directory.expect_compaction(name)()
+        filesystem.cut(log.segments[0].file.path, 0)
+    directory.close(clean=clean)
+    if harm == "missing":
+        filesystem.remove(f"{PATH}/{RECOVERY_POINT_FILE}")
+    else:
+        filesystem.cut(f"{PATH}/{RECOVERY_POINT_FILE}", 5)
+    for name in names:
+        directory = opened(filesystem)
+        log = directory.open_log(name, TOPIC_ID, COMPACTED, NOW_MS)
+        assert (values(log), log.log_end_offset, log.recovery.cuts) == (expected[name], 20, [])
+        directory.close(clean=clean)
+
+
+def test_a_log_of_which_no_recovery_point_was_ever_saved_has_lost_none() -> None:
+    """Another log's was saved meanwhile, and also the whole directory may be as new as the log."""
+    for other in (None, TopicPartition("other", 0)):
+        filesystem = CrashingFilesystem()
+        directory = opened(filesystem)
+        log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, NOW_MS)
+        written = fill(log, 20)
+        if other is not None:
+            directory.begin_checkpoint([log_of(directory, other)]).write()
+            directory.save_offsets()()
+        first, second = (segment.base_offset for segment in log.segments[:2])
+        filesystem.cut(log.segments[0].file.path, log.segments[0].size // (second - first))
+        directory = opened(filesystem)
+        log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, NOW_MS)
+        assert (values(log), log.log_end_offset) == (written[:1], 1)
+
+
 def test_one_process_owns_a_directory(tmp_path: Path) -> None:
     filesystem = OsFilesystem(str(tmp_path))
     directory = opened(filesystem, str(tmp_path))
@@ -282,7 +328,7 @@ def test_a_deleted_log_frees_its_disk_and_its_name(place: tuple[Filesystem, str]
 
 def test_a_deleted_log_whose_directory_cannot_be_moved_gives_its_records_to_nobody() -> None:
     class Unmovable(MemoryFilesystem):
-        refuses = True
+        refuses = False
 
         def rename(self, source: str, target: str) -> None:
             if self.refuses:
@@ -294,6 +340,7 @@ def test_a_deleted_log_whose_directory_cannot_be_moved_gives_its_records_to_nobo
     stuck, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
     for partition in (stuck, other):
         fill(log_of(directory, partition), 5)
+    filesystem.refuses = True
     free = directory.condemn_logs([stuck, other])
     with pytest.raises(StorageFailure, match="cannot rename"):
         free()

@@ -235,6 +235,49 @@ def test_gaps_that_compaction_left_are_no_damage() -> None:
     assert log.log_end_offset == 40
 
 
+def with_emptied_ends() -> tuple[Log, list[bytes]]:
+    """A log of a compacted topic whose first two segments have lost batches at their end; what is left."""
+    log, expected = written(40, COMPACTED)
+    first, second, third = bases(log)[:3]
+    crashing(log).cut(log_path(first), 0)
+    crashing(log).cut(log_path(second), size_of(log, second))
+    return log, [expected[second], *expected[third:]]
+
+
+@pytest.mark.parametrize("policies", [("compact",), ("delete",)])
+def test_a_compacted_log_without_a_recovery_point_keeps_what_follows_its_gaps(policies: tuple[str, ...]) -> None:
+    """The file of recovery points was lost: the first segment whose end compaction had emptied ended the log."""
+    log, expected = with_emptied_ends()
+    settings = TopicSettings(segment_bytes=1000, index_interval_bytes=200, cleanup_policy=policies)
+    log = open_log(log.filesystem, settings, clean=False, ever_compacted=True, recovery_point_lost=True)
+    assert values(log) == expected
+    assert log.log_end_offset == 40
+    assert not log.recovery.cuts
+    assert not log.damage
+
+
+def test_what_follows_a_cut_goes_also_where_compaction_may_have_left_gaps() -> None:
+    log, expected = with_emptied_ends()
+    second = bases(log)[1]
+    size = crashing(log).open(log_path(second)).size
+    crashing(log).open(log_path(second)).append(b"torn")
+    log = open_log(log.filesystem, COMPACTED, recovery_point_lost=True, clean=False)
+    assert values(log) == expected[:1]
+    assert log.log_end_offset == second + 1
+    assert log.recovery.cuts[0].position == size
+
+
+@pytest.mark.parametrize("recovery_point", [0, 2])
+def test_above_a_recovery_point_a_gap_between_segments_is_never_compaction(recovery_point: int) -> None:
+    """A power cut took the end of a closed segment and left the one behind it: the log ends where the gap begins."""
+    log, expected = written(40, COMPACTED, checkpoint_at=recovery_point)
+    second, third = bases(log)[1:3]
+    crashing(log).cut(log_path(second), size_of(log, second))
+    log = reopen(log, clean=False)
+    assert values(log) == expected[: second + 1]
+    assert f"offset {third} where {second + 1} must come" in log.recovery.cuts[-1].reason
+
+
 def test_recovery_reads_only_what_is_behind_the_last_index_entry_below_the_recovery_point() -> None:
     log, expected = written(1000, checkpoint_at=990)
     size = size_of(log, 0)
