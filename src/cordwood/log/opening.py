@@ -34,6 +34,7 @@ def open_files(log: "Log", *, clean: bool) -> None:
         log.snapshots = files.snapshots
     if not log.segments and log.recovery_point <= log.log_start_offset:
         log.log_end_offset = log.durable_end_offset = log.recovery_point = log.log_start_offset
+        replay.forget_later_snapshots(log)
         return
     if clean and _can_be_trusted(log):
         if METADATA_FILE not in names:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def restore_history(log: "Log") -> None:
     """Loads what is saved, and replays the batches behind it up to the log's end."""
-    _forget_later_snapshots(log)
+    forget_later_snapshots(log)
     epochs, epochs_known_to = _load_epochs(log)
     states, states_known_to = _load_producers(log)
     changed = epochs.truncate_to_end(log.log_end_offset) | epochs.truncate_to_start(log.log_start_offset)
@@ -105,12 +105,8 @@ def _load_epochs(log: "Log") -> tuple[LeaderEpochs, int]:
 
 
 def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
-    """The newest usable snapshot and its offset; the transaction indexes are cut back to it.
-
-    One beyond the recovery point would be right about the producers, but the transaction index that was written with it
-    need not have reached the disk.
-    """
-    states, known_to = _newest_snapshot(log, min(log.log_end_offset, log.recovery_point))
+    """The newest usable snapshot and its offset; the transaction indexes are cut back to it."""
+    states, known_to = _newest_snapshot(log, log.log_end_offset)
     last = len(log.segments) - 1
     for place in reversed(range(len(log.segments))):
         # The last one is always looked at: it may know of markers beyond the log's end, which a crash took back. So may
@@ -164,13 +160,18 @@ def rebuild_transactions(log: "Log", place: int) -> None:
 
 def _newest_snapshot(log: "Log", limit_offset: int) -> tuple[ProducerStates, int]:
     start_offset = log.segments[0].base_offset if log.segments else log.log_start_offset
-    for offset in reversed(log.snapshots):
+    for offset in reversed(log.snapshots.copy()):
         if offset > limit_offset:
             continue
+        path = segment_file(log.directory, offset, Suffix.SNAPSHOT)
         try:
-            data = log.filesystem.read_bytes(segment_file(log.directory, offset, Suffix.SNAPSHOT))
+            data = log.filesystem.read_bytes(path)
             states = ProducerStates.from_snapshot(decode_snapshot(data), log.opened_ms)
         except (FileNotFoundError, DamagedSnapshot):
+            # Whatever is let go of because it is saved must be saved elsewhere: the next checkpoint does that.
+            remove_if_there(log.filesystem, path)
+            log.snapshots.remove(offset)
+            log.checkpoint_due = True
             continue
         if offset == log.snapshots[-1]:
             log.newest_snapshot_is_empty = data == EMPTY_SNAPSHOT
@@ -178,9 +179,15 @@ def _newest_snapshot(log: "Log", limit_offset: int) -> tuple[ProducerStates, int
     return ProducerStates(), start_offset
 
 
-def _forget_later_snapshots(log: "Log") -> None:
-    """Those beyond the log's end speak of batches that are no more; once it grew past them they would be believed."""
-    later = [offset for offset in log.snapshots if offset > log.log_end_offset]
+def forget_later_snapshots(log: "Log") -> None:
+    """Removes those that nothing vouches for.
+
+    Beyond the log's end they speak of batches that are no more; once it grew past them they would be believed. Beyond
+    the recovery point a checkpoint left them that did not come to its end: they may be torn, or not durable, and so may
+    the transaction index that was written with them. Whoever found them later would take them for saved.
+    """
+    limit_offset = min(log.log_end_offset, log.recovery_point)
+    later = [offset for offset in log.snapshots if offset > limit_offset]
     for offset in later:
         remove_if_there(log.filesystem, segment_file(log.directory, offset, Suffix.SNAPSHOT))
         log.snapshots.remove(offset)

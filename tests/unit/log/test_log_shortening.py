@@ -260,6 +260,62 @@ def test_a_segment_stays_until_a_snapshot_has_what_it_said_of_its_producers() ->
     assert append(log, producer=5, sequence=0).duplicate
 
 
+@pytest.mark.parametrize("torn", [False, True])
+def test_what_a_killed_checkpoint_left_is_not_taken_for_saved(torn: bool) -> None:
+    """Its snapshots were never synced. Neither was the next checkpoint's that found them, and then the power went."""
+    for seed in range(20):
+        filesystem = disk(seed)
+        log = open_log(filesystem, retained(retention_bytes=0, retention_ms=-1))
+        append(log, producer=5, sequence=0)
+        fill(log, 30)
+        flush(log)
+        ticket = log.begin_checkpoint()
+        assert ticket is not None
+        ticket.write()
+        if torn:
+            filesystem.cut(beside(Suffix.SNAPSHOT, 31), 0)
+        log = reopen(log, clean=False)
+        log.checkpoint()
+        assert log.apply_retention(NOW_MS, limit_offset=31)
+        filesystem.sync_directory(DIRECTORY)
+        filesystem.crash()
+        log = reopen(log, clean=False)
+        assert append(log, producer=5, sequence=0).duplicate
+
+
+def test_a_snapshot_of_which_no_segment_is_left_is_not_taken_for_saved() -> None:
+    """The power went in the first checkpoint, and took the log file but not what was written beside it."""
+    log = open_log(disk(), retained(retention_bytes=0, retention_ms=-1))
+    fill(log, 3)
+    ticket = log.begin_checkpoint()
+    assert ticket is not None
+    ticket.write()
+    log.filesystem.remove(log_path())
+    log = reopen(log, clean=False)
+    append(log, producer=5, sequence=0)
+    fill(log, 2)
+    log.checkpoint()
+    log = reopen(log, clean=False)
+    assert append(log, producer=5, sequence=0).duplicate
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_segments_stay_while_the_snapshot_of_their_producers_is_damaged(clean: bool) -> None:
+    filesystem = disk()
+    log = open_log(filesystem, retained(retention_bytes=0, retention_ms=-1))
+    append(log, producer=5, sequence=0)
+    fill(log, 3)
+    log.checkpoint()
+    filesystem.cut(beside(Suffix.SNAPSHOT, 4), 20)
+    log = reopen(log, clean=clean)
+    _ = log.producers
+    assert not log.apply_retention(NOW_MS, limit_offset=4)
+    log.checkpoint()
+    assert log.apply_retention(NOW_MS, limit_offset=4)
+    log = reopen(log, clean=clean)
+    assert append(log, producer=5, sequence=0).duplicate
+
+
 def test_a_log_cut_back_to_a_segments_base_knows_the_producers_of_dropped_ones() -> None:
     log = open_log(disk(), retained(retention_bytes=1500, retention_ms=-1))
     append(log, producer=5, sequence=0)
