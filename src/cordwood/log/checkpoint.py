@@ -280,17 +280,27 @@ def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
     planned = {offset for offset, _ in ticket.snapshots}
     bases = {segment.base_offset for segment in log.segments}
     newest = log.snapshots[-1] if log.snapshots else None
+    # What a crash goes back to must stay until this checkpoint's recovery point is saved. An empty one may be moved all
+    # the same: without it the segments tell of producers that had expired. Compacted ones might tell less than it did.
+    needed = saved_snapshot(log)
+    movable = log.newest_snapshot_is_empty and newest not in bases and not (log.may_have_gaps and newest == needed)
     if end_offset not in planned and newest != end_offset:
         data = encode_snapshot(log.producers.snapshot_entries())
-        if data == EMPTY_SNAPSHOT and log.newest_snapshot_is_empty and newest is not None and newest not in bases:
+        if data == EMPTY_SNAPSHOT and movable and newest is not None:
             ticket.renamed_snapshot = (newest, end_offset)
         else:
             ticket.snapshots.append((end_offset, data))
     # One at every segment's base, for truncation, and the newest; the others have done their work.
     renamed = None if ticket.renamed_snapshot is None else ticket.renamed_snapshot[0]
     ticket.obsolete_snapshots = [
-        offset for offset in log.snapshots if offset not in bases and offset not in (end_offset, renamed)
+        offset for offset in log.snapshots if offset not in bases and offset not in (end_offset, renamed, needed)
     ]
+
+
+def saved_snapshot(log: "Log") -> int | None:
+    """The snapshot that a crash goes back to, whatever has been done since; None if there is none."""
+    limit_offset = min(log.recovery_point, log.saved_recovery_point)
+    return max((offset for offset in log.snapshots if offset <= limit_offset), default=None)
 
 
 def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:

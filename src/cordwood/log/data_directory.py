@@ -94,8 +94,6 @@ class DataDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         """One that was never saved is not in it; one that was saved and lost is 0."""
-        self._durable_recovery_points: dict[TopicPartition, int] = {}
-        """As they are in the file: what a crash would go back to."""
         self._log_starts: dict[TopicPartition, int] = {}
         self._clean_offsets: dict[TopicPartition, int] = {}
         self._on_disk: set[TopicPartition] = set()
@@ -118,7 +116,6 @@ class DataDirectory:
             if identity is not None:
                 self._check_identity(identity)
             self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-            self._durable_recovery_points = dict(self._recovery_points)
             self._log_starts = self._read_offsets(LOG_START_FILE)
             self._clean_offsets = self._read_offsets(CLEANER_FILE)
             self._look_around()
@@ -281,7 +278,8 @@ class DataDirectory:
 
     def durable_recovery_point(self, partition: TopicPartition) -> int:
         """Below it the next life would believe every gap; in what is above it would take one for damage."""
-        return self._durable_recovery_points.get(partition, 0)
+        log = self._logs.get(partition)
+        return self._recovery_points.get(partition, 0) if log is None else log.saved_recovery_point
 
     def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
         """In the loop: notes that this log is going to have gaps. What it returns writes that down, in any thread.
@@ -290,6 +288,8 @@ class DataDirectory:
         topic's policy has been changed by then.
         """
         self._clean_offsets.setdefault(partition, 0)
+        if (log := self._logs.get(partition)) is not None:
+            log.ever_compacted = True
         return self._save({CLEANER_FILE: dict(self._clean_offsets)})
 
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
@@ -327,6 +327,8 @@ class DataDirectory:
     def _save(self, offsets: dict[str, dict[TopicPartition, int]]) -> Callable[[], None]:
         self._saves += 1
         number = self._saves
+        # The logs themselves: by the time this is written their names may be those of others.
+        logs = list(self._logs.items())
 
         def write() -> None:
             with self._saving:
@@ -339,7 +341,8 @@ class DataDirectory:
                         self.filesystem.replace(self._file(name), data)
                         self._written[name] = data
                     if name == RECOVERY_POINT_FILE:
-                        self._durable_recovery_points = by_partition
+                        for partition, log in logs:
+                            log.saved_recovery_point = by_partition.get(partition, 0)
                     self._saved[name] = number
 
         return write

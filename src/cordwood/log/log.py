@@ -102,6 +102,7 @@ class Log:
         "ready",
         "recovery_point",
         "recovery_point_lost",
+        "saved_recovery_point",
         "segment_bytes",
         "segments",
         "snapshots",
@@ -141,6 +142,8 @@ class Log:
         self.loaded_indexes = loaded_indexes
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.durable_end_offset = self.recovery_point = recovery_point
+        self.saved_recovery_point = recovery_point
+        """What a crash goes back to: the recovery point moves first, and is written down then. Set in any thread."""
         self.damage: list[Damage] = []
         """Found below the recovery point; never cut."""
         self.segments: tuple[Segment, ...] = ()
@@ -286,6 +289,11 @@ class Log:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether compaction may have taken offsets out of this log: now, or before the topic's policy was changed."""
+        return self._settings.compacted or self.ever_compacted
 
     def end_of_segment(self, place: int) -> int:
         """The offset before which the segment at this place in `segments` ends."""
@@ -478,11 +486,15 @@ class Log:
         checkpoints.finish_checkpoint(self, ticket)
 
     def checkpoint(self) -> None:
-        """All three steps at once, waiting for the disk: afterwards the recovery point is the log's end."""
+        """All three steps at once, waiting for the disk: afterwards the recovery point is the log's end.
+
+        For a log by itself, whose recovery point is in safe hands with who calls this.
+        """
         ticket = self.begin_checkpoint()
         if ticket is not None:
             checkpoints.write_checkpoints(self.filesystem, [ticket])
             self.finish_checkpoint(ticket)
+            self.saved_recovery_point = self.recovery_point
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Closes the active segment if it is old enough; the next append begins a new one."""

@@ -118,7 +118,7 @@ def _follows(log: "Log", segment: Segment, end: _End) -> bool:
         return end.can_grow
     # Compaction may empty a segment's end, but never above the recovery point: a gap there is what a power cut took.
     # Only where the recovery point was lost, nothing tells the one from the other, and nothing may be cut for it.
-    gap_is_possible = _may_have_gaps(log) and log.recovery_point_lost and not end.cut
+    gap_is_possible = log.may_have_gaps and log.recovery_point_lost and not end.cut
     return gap_is_possible and segment.base_offset > end.offset
 
 
@@ -134,7 +134,7 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
         trusted_below=recovery_point,
         position=position,
         next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
-        contiguous=not _may_have_gaps(log),
+        contiguous=not log.may_have_gaps,
     )
     for place, header in scan:
         indexes.note(place, header.size, header.last_offset, header.max_timestamp)
@@ -213,19 +213,14 @@ def _whole(data: bytes, entry_size: int) -> bytes:
     return data[: len(data) - len(data) % entry_size]
 
 
-def _may_have_gaps(log: "Log") -> bool:
-    """Whether compaction may have taken offsets out of this log: now, or before the topic's policy was changed."""
-    return log.settings.compacted or log.ever_compacted
-
-
 def _check_closed(log: "Log", segment: Segment, next_base: int, report: RecoveryReport) -> None:
     """A segment before the recovery point: its end must be there, else all of it is looked at."""
-    if _closed_is_sound(segment, next_base, compacted=_may_have_gaps(log)):
+    if _closed_is_sound(segment, next_base, compacted=log.may_have_gaps):
         return
     end_offset = segment.examine(next_base, log.settings.index_interval_bytes)
     report.rebuilt.append(segment.path(Suffix.INDEX))
     report.scanned_bytes += segment.size
-    if end_offset < next_base and not _may_have_gaps(log):
+    if end_offset < next_base and not log.may_have_gaps:
         segment.holes += (Hole(segment.size, segment.size, end_offset, next_base, "the file ends too early"),)
     log.loaded_indexes.used(segment)
     report.damage.extend(

@@ -1,15 +1,16 @@
 """What a log lets go of: segments that are too old, too much, or before its start; and a whole log.
 
 Segments go from the oldest on, whole. Nothing goes that readers are still owed (limit_offset), and nothing above the
-recovery point: what its batches said of their producers must be in a durable snapshot first. Files are renamed, and
-removed file.delete.delay.ms later, because slices of them may be on their way to sockets.
+recovery point that a crash goes back to: what its batches said of their producers must be in a snapshot that is
+believed then. Files are renamed, and removed file.delete.delay.ms later, because slices of them may be on their way to
+sockets.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cordwood.log import rolling
-from cordwood.log.checkpoint import remove_if_there
+from cordwood.log.checkpoint import remove_if_there, saved_snapshot
 from cordwood.log.report import DeletedSegment
 from cordwood.log.segment import Deletion
 from cordwood.segments.filesystem import File, Filesystem
@@ -47,8 +48,8 @@ def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
 
 
 def _saved_to(log: "Log") -> int:
-    """Up to where batches may go: they are durable, and a snapshot on disk has what they said of their producers."""
-    return min(log.recovery_point, log.snapshots[-1]) if log.snapshots else 0
+    """Up to where batches may go: the next life will believe a snapshot that has what they said of their producers."""
+    return saved_snapshot(log) or 0
 
 
 def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:

@@ -15,11 +15,13 @@ from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.names import Suffix
 from cordwood.segments.offset_checkpoint import RECOVERY_POINT_FILE, decode_offsets
 
 PATH = "/broker/data"
 SETTINGS = TopicSettings(segment_bytes=1000, index_interval_bytes=200)
 COMPACTED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, cleanup_policy=("compact",))
+SHORT_LIVED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, retention_bytes=0, file_delete_delay_ms=0)
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=42)
 
@@ -427,3 +429,63 @@ def test_a_recovery_point_is_durable_when_it_is_saved_and_not_before(place: tupl
     assert directory.durable_recovery_point(ORDERS) == 10
     directory.close()
     assert opened(filesystem, path).durable_recovery_point(ORDERS) == 10
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_until_a_recovery_point_is_saved_nothing_goes_that_a_crash_would_miss(killed: bool) -> None:
+    """Between a checkpoint and the save of its recovery point segments went; a kill made their producers unknown."""
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    log = directory.open_log(ORDERS, TOPIC_ID, SHORT_LIVED, NOW_MS)
+    append(log, producer=7, sequence=0)
+    directory.checkpoint()
+    fill(log, 20)
+    checkpoint = directory.begin_checkpoint()
+    checkpoint.write()
+    save = directory.finish_checkpoint(checkpoint)
+    assert not log.apply_retention(NOW_MS, limit_offset=21)
+    log.delete_records_before(21)
+    assert log.segments[0].base_offset == 0
+    if not killed:
+        save()
+        assert log.apply_retention(NOW_MS, limit_offset=21)
+    log = opened(filesystem).open_log(ORDERS, TOPIC_ID, SHORT_LIVED, NOW_MS)
+    assert append(log, producer=7, sequence=0).duplicate
+
+
+def test_a_new_log_does_not_take_the_recovery_point_of_a_deleted_one_for_its_own() -> None:
+    directory = opened(MemoryFilesystem())
+    fill(log_of(directory), 40)
+    directory.checkpoint()
+    free = directory.condemn_logs([ORDERS])
+    log = log_of(directory, topic_id=uuid.UUID(int=43))
+    fill(log, 10)
+    checkpoint = directory.begin_checkpoint()
+    checkpoint.write()
+    save = directory.finish_checkpoint(checkpoint)
+    free()
+    assert (directory.durable_recovery_point(ORDERS), log.saved_recovery_point) == (0, 0)
+    save()
+    assert (directory.durable_recovery_point(ORDERS), log.saved_recovery_point) == (10, 10)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("producer", [-1, 7])
+def test_the_snapshot_at_the_saved_recovery_point_stays_until_the_next_is_saved(compacted: bool, producer: int) -> None:
+    """Compaction may have taken from the segments what the snapshot says; elsewhere an empty one can be spared."""
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED if compacted else SETTINGS, NOW_MS)
+    for sequence in range(3):
+        append(log, producer=producer, sequence=sequence)
+        append(log)
+        checkpoint = directory.begin_checkpoint()
+        checkpoint.write()
+        kept = sequence > 0 and (compacted or producer >= 0)
+        assert snapshots_in(filesystem) == [log.log_end_offset - 2] * kept + [log.log_end_offset]
+        directory.finish_checkpoint(checkpoint)()
+
+
+def snapshots_in(filesystem: Filesystem) -> list[int]:
+    names = filesystem.list(f"{PATH}/{ORDERS}")
+    return sorted(int(name.partition(".")[0]) for name in names if name.endswith(Suffix.SNAPSHOT))
