@@ -101,6 +101,8 @@ class DataDirectory:
         self._saves = 0
         self._saved: dict[str, int] = {}
         """Of each file, the number of the save that is in it."""
+        self._forgotten: dict[TopicPartition, int] = {}
+        """Of deleted partitions, the number of the save that has nothing of them any more."""
         self._saving = threading.Lock()
         self._lock: Lock | None = None
 
@@ -200,6 +202,7 @@ class DataDirectory:
         if partition not in self._on_disk:
             # A deleted topic's directory that could not be moved away then: its records are not this topic's.
             condemn_directory(self.filesystem, directory)
+        self._be_forgotten(partition)
         recovery_point = self._recovery_points.get(partition)
         log = Log.open(
             self.filesystem,
@@ -224,15 +227,18 @@ class DataDirectory:
         """In the loop: takes deleted partitions away at once. What it returns frees their disk, in any thread.
 
         Their names can be used again before that is done. A crash in between is seen by the condemned directories:
-        their offsets are forgotten at the next start, so that a new topic of the same name begins at 0. A directory
-        that cannot be moved stays until its name is used again or the next start, and what is returned raises.
+        their offsets are forgotten at the next start, so that a new topic of the same name begins at 0. Where there is
+        a new log already, the offsets are its own: opening it waits until the old ones are gone. A directory that
+        cannot be moved stays until its name is used again or the next start, and what is returned raises.
         """
         paths = []
         logs = []
         failures = []
+        forgotten = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
-            self._forget(partition)
+            if self._forget(partition):
+                forgotten.append(partition)
             if log is not None:
                 logs.append(log)
             try:
@@ -243,6 +249,8 @@ class DataDirectory:
             if path is not None:
                 paths.append(path)
         save = self.save_offsets()
+        self._forgotten = {name: number for name, number in self._forgotten.items() if not self._is_saved(number)}
+        self._forgotten.update(dict.fromkeys(forgotten, self._saves))
 
         def remove() -> None:
             if paths:
@@ -265,10 +273,25 @@ class DataDirectory:
         """Removes a deleted partition, waiting for the disk."""
         self.condemn_logs([partition])()
 
-    def _forget(self, partition: TopicPartition) -> None:
-        for offsets in (self._recovery_points, self._log_starts, self._clean_offsets):
-            offsets.pop(partition, None)
+    def _be_forgotten(self, partition: TopicPartition) -> None:
+        """Before a new log: waits until no file has offsets of a deleted one of the same name.
+
+        A crash would give them to the new log, and nothing on disk could tell whose they are.
+        """
+        number = self._forgotten.get(partition)
+        if number is not None and not self._is_saved(number):
+            self.filesystem.sync_directory(self.path)
+            self.save_offsets()()
+        self._forgotten.pop(partition, None)
+
+    def _is_saved(self, number: int) -> bool:
+        return all(self._saved.get(name, 0) >= number for name in (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE))
+
+    def _forget(self, partition: TopicPartition) -> bool:
+        """True if there was anything that a file may have."""
         self._on_disk.discard(partition)
+        kept = (self._recovery_points, self._log_starts, self._clean_offsets)
+        return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
 
     # Offsets that are kept for all logs together
 
@@ -388,14 +411,15 @@ class DataDirectory:
                 self._on_disk.add(partition)
         self._note_lost_recovery_points()
         condemned = [name for name in names if name.endswith(CONDEMNED)]
+        forgotten = []
         for name in condemned:
             deleted = _partition_of(name.removesuffix(CONDEMNED).rpartition(".")[0])
-            if deleted is not None and deleted not in self._on_disk:
-                self._forget(deleted)
+            if deleted is not None and deleted not in self._on_disk and self._forget(deleted):
+                forgotten.append(deleted)
         if condemned:
-            self._free(condemned)
+            self._free(condemned, forgotten)
 
-    def _free(self, condemned: Iterable[str]) -> None:
+    def _free(self, condemned: Iterable[str], forgotten: Iterable[TopicPartition]) -> None:
         """Frees the disk of condemned directories; removes them once it is saved that their partitions are gone."""
         # A killed process may have renamed them: emptied logs must not come back under the names of partitions.
         self.filesystem.sync_directory(self.path)
@@ -403,8 +427,10 @@ class DataDirectory:
             # As in `condemn_logs`: on a full disk this makes the room that saving the offsets needs.
             _empty_logs(self.filesystem, self._file(name))
         # Still without room: they stay, so that the next start knows too, and this one need not fail.
+        save = self.save_offsets()
+        self._forgotten = dict.fromkeys(forgotten, self._saves)
         with suppress(DiskFull):
-            self.save_offsets()()
+            save()
             for name in condemned:
                 self.filesystem.remove_tree(self._file(name))
 
@@ -418,7 +444,8 @@ class DataDirectory:
         if self._on_disk:
             self._recovery_points = dict.fromkeys(self._on_disk, 0)
         else:
-            self._save({RECOVERY_POINT_FILE: {}})()
+            with suppress(DiskFull):
+                self._save({RECOVERY_POINT_FILE: {}})()
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A missing or damaged checkpoint costs time, not data: logs are then recovered from their start."""

@@ -4,14 +4,14 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.unit.log.log_making import NOW_MS, append, fill, values
+from tests.unit.log.log_making import NOW_MS, append, fill, flush, values
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory, Identity
 from cordwood.log.log import Log
 from cordwood.log.memory_filesystem import MemoryFilesystem
 from cordwood.log.os_filesystem import OsFilesystem
-from cordwood.model.errors import StorageFailure
+from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
@@ -396,13 +396,61 @@ def test_a_deleted_log_that_left_no_room_is_still_known_at_the_next_start() -> N
     directory.checkpoint()
     directory.condemn_logs([ORDERS])
     filesystem.free_for_appends = 0
-    assert not opened(filesystem).has_log(ORDERS)
+    directory = opened(filesystem)
+    assert not directory.has_log(ORDERS)
+    with pytest.raises(DiskFull):
+        log_of(directory, topic_id=uuid.UUID(int=43))
     filesystem.crash()
     assert decode_offsets(filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {ORDERS: 20}
     filesystem.free_for_appends = None
     assert not opened(filesystem).has_log(ORDERS)
     assert not [name for name in filesystem.list(PATH) if name.endswith("-delete")]
     assert decode_offsets(filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {}
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_new_log_never_gets_the_offsets_of_a_deleted_one_of_the_same_name(power: bool) -> None:
+    """The new one was written to before the deletion had saved anything, and then the process died."""
+    for seed in range(10):
+        filesystem = CrashingFilesystem(seed)
+        directory = opened(filesystem)
+        log = log_of(directory)
+        fill(log, 40)
+        directory.checkpoint()
+        log.delete_records_before(25)
+        directory.expect_compaction(ORDERS)()
+        directory.save_offsets()()
+        directory.condemn_logs([ORDERS])
+        log = log_of(directory, topic_id=uuid.UUID(int=43))
+        written = fill(log, 5)
+        flush(log)
+        if power:
+            filesystem.crash()
+        for _ in range(2):
+            directory = opened(filesystem)
+            log = log_of(directory)
+            assert (log.log_start_offset, log.log_end_offset, log.ever_compacted) == (0, 5, False)
+            assert (values(log), log.damage) == (written, [])
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_new_log_keeps_its_offsets_though_a_deleted_one_of_the_same_name_is_still_there(removed: bool) -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    fill(log_of(directory), 40)
+    directory.checkpoint()
+    free = directory.condemn_logs([ORDERS])
+    log = log_of(directory, topic_id=uuid.UUID(int=43))
+    written = fill(log, 20)
+    directory.checkpoint()
+    log.delete_records_before(12)
+    directory.save_offsets()()
+    if removed:
+        free()
+    assert filesystem.exists(f"{PATH}/{ORDERS}.0-delete") != removed
+    log = log_of(opened(filesystem))
+    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (12, 20, 20)
+    assert values(log) == written[12:]
 
 
 def test_ten_thousand_empty_partitions_cost_no_file() -> None:
