@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.node.ports import Reply
 from cordwood.wire.apis import APIS, Api, ApiKey
+from cordwood.wire.errors import AnswerTooLarge
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ class Request:
 
     def answer(self, **values: Any) -> None:
         """Sends the response made of these values, in the request's version."""
-        self.reply.send(encode_response(self.header, values))
+        try:
+            frame = encode_response(self.header, values)
+        except AnswerTooLarge as reason:
+            self.reply.hang_up(str(reason))
+        else:
+            self.reply.send(frame)
 
 
 class Handler(NamedTuple):
@@ -45,6 +51,23 @@ class Handler(NamedTuple):
 
 def serves(key: ApiKey, min_version: int, max_version: int, handle: Callable[["Node", Request], None]) -> Handler:
     return Handler(APIS[key].narrowed(min_version, max_version), handle)
+
+
+def in_order(count: int, done: Callable[[list[Any]], None]) -> Callable[[int, Any], None]:
+    """For answers that come one by one: `done` gets all of them, each in its place, when the last is there."""
+    answers: list[Any] = [None] * count
+    missing = count
+
+    def one(place: int, answer: Any) -> None:
+        nonlocal missing
+        answers[place] = answer
+        missing -= 1
+        if not missing:
+            done(answers)
+
+    if not count:
+        done(answers)
+    return one
 
 
 def by_topic(results: Iterable[tuple[str, dict[str, Any]]], name_field: str = "name") -> list[dict[str, Any]]:

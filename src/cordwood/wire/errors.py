@@ -12,3 +12,7 @@ class BadRequest(ProtocolError):
 
 class FrameTooLarge(BadRequest):
     """A size prefix beyond what one request may take. Nothing was allocated for it."""
+
+
+class AnswerTooLarge(Exception):
+    """What was asked for would not fit into one answer."""

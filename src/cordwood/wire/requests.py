@@ -10,10 +10,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.wire.apis import APIS, FLEXIBLE_FROM, ApiKey, flexible
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.errors import AnswerTooLarge, BadRequest
 from cordwood.wire.primitives import (
     INT32_PAIR,
     MALFORMED,
+    MAX_ELEMENTS,
     Frame,
     cut_short,
     not_understood,
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 
 _HEADER: Final = Struct(">hhih")
 _SIZE_CORRELATION_NO_TAGS: Final = Struct(">iix")
+
+MAX_ANSWER_BYTES: Final = 1 << 30
+
+MAX_CHANGED: Final = 20_000
+"""Elements in all of a request that changes many things: each costs more than a record does, and all are looked at in
+one turn."""
+
+_CHANGE_MANY: Final = frozenset((ApiKey.ALTER_CONFIGS, ApiKey.DELETE_TOPICS, ApiKey.INCREMENTAL_ALTER_CONFIGS))
 
 
 class RequestHeader(NamedTuple):
@@ -85,6 +94,8 @@ def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
     parts: list[bytes] = []
     write(values, parts.append)
     body = b"".join(parts)
+    if len(body) > MAX_ANSWER_BYTES:
+        raise AnswerTooLarge(f"its answer would have {len(body)} bytes: ask for less at a time")
     return start.pack(start.size - 4 + len(body), header.correlation_id) + body
 
 
@@ -102,7 +113,8 @@ def _request_reader(api_key: int, api_version: int) -> "Read":
     api = APIS.get(api_key)
     if api is None or not api.serves(api_version):
         raise BadRequest(f"There is no codec for version {api_version} of the API with key {api_key}.")
-    return reader(_messages(api_key)["request"], api_version)
+    limit = MAX_CHANGED if api_key in _CHANGE_MANY else MAX_ELEMENTS
+    return reader(_messages(api_key)["request"], api_version, limit)
 
 
 @cache

@@ -18,8 +18,9 @@ CLIENT_METRICS = 16
 def describe(node: "Node", request: Request) -> None:
     body = request.decode()
     results = []
-    for asked in body.resources:
-        resource = ConfigResource(asked.resource_type, asked.resource_name)
+    # However often it is asked for, each is answered once.
+    resources = {ConfigResource(asked.resource_type, asked.resource_name): asked for asked in reversed(body.resources)}
+    for resource, asked in reversed(resources.items()):
         outcome: list[ConfigEntry] | ProtocolError
         try:
             outcome = describe_configs(node.image, resource, asked.configuration_keys)

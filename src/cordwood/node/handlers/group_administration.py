@@ -10,7 +10,7 @@ from cordwood.groups.classic.group import Group, State
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.request import Request, by_topic, serves
+from cordwood.node.request import Request, by_topic, in_order, serves
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
@@ -39,17 +39,13 @@ def describe_each(
     *,
     with_operations: bool,
 ) -> None:
-    """Answers when all groups are described, in the order in which they were asked for."""
+    """Answers when all groups are described, each once, in the order in which they were asked for."""
     operations = ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
-    answers: list[Answer] = [{}] * len(group_ids)
-    missing = len(group_ids)
+    group_ids = list(dict.fromkeys(group_ids))
+    answered = in_order(len(group_ids), lambda answers: request.answer(groups=answers))
 
     def described(place: int, answer: Answer) -> None:
-        nonlocal missing
-        answers[place] = {"group_id": group_ids[place], "authorized_operations": operations, **answer}
-        missing -= 1
-        if not missing:
-            request.answer(groups=answers)
+        answered(place, {"group_id": group_ids[place], "authorized_operations": operations, **answer})
 
     def describe(place: int, group_id: str) -> None:
         node.groups.describe(
@@ -58,8 +54,6 @@ def describe_each(
             lambda error: described(place, nothing(error)),
         )
 
-    if not group_ids:
-        request.answer(groups=[])
     for place, group_id in enumerate(group_ids):
         if group_id:
             describe(place, group_id)

@@ -102,6 +102,9 @@ def _describe(topic: TopicImage, operations: int) -> TopicMetadata:
 
 def metadata(node: Node, request: Request) -> None:
     body = decode_metadata(request.header, request.frame)
+    if body.topics is not None:
+        # However often it is asked for, each is answered once.
+        body = body._replace(topics=list(dict.fromkeys(body.topics)))
     missing = [] if body.topics is None else _creatable(node, body)
     if not missing:
         _answer_metadata(node, request, body, {})
@@ -126,7 +129,7 @@ def _creatable(node: Node, body: MetadataRequest) -> list[str]:
     names: list[str] = []
     for asked in body.topics:
         name = asked.name
-        if asked.topic_id is not None or name is None or name in names:
+        if asked.topic_id is not None or name is None:
             continue
         if name in node.image.topics or name in INTERNAL_TOPICS:
             continue

@@ -59,18 +59,19 @@ def init_producer_id(node: Node, request: Request) -> None:
 def describe_producers(node: Node, request: Request) -> None:
     body = request.decode()
     results = []
-    for topic in body.topics:
-        for index in topic.partition_indexes:
-            described: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
-            try:
-                described["active_producers"] = _active_producers(node, topic.name, index)
-            except ProtocolError as refusal:
-                described["error_code"] = refusal.code
-                described["error_message"] = refusal.message
-            except StorageFailure as failure:
-                node.report_storage_failure(failure)
-                described["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
-            results.append((topic.name, described))
+    # However often it is asked for, each is answered once.
+    asked = dict.fromkeys((topic.name, index) for topic in body.topics for index in topic.partition_indexes)
+    for name, index in asked:
+        described: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
+        try:
+            described["active_producers"] = _active_producers(node, name, index)
+        except ProtocolError as refusal:
+            described["error_code"] = refusal.code
+            described["error_message"] = refusal.message
+        except StorageFailure as failure:
+            node.report_storage_failure(failure)
+            described["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+        results.append((name, described))
     request.answer(topics=by_topic(results))
 
 

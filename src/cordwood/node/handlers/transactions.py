@@ -14,7 +14,7 @@ from cordwood.node.group_positions import CommitRequest
 from cordwood.node.group_shards import Author
 from cordwood.node.handlers.positions import AskedPositions
 from cordwood.node.regular_expressions import names_matching
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Request, in_order, serves
 from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
@@ -60,18 +60,14 @@ def add_partitions_to_txn(node: Node, request: Request) -> None:
             lambda topics: request.answer(results_by_topic_v3_and_below=topics),
         )
         return
-    results: list[dict[str, Any] | None] = [None] * len(body.transactions)
+    answered = in_order(
+        len(body.transactions),
+        lambda results: request.answer(error_code=ErrorCode.NONE, results_by_transaction=results),
+    )
 
     def one_done(place: int, transactional_id: str) -> Callable[[TopicErrors], None]:
-        def done(topics: TopicErrors) -> None:
-            results[place] = {"transactional_id": transactional_id, "topic_results": topics}
-            if None not in results:
-                request.answer(error_code=ErrorCode.NONE, results_by_transaction=results)
+        return lambda topics: answered(place, {"transactional_id": transactional_id, "topic_results": topics})
 
-        return done
-
-    if not results:
-        request.answer(error_code=ErrorCode.NONE, results_by_transaction=[])
     for place, each in enumerate(body.transactions):
         writer = Writer(each.producer_id, each.producer_epoch)
         done = one_done(place, each.transactional_id)
@@ -222,7 +218,7 @@ def end_txn(node: Node, request: Request) -> None:
 def write_txn_markers(node: Node, request: Request) -> None:
     """From another broker's coordinator, or from an administrator who ends what hangs."""
     body = request.decode()
-    results: list[dict[str, Any] | None] = [None] * len(body.markers)
+    answered = in_order(len(body.markers), lambda results: request.answer(markers=results))
 
     def one_done(place: int, marker: Any) -> Callable[[dict[TopicPartition, ErrorCode]], None]:
         def done(outcomes: dict[TopicPartition, ErrorCode]) -> None:
@@ -236,14 +232,10 @@ def write_txn_markers(node: Node, request: Request) -> None:
                 }
                 for topic in marker.topics
             ]
-            results[place] = {"producer_id": marker.producer_id, "topics": topics}
-            if None not in results:
-                request.answer(markers=results)
+            answered(place, {"producer_id": marker.producer_id, "topics": topics})
 
         return done
 
-    if not results:
-        request.answer(markers=[])
     for place, marker in enumerate(body.markers):
         how = Ending(
             Writer(marker.producer_id, marker.producer_epoch),
@@ -260,19 +252,12 @@ def write_txn_markers(node: Node, request: Request) -> None:
 
 
 def describe_transactions(node: Node, request: Request) -> None:
-    wanted = list(request.decode().transactional_ids)
-    described: list[dict[str, Any] | None] = [None] * len(wanted)
+    wanted = list(dict.fromkeys(request.decode().transactional_ids))
+    answered = in_order(len(wanted), lambda described: request.answer(transaction_states=described))
 
     def one_done(place: int) -> Callable[[Transaction | ErrorCode], None]:
-        def done(found: Transaction | ErrorCode) -> None:
-            described[place] = _described(wanted[place], found)
-            if None not in described:
-                request.answer(transaction_states=described)
+        return lambda found: answered(place, _described(wanted[place], found))
 
-        return done
-
-    if not wanted:
-        request.answer(transaction_states=[])
     for place, transactional_id in enumerate(wanted):
         if not transactional_id:
             one_done(place)(ErrorCode.INVALID_REQUEST)
