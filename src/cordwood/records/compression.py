@@ -20,6 +20,13 @@ _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_SIZE = 32 * 1024
 """What Java's writer uses; readers take any size."""
 
+_MAX_GZIP_MEMBERS = 100
+"""Every known client writes one. zlib copies all that is behind a member, so many small ones would cost the square."""
+
+_MANY_SNAPPY_BLOCKS = 20_000
+_SMALL_SNAPPY_BLOCK = 50
+"""Beyond so many blocks they must be larger than so many bytes on average: opening one costs far more than a byte."""
+
 _STEP_SIZE = 1024 * 1024
 """How much the readers that reserve memory ahead are asked for at a time."""
 
@@ -79,7 +86,7 @@ def _gunzip(data: Buffer, max_size: int) -> bytes:
     parts: list[bytes] = []
     left = max_size
     rest: Buffer = data
-    while True:
+    for _ in range(_MAX_GZIP_MEMBERS):
         member = zlib.decompressobj(wbits=GZIP_WINDOW_BITS)
         try:
             part = member.decompress(rest, left + 1)
@@ -94,6 +101,7 @@ def _gunzip(data: Buffer, max_size: int) -> bytes:
         rest = member.unused_data
         if not rest:
             return b"".join(parts)
+    raise CorruptRecords(f"gzip: more than {_MAX_GZIP_MEMBERS} members")
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -118,7 +126,11 @@ def _decompress_snappy(data: Buffer, max_size: int) -> bytes:
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     position, end = 0, len(view)
+    left = max(_MANY_SNAPPY_BLOCKS, end // _SMALL_SNAPPY_BLOCK)
     while position < end:
+        if not left:
+            raise CorruptRecords("snappy: too many small blocks")
+        left -= 1
         if view[position : position + 8] == _XERIAL_MAGIC:
             # At the start, and again where streams were appended to each other: Java's reader takes that.
             position += len(_XERIAL_HEADER)

@@ -1,6 +1,7 @@
 """Every codec: what others write can be read, what is cut or too large is refused, nothing else happens."""
 
 import gzip
+import struct
 import tracemalloc
 
 import cramjam
@@ -63,6 +64,33 @@ def test_gzip_members_in_a_row_are_one() -> None:
     assert decompress(Codec.GZIP, gzip.compress(b"ab") + gzip.compress(b"cd"), 4) == b"abcd"
     with pytest.raises(CorruptRecords):
         decompress(Codec.GZIP, gzip.compress(b"ab") + b"rest", 100)
+
+
+def test_gzip_members_are_opened_up_to_a_number_that_no_client_comes_near() -> None:
+    member = gzip.compress(b"a")
+    assert decompress(Codec.GZIP, member * 100, 1000) == b"a" * 100
+    with pytest.raises(CorruptRecords, match="more than 100 members"):
+        decompress(Codec.GZIP, member * 101, 1000)
+
+
+def test_tiny_snappy_blocks_are_opened_up_to_a_number_that_no_client_comes_near() -> None:
+    head = compress(Codec.SNAPPY, b"")
+    assert len(head) == 16
+    block = bytes(cramjam.snappy.compress_raw(b"a"))
+    framed = struct.pack(">i", len(block)) + block
+    # The head counts as one of them: many heads are no cheaper.
+    assert decompress(Codec.SNAPPY, head + framed * 19_999, 10**6) == b"a" * 19_999
+    for many in (head + framed * 20_000, head * 20_001):
+        with pytest.raises(CorruptRecords, match="too many small blocks"):
+            decompress(Codec.SNAPPY, many, 10**6)
+
+
+def test_snappy_blocks_of_a_usual_size_may_be_as_many_as_fit() -> None:
+    head = compress(Codec.SNAPPY, b"")
+    text = bytes(range(60))
+    block = bytes(cramjam.snappy.compress_raw(text))
+    framed = struct.pack(">i", len(block)) + block
+    assert decompress(Codec.SNAPPY, head + framed * 25_000, 10**7) == text * 25_000
 
 
 def test_snappy_is_read_with_javas_framing_and_without() -> None:
