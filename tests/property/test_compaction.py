@@ -9,7 +9,7 @@ from cordwood.log.memory_filesystem import MemoryFilesystem
 from cordwood.records.batch import CRC_POSITION, CRC_START, HEADER_SIZE, Codec, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.checksum import crc32c
-from cordwood.records.records import Record, records_in
+from cordwood.records.records import PackedHeaders, PackedRecord, Record, packed_records_in, records_in
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Stage, Suffix, segment_file
 from cordwood.segments.offset_index import OffsetIndex
@@ -195,6 +195,22 @@ def test_a_batch_that_cannot_be_opened_or_written_again_stays_as_it_is_and_the_r
     data = cleaned.read(0, cleaned.size)
     assert data[: len(hostile)] == hostile
     assert [record.offset for record in _records(data[len(hostile) :])] == [6, 7]
+
+
+def test_headers_are_kept_without_opening_them() -> None:
+    filesystem = MemoryFilesystem()
+    filesystem.make_directory(DIRECTORY)
+    file = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG), create=True)
+    # The second's header claims a name that is not there: it shows that nobody looked.
+    kept = [PackedHeaders(b"\x02\x02h\x02x"), PackedHeaders(b"\x02\x7e\x00"), PackedHeaders()]
+    rows = [(5, b"%d" % number, b"value", headers) for number, headers in enumerate(kept)]
+    file.append(build_batch([*rows, (5, b"again", b"old", kept[0]), (6, b"again", b"new", kept[0])]))
+    compact(filesystem, job([0], [file.size], 5))
+    cleaned = filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED))
+    assert list(packed_records_in(cleaned.read(0, cleaned.size))) == [
+        *(PackedRecord(number, 5, b"%d" % number, b"value", headers) for number, headers in enumerate(kept)),
+        PackedRecord(4, 6, b"again", b"new", kept[0]),
+    ]
 
 
 def test_a_transaction_index_that_a_given_up_round_left_is_not_taken_for_this_rounds() -> None:

@@ -14,7 +14,7 @@ from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.compression import compress, decompress
 from cordwood.records.control import read_leader_change, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
-from cordwood.records.records import records_in
+from cordwood.records.records import Record, count_headers, packed_records_in, records_in
 from cordwood.records.validate import InvalidBatch, check_client_batch
 
 NOW_MS = 1_700_000_000_000
@@ -82,6 +82,28 @@ def test_mutated_batches_are_read_or_called_corrupt_and_nothing_else(
         read_transaction_marker(batch)
     with suppress(CorruptRecords):
         read_leader_change(batch)
+
+
+@settings(max_examples=400)
+@given(st.lists(new_records, min_size=1, max_size=4), mutations, st.sampled_from([57, 61]))
+def test_headers_that_stay_packed_are_found_malformed_as_opened_ones_are(
+    records: list[NewRecord], changes: list[tuple[int, int]], from_position: int
+) -> None:
+    batch = mutated(build_batch(records), changes, from_position=from_position)
+    opened: list[Record] | None = None
+    with suppress(CorruptRecords):
+        opened = list(records_in(batch))
+    try:
+        packed = list(packed_records_in(batch))
+        counts = [count_headers(record.headers, 10**6) for record in packed]
+    except CorruptRecords:
+        assert opened is None
+        return
+    assert opened is not None
+    assert [record[:4] for record in packed] == [record[:4] for record in opened]
+    assert counts == [len(record.headers) for record in opened]
+    again = build_batch([(0, None, None, record.headers) for record in packed])
+    assert [record.headers for record in records_in(again)] == [record.headers for record in opened]
 
 
 STRICT = TopicSettings(cleanup_policy=("compact",), message_timestamp_before_max_ms=10**6)

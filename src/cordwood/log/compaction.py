@@ -13,7 +13,8 @@ What is removed when:
 - a batch that has lost all its records: at once, unless it is the last one of its producer, or the last one that was
   read. Its header then stays: the next sequence number is known from the one, the end of the log from the other.
 
-What cannot be opened stays whole: a topic that was not always compacted may have taken batches of any content.
+What cannot be opened stays whole: a topic that was not always compacted may have taken batches of any content. Headers
+are not opened, but kept as they are.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from cordwood.records.batch import BatchHeader, read_header
 from cordwood.records.build import build_batch
 from cordwood.records.control import read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
-from cordwood.records.records import Record, records_in
+from cordwood.records.records import PackedRecord, packed_records_in
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Stage, Suffix, segment_file
@@ -116,10 +117,10 @@ def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterat
         raise DamagedLog(f"{file.path}: {scan.invalid.reason} at offset {scan.invalid.offset}; it is not compacted")
 
 
-def _records(batch: memoryview) -> list[Record] | None:
+def _records(batch: memoryview) -> list[PackedRecord] | None:
     """None for a batch with the right CRC that cannot be opened, or not be written again: so its producer sent it."""
     try:
-        records = list(records_in(batch))
+        records = list(packed_records_in(batch))
     except CorruptRecords:
         return None
     return records if all(-_MAX_TIME_MS < record.timestamp_ms < _MAX_TIME_MS for record in records) else None
@@ -269,7 +270,7 @@ class _Cleaner:
             self._result.records_kept += header.record_count
             return batch
         now_ms, horizon_ms = self._job.now_ms, header.delete_horizon_ms
-        kept: list[Record] = []
+        kept: list[PackedRecord] = []
         tombstones = False
         for record in records:
             key = record.key
@@ -299,7 +300,7 @@ class _Cleaner:
             return batch
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
-            return _rebuilt(header, records_in(batch), self._job.now_ms + self._job.delete_retention_ms)
+            return _rebuilt(header, packed_records_in(batch), self._job.now_ms + self._job.delete_retention_ms)
         return batch if horizon_ms > self._job.now_ms else self._keep_empty(header, batch)
 
     def _keep_empty(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
@@ -347,7 +348,7 @@ class _Cleaner:
         self._result.replacements.append(Replacement(tuple(group), base_offset))
 
 
-def _rebuilt(header: BatchHeader, records: Iterable[Record], horizon_ms: int | None) -> bytearray:
+def _rebuilt(header: BatchHeader, records: Iterable[PackedRecord], horizon_ms: int | None) -> bytearray:
     """A batch with these of its records, at the same offsets, with the same end, producer and sequence."""
     kept = list(records)
     return build_batch(

@@ -11,7 +11,7 @@ from cordwood.log.segment import Segment
 from cordwood.model.errors import DamagedLog
 from cordwood.records.batch import BatchHeader, crc_is_right
 from cordwood.records.corruption import CorruptRecords
-from cordwood.records.records import records_in
+from cordwood.records.records import packed_records_in
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
@@ -80,7 +80,7 @@ class TimestampSearch:
     def _search_batch(self, batch: memoryview, header: BatchHeader, segment: Segment) -> FoundTimestamp | None:
         leader_epoch = header.partition_leader_epoch
         try:
-            for record in records_in(batch):
+            for record in packed_records_in(batch):
                 if record.timestamp_ms >= self._timestamp_ms and record.offset >= self._start_offset:
                     if record.offset >= self._end_offset:
                         return None

@@ -15,7 +15,7 @@ from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, batches_in
-from cordwood.records.records import records_in
+from cordwood.records.records import packed_records_in
 
 if TYPE_CHECKING:
     from cordwood.node.lag_watch import PartitionTraffic
@@ -108,6 +108,6 @@ def _keys_in(newest: LogSlice) -> list[bytes]:
     for position, header in batches_in(data):
         if header.attributes & CONTROL_BIT:
             continue
-        records = records_in(memoryview(data)[position : position + header.size], MAX_BATCH_BYTES * 16)
+        records = packed_records_in(memoryview(data)[position : position + header.size], MAX_BATCH_BYTES * 16)
         keys += [record.key[:MAX_KEY_BYTES] for record in islice(records, MAX_RECORDS) if record.key is not None]
     return keys

@@ -16,10 +16,12 @@ from cordwood.records.batch import (
 )
 from cordwood.records.checksum import crc32c
 from cordwood.records.compression import compress
+from cordwood.records.records import PackedHeaders
 
 RecordHeaders = Sequence[tuple[str, bytes | None]]
 NewRecord = tuple[int, Buffer | None, Buffer | None, RecordHeaders]
 """(timestamp_ms, key, value, headers)"""
+PackedNewRecord = tuple[int, Buffer | None, Buffer | None, PackedHeaders]
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -48,7 +50,7 @@ _VARINTS = _Varints()
 
 
 def build_batch(
-    records: Iterable[NewRecord],
+    records: Iterable[NewRecord | PackedNewRecord],
     *,
     base_offset: int = 0,
     offset_deltas: Sequence[int] | None = None,
@@ -149,7 +151,9 @@ def _sealed(base_offset: int, leader_epoch: int, covered: bytes) -> bytearray:
     return batch
 
 
-def _encode_records(rows: Sequence[NewRecord], deltas: Sequence[int], base_timestamp: int) -> bytes | bytearray:
+def _encode_records(
+    rows: Sequence[NewRecord | PackedNewRecord], deltas: Sequence[int], base_timestamp: int
+) -> bytes | bytearray:
     varints = _VARINTS
     null = varints[-1]
     join = b"".join
@@ -172,7 +176,9 @@ def _encode_records(rows: Sequence[NewRecord], deltas: Sequence[int], base_times
     return section
 
 
-def _encode_headers(headers: RecordHeaders) -> bytes:
+def _encode_headers(headers: RecordHeaders | PackedHeaders) -> bytes:
+    if isinstance(headers, PackedHeaders):
+        return headers
     varints = _VARINTS
     parts = [varints[len(headers)]]
     for name, value in headers:

@@ -1,11 +1,12 @@
 """The records inside one batch: reading them one after the other.
 
 A Python object per record is slow by nature: the broker's append and fetch paths never come here. Compaction, checks on
-compacted topics, `inspect`, the in-process API and tests do.
+compacted topics, `inspect`, the in-process API and tests do. Whoever does not hand a record's headers on leaves them
+packed: one record of a small batch can have millions.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, MAGIC, TIMESTAMP_TYPE_BIT, Buffer, read_header
 from cordwood.records.compression import decompress
@@ -30,6 +31,26 @@ class Record(NamedTuple):
     headers: Headers
 
 
+class PackedHeaders(bytes):
+    """A record's headers as its bytes have them, their number first; empty if there are none.
+
+    Of what they hold only that number was looked at. It is not more than there are bytes.
+    """
+
+
+class PackedRecord(NamedTuple):
+    """A record as Record has it, but for its headers."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: PackedHeaders
+
+
+_AnyRecord = TypeVar("_AnyRecord", Record, PackedRecord)
+
+
 def uncompressed_records(batch: Buffer, max_size: int | None = None) -> bytes:
     """The records section of a batch as it was before compression; CorruptRecords if that cannot be had."""
     size = len(batch)
@@ -52,7 +73,57 @@ def uncompressed_records(batch: Buffer, max_size: int | None = None) -> bytes:
 
 
 def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
-    """The records of one batch in order. CorruptRecords where the bytes are not as many whole records as they claim.
+    """The records of one batch in order. CorruptRecords where the bytes are not as many whole records as they claim."""
+    return _walk(batch, max_size, Record, _headers, ())
+
+
+def packed_records_in(batch: Buffer, max_size: int | None = None) -> Iterator[PackedRecord]:
+    """As records_in, but stepping over headers: what they hold may be malformed, and costs nothing."""
+    return _walk(batch, max_size, PackedRecord, _packed_headers, PackedHeaders())
+
+
+def count_headers(packed: PackedHeaders, max_count: int) -> int:
+    """How many headers these are. CorruptRecords if they are malformed, or more than so many."""
+    if not packed:
+        return 0
+    end = len(packed)
+    count, position = _header_count(packed, 0, end)
+    if count > max_count:
+        raise CorruptRecords("it has more headers than are opened for one batch")
+    try:
+        for _ in range(count):
+            number = packed[position]
+            position += 1
+            if number > 0x7F:
+                number, position = _long_varint(packed, position, number)
+            if number & 1:
+                raise CorruptRecords("a header has no name")
+            position += number >> 1
+            number = packed[position]
+            position += 1
+            if number > 0x7F:
+                number, position = _long_varint(packed, position, number)
+            if not number & 1:
+                position += number >> 1
+            elif number != 1:
+                raise CorruptRecords("a header's value has a negative length")
+    except IndexError:
+        position = end + 1
+    if position > end:
+        raise CorruptRecords("a header reaches beyond its record")
+    if position != end:
+        raise CorruptRecords(f"a record's headers end {end - position} bytes before it")
+    return count
+
+
+def _walk(
+    batch: Buffer,
+    max_size: int | None,
+    record_type: type[_AnyRecord],
+    read_headers: Callable[[bytes, int, int], tuple[object, int]],
+    no_headers: object,
+) -> Iterator[_AnyRecord]:
+    """The records of one batch, each with its headers as read_headers(data, position, record_end) has them.
 
     Every length is checked against its record's end, so mutated bytes cost no more than reading them once. Numbers of
     one byte, and of two where they are usual, are read in place: a call for each would cost more than all the rest.
@@ -63,7 +134,7 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
     last_number = header.last_offset_delta << 1  # as a varint has it: zigzag
-    new, record_type = tuple.__new__, Record
+    new = tuple.__new__
     position, end = 0, len(data)
     try:
         for _ in range(header.record_count):
@@ -128,9 +199,9 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
                 value = data[start:position]
 
             if data[position]:
-                headers, position = _headers(data, position, record_end)
+                headers, position = read_headers(data, position, record_end)
             else:
-                headers, position = (), position + 1
+                headers, position = no_headers, position + 1
             if position != record_end:
                 raise CorruptRecords(f"a record's fields end at {position}, the record at {record_end}")
             yield new(record_type, (offset, timestamp, key, value, headers))
@@ -140,15 +211,25 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
         raise CorruptRecords(f"{end - position} bytes are left after the last record")
 
 
-def _headers(data: bytes, position: int, record_end: int) -> tuple[Headers, int]:
+def _header_count(data: bytes, position: int, record_end: int) -> tuple[int, int]:
     count = data[position]
     position += 1
     if count > 0x7F:
         count, position = _long_varint(data, position, count)
     if count & 1 or count >> 1 > record_end - position:
         raise CorruptRecords("a record claims more headers than fit")
+    return count >> 1, position
+
+
+def _packed_headers(data: bytes, position: int, record_end: int) -> tuple[PackedHeaders, int]:
+    _header_count(data, position, record_end)
+    return PackedHeaders(data[position:record_end]), record_end
+
+
+def _headers(data: bytes, position: int, record_end: int) -> tuple[Headers, int]:
+    count, position = _header_count(data, position, record_end)
     headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count >> 1):
+    for _ in range(count):
         number = data[position]
         position += 1
         if number > 0x7F:

@@ -23,9 +23,15 @@ from cordwood.records.batch import (
     read_header,
 )
 from cordwood.records.checksum import crc32c
-from cordwood.records.records import CorruptRecords, records_in
+from cordwood.records.records import CorruptRecords, count_headers, packed_records_in
 
 RecordErrors = tuple[tuple[int, str], ...]
+
+MAX_HEADERS = 500_000
+"""So many headers are looked at in one batch, or as many as fit into its bytes: more come only from hostile clients.
+
+It is what an uncompressed batch of the usual max.message.bytes has room for, if all of them are empty.
+"""
 
 _NO_TIMESTAMP = -1
 _UNBOUNDED_MS = 2**63 - 1
@@ -137,8 +143,11 @@ def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -
     without_key: list[int] = []
     out_of_bounds: list[tuple[int, int]] = []
     base_offset = read_header(records).base_offset
+    headers_left = max(MAX_HEADERS, len(records) // 2)
     try:
-        for index, (offset, timestamp_ms, key, _, _) in enumerate(records_in(records)):
+        for index, (offset, timestamp_ms, key, _, headers) in enumerate(packed_records_in(records)):
+            if headers:
+                headers_left -= count_headers(headers, headers_left)
             if offset - base_offset != index:
                 raise CorruptRecords("the offsets within it do not count up one by one")
             if key is None and needs_key:

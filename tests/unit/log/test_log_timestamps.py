@@ -8,6 +8,7 @@ from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.build import build_batch
+from cordwood.records.records import PackedHeaders
 from cordwood.segments.names import Suffix
 from cordwood.segments.time_index import ENTRY_SIZE
 
@@ -152,3 +153,12 @@ def test_a_log_without_timestamps_is_not_read_for_its_empty_time_index(segments:
     assert log.log_end_offset == 80
     assert log.recovery.rebuilt == []
     assert log.recovery.scanned_bytes < 1000 < log.size_bytes
+
+
+def test_records_are_found_by_time_without_opening_their_headers() -> None:
+    log = open_log(disk(), ONE_SEGMENT)
+    # A header that claims a name that is not there: it shows that nobody looked.
+    headers = PackedHeaders(b"\x02\x7e\x00")
+    batch = build_batch([(NOW_MS + number, b"key", b"value", headers) for number in range(3)])
+    log.append(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+    assert log.offset_for_timestamp(NOW_MS + 1, end_offset=3) == (1, NOW_MS + 1, 0)

@@ -9,9 +9,10 @@ from crc32c import crc32c
 from cordwood.model.errors import ErrorCode
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import Codec
-from cordwood.records.build import NewRecord, build_batch
+from cordwood.records.build import NewRecord, PackedNewRecord, build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
-from cordwood.records.validate import InvalidBatch, check_client_batch
+from cordwood.records.records import PackedHeaders
+from cordwood.records.validate import MAX_HEADERS, InvalidBatch, check_client_batch
 
 NOW_MS = 1_700_000_000_000
 PLAIN = TopicSettings()
@@ -180,6 +181,32 @@ def test_compacted_topics_need_a_key_in_every_record() -> None:
     assert error.code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in error.record_errors] == [1, 3]
     check_client_batch(batch, PLAIN, NOW_MS)
+
+
+@pytest.mark.parametrize("headers", [b"\x02\x01\x01", b"\x02\x00\x03", b"\x04\x00\x01", b"\x02\x00\x01\x00"])
+def test_malformed_headers_are_refused_where_records_are_opened(headers: bytes) -> None:
+    batch = build_batch([(NOW_MS, b"key", b"value", PackedHeaders(headers))])
+    for settings in (COMPACTED, RECENT_ONLY):
+        assert refusal(batch, settings).code == ErrorCode.INVALID_RECORD
+    check_client_batch(batch, PLAIN, NOW_MS)
+
+
+def test_headers_are_looked_at_up_to_a_number_for_the_whole_batch() -> None:
+    half = PackedHeaders(b"\xa0\xc2\x1e" + b"\x00\x01" * (MAX_HEADERS // 2))
+    rows: list[NewRecord | PackedNewRecord] = [(NOW_MS, b"key", None, half)] * 2
+    check_client_batch(build_batch(rows, codec=Codec.ZSTD), COMPACTED, NOW_MS)
+    rows.append((NOW_MS, b"key", None, (("one", b"more"),)))
+    batch = build_batch(rows, codec=Codec.ZSTD)
+    error = refusal(batch, COMPACTED)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert "more headers" in error.message
+    check_client_batch(batch, PLAIN, NOW_MS)
+
+
+def test_a_batch_that_is_not_compressed_may_have_as_many_headers_as_fit() -> None:
+    all_of_them = PackedHeaders(b"\xc2\x84\x3d" + b"\x00\x01" * (MAX_HEADERS + 1))
+    batch = build_batch([(NOW_MS, b"key", None, all_of_them)])
+    check_client_batch(batch, COMPACTED, NOW_MS)
 
 
 def test_offsets_within_a_batch_count_up_one_by_one() -> None:

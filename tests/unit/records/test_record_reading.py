@@ -1,12 +1,21 @@
 """Records are read whole and exact, or the batch is called corrupt."""
 
 import struct
+import tracemalloc
 
 import pytest
 
 from cordwood.records.batch import Codec, read_header
 from cordwood.records.build import build_batch
-from cordwood.records.records import CorruptRecords, Record, records_in
+from cordwood.records.records import (
+    CorruptRecords,
+    PackedHeaders,
+    PackedRecord,
+    Record,
+    count_headers,
+    packed_records_in,
+    records_in,
+)
 
 SECTION = 61
 
@@ -50,6 +59,51 @@ def test_a_record_is_read_from_its_bytes() -> None:
 def test_what_is_not_a_record_is_called_corrupt(section: bytes, why: str) -> None:
     with pytest.raises(CorruptRecords, match=why):
         list(records_in(batch_with(section)))
+    with pytest.raises(CorruptRecords, match=why):
+        [count_headers(record.headers, 10) for record in packed_records_in(batch_with(section))]
+
+
+def test_headers_can_stay_as_they_are_in_the_bytes() -> None:
+    section = b"\x1a\x00\x02\x00\x02k\x04vw\x02\x02h\x02x" + b"\x0c\x00\x00\x02\x01\x01\x00"
+    packed = list(packed_records_in(batch_with(section, 2, 1)))
+    assert packed == [
+        PackedRecord(10, 1001, b"k", b"vw", PackedHeaders(b"\x02\x02h\x02x")),
+        PackedRecord(11, 1000, None, None, PackedHeaders()),
+    ]
+    assert count_headers(packed[0].headers, 1) == 1
+    rebuilt = build_batch([record[1:] for record in packed], base_offset=10)
+    assert list(records_in(rebuilt)) == list(records_in(batch_with(section, 2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("packed", "why"),
+    [
+        (b"\x02\x02h\x04x", "beyond its record"),
+        (b"\x02\x04h\x01", "beyond its record"),
+        (b"\x04\x02h\x02x", "beyond its record"),
+        (b"\x02\x02h\x02xy", "1 bytes before it"),
+        (b"\x80\x00\x00", "1 bytes before it"),  # none, said in two bytes
+        (b"\x06\x00\x01\x00\x01\x00\x01", "more headers"),
+    ],
+)
+def test_packed_headers_are_counted_if_they_are_whole_and_few(packed: bytes, why: str) -> None:
+    with pytest.raises(CorruptRecords, match=why):
+        count_headers(PackedHeaders(packed), 2)
+
+
+def test_millions_of_headers_in_a_small_batch_are_stepped_over_without_an_object_for_each() -> None:
+    count = 2_000_000
+    headers = PackedHeaders(b"\x80\x92\xf4\x01" + b"\x00\x01" * count)
+    batch = bytes(build_batch([(1, b"key", b"value", headers)], codec=Codec.ZSTD))
+    assert len(batch) < 2000
+    tracemalloc.start()
+    try:
+        (record,) = packed_records_in(batch)
+        assert count_headers(record.headers, count) == count
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * len(headers)  # a tuple for each would take 30 times as much and more
 
 
 def test_a_record_may_not_reach_into_the_next() -> None:
