@@ -1,8 +1,8 @@
 """What the broker checks before it takes a batch from a client: the batch is then appended as it is, or not at all.
 
 The header is always checked, and the CRC over everything. Records are opened only where a topic's settings ask about
-single records (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest record): a batch's cost
-stays independent of how many records it has.
+single records (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest record), and a few to
+name those that are too late: a batch's cost stays independent of how many records it has.
 """
 
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -32,6 +32,10 @@ MAX_HEADERS = 500_000
 
 It is what an uncompressed batch of the usual max.message.bytes has room for, if all of them are empty.
 """
+
+_FEW_RECORDS = 1000
+_FEW_BYTES = 256 * 1024
+"""Of a batch that is refused anyway so many records, so large once uncompressed, are opened to name those at fault."""
 
 _NO_TIMESTAMP = -1
 _UNBOUNDED_MS = 2**63 - 1
@@ -82,9 +86,7 @@ def check_client_batch(
     if settings.message_timestamp_type == "CreateTime":
         latest = now_ms + settings.message_timestamp_after_max_ms
         if max_timestamp > latest or base_timestamp > latest:
-            _check_every_record(records, settings, now_ms)
-            # No record is so late; but the time index would believe the header.
-            raise InvalidBatch(ErrorCode.INVALID_TIMESTAMP, _OUT_OF_BOUNDS)
+            raise _too_late(records, count, settings, now_ms)
         if settings.message_timestamp_before_max_ms < _UNBOUNDED_MS:
             _check_every_record(records, settings, now_ms)
             return header
@@ -134,7 +136,18 @@ def _check_producer(header: BatchHeader) -> None:
         raise _invalid(f"it has producer id {header.producer_id} but the sequence number {header.base_sequence}")
 
 
-def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -> None:
+def _too_late(records: Buffer, count: int, settings: TopicSettings, now_ms: int) -> InvalidBatch:
+    """The header's times are enough to refuse a batch: the time index would believe them, whatever its records say."""
+    if count <= _FEW_RECORDS:
+        try:
+            _check_every_record(records, settings, now_ms, _FEW_BYTES)
+        except InvalidBatch as refusal:
+            if refusal.code is ErrorCode.INVALID_TIMESTAMP:
+                return refusal
+    return InvalidBatch(ErrorCode.INVALID_TIMESTAMP, _OUT_OF_BOUNDS)
+
+
+def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int, max_size: int | None = None) -> None:
     """Opens the batch once and looks at each record; what is wrong is said of all of them together."""
     needs_key = settings.compacted
     has_bounds = not settings.log_append_time
@@ -145,7 +158,7 @@ def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -
     base_offset = read_header(records).base_offset
     headers_left = max(MAX_HEADERS, len(records) // 2)
     try:
-        for index, (offset, timestamp_ms, key, _, headers) in enumerate(packed_records_in(records)):
+        for index, (offset, timestamp_ms, key, _, headers) in enumerate(packed_records_in(records, max_size)):
             if headers:
                 headers_left -= count_headers(headers, headers_left)
             if offset - base_offset != index:

@@ -157,6 +157,20 @@ def test_a_header_that_claims_a_later_time_than_its_records_have_is_refused() ->
     assert error.record_errors == ()
 
 
+@pytest.mark.parametrize("settings", [PLAIN, COMPACTED, RECENT_ONLY])
+def test_of_a_batch_that_is_too_late_records_are_named_only_if_that_is_cheap(settings: TopicSettings) -> None:
+    late = record(NOW_MS + 10**9)
+    many = build_batch([late] * 1001)
+    large = build_batch([(*late[:2], bytes(300_000), ())], codec=Codec.ZSTD)
+    garbage = changed(build_batch([late], codec=Codec.ZSTD), 61, ">q", 0)
+    for batch in (many, large, garbage):
+        error = refusal(batch, settings)
+        assert error.code == ErrorCode.INVALID_TIMESTAMP
+        assert error.record_errors == ()
+    few = build_batch([late] * 1000, codec=Codec.ZSTD)
+    assert [index for index, _ in refusal(few, settings).record_errors] == list(range(1000))
+
+
 def test_a_record_may_be_as_old_as_the_topic_allows() -> None:
     check_client_batch(build_batch([record(0)]), PLAIN, NOW_MS)
     check_client_batch(build_batch([record(NOW_MS - 1000)]), RECENT_ONLY, NOW_MS)
