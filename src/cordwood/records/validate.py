@@ -33,6 +33,9 @@ MAX_HEADERS = 500_000
 It is what an uncompressed batch of the usual max.message.bytes has room for, if all of them are empty.
 """
 
+MAX_RECORD_ERRORS = 500
+"""So many records at fault are named; then no more are looked at."""
+
 _FEW_RECORDS = 1000
 _FEW_BYTES = 256 * 1024
 """Of a batch that is refused anyway so many records, so large once uncompressed, are opened to name those at fault."""
@@ -47,7 +50,7 @@ _OUT_OF_BOUNDS = (
 
 
 class InvalidBatch(ProtocolError):
-    """A client's batch that is refused whole; record_errors names the records at fault by their index in it."""
+    """A client's batch that is refused whole; record_errors names the first records at fault by their index in it."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: RecordErrors = ()) -> None:
         super().__init__(code, message)
@@ -148,7 +151,7 @@ def _too_late(records: Buffer, count: int, settings: TopicSettings, now_ms: int)
 
 
 def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int, max_size: int | None = None) -> None:
-    """Opens the batch once and looks at each record; what is wrong is said of all of them together."""
+    """Opens the batch once and looks at each record; what is wrong is said of many of them together."""
     needs_key = settings.compacted
     has_bounds = not settings.log_append_time
     earliest = now_ms - settings.message_timestamp_before_max_ms
@@ -165,8 +168,12 @@ def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int, m
                 raise CorruptRecords("the offsets within it do not count up one by one")
             if key is None and needs_key:
                 without_key.append(index)
+                if len(without_key) == MAX_RECORD_ERRORS:
+                    break
             if has_bounds and not earliest <= timestamp_ms <= latest and timestamp_ms != _NO_TIMESTAMP:
                 out_of_bounds.append((index, timestamp_ms))
+                if len(out_of_bounds) == MAX_RECORD_ERRORS:
+                    break
     except CorruptRecords as error:
         raise _invalid(str(error)) from error
     if without_key:

@@ -12,7 +12,7 @@ from cordwood.records.batch import Codec
 from cordwood.records.build import NewRecord, PackedNewRecord, build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.records.records import PackedHeaders
-from cordwood.records.validate import MAX_HEADERS, InvalidBatch, check_client_batch
+from cordwood.records.validate import MAX_HEADERS, MAX_RECORD_ERRORS, InvalidBatch, check_client_batch
 
 NOW_MS = 1_700_000_000_000
 PLAIN = TopicSettings()
@@ -168,7 +168,7 @@ def test_of_a_batch_that_is_too_late_records_are_named_only_if_that_is_cheap(set
         assert error.code == ErrorCode.INVALID_TIMESTAMP
         assert error.record_errors == ()
     few = build_batch([late] * 1000, codec=Codec.ZSTD)
-    assert [index for index, _ in refusal(few, settings).record_errors] == list(range(1000))
+    assert [index for index, _ in refusal(few, settings).record_errors] == list(range(MAX_RECORD_ERRORS))
 
 
 def test_a_record_may_be_as_old_as_the_topic_allows() -> None:
@@ -195,6 +195,17 @@ def test_compacted_topics_need_a_key_in_every_record() -> None:
     assert error.code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in error.record_errors] == [1, 3]
     check_client_batch(batch, PLAIN, NOW_MS)
+
+
+def test_so_many_records_at_fault_are_named_and_no_more() -> None:
+    named = list(range(1, MAX_RECORD_ERRORS + 1))
+    for settings, wrong, code in (
+        (COMPACTED, record(key=None), ErrorCode.INVALID_RECORD),
+        (RECENT_ONLY, record(NOW_MS - 1001), ErrorCode.INVALID_TIMESTAMP),
+    ):
+        error = refusal(build_batch([record()] + [wrong] * 5000), settings)
+        assert error.code == code
+        assert [index for index, _ in error.record_errors] == named
 
 
 @pytest.mark.parametrize("headers", [b"\x02\x01\x01", b"\x02\x00\x03", b"\x04\x00\x01", b"\x02\x00\x01\x00"])
