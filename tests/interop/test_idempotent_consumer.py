@@ -3,11 +3,12 @@
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
@@ -290,6 +291,7 @@ def test_a_position_that_retention_took_is_said_and_not_skipped(
         return False
 
     eventually(said, what="the loss is said")
+    eventually(said, what="it is said again")
     assert books.count() == 20
 
 
@@ -308,9 +310,7 @@ def test_a_topic_that_is_created_anew_is_read_from_its_beginning(
     assert books.effects(0)[10:] == [f"v{n}" for n in range(100, 140, 2)]
 
 
-def test_a_database_that_fails_at_an_assignment_ends_the_consumer(
-    process: BrokerProcess, topic: str, books: Books
-) -> None:
+def test_a_database_that_is_closed_is_said_at_the_next_poll(process: BrokerProcess, topic: str, books: Books) -> None:
     connection = books.connect()
     settings = {"bootstrap.servers": process.bootstrap, "group.id": f"group-{uuid.uuid4().hex[:8]}"}
     with IdempotentConsumer(settings, [topic], connection) as consumer:
@@ -324,3 +324,100 @@ def test_a_database_that_fails_at_an_assignment_ends_the_consumer(
             return False
 
         eventually(said, what="the database's error")
+
+
+def test_a_database_that_is_locked_at_an_assignment_delays_it(
+    process: BrokerProcess, topic: str, books: Books, group: str
+) -> None:
+    fill(process, topic, 0, 20)
+    connection = sqlite3.connect(books.path, timeout=0.1)
+    settings = {"bootstrap.servers": process.bootstrap, "group.id": group, **PROTOCOLS["eager"]}
+    with IdempotentConsumer(settings, [topic], connection) as consumer:
+        other = sqlite3.connect(books.path, isolation_level=None)
+        other.execute("begin immediate")
+
+        def said() -> bool:
+            try:
+                consumer.poll(books.book, timeout_s=0.1)
+            except sqlite3.OperationalError:
+                return True
+            return False
+
+        eventually(said, what="the database's error")
+        other.execute("commit")
+        other.close()
+        work(books, consumer, until=20)
+    assert books.holds(20)
+
+
+@pytest.mark.parametrize("where", ["_batches", "_confirmed"])
+def test_records_that_were_handed_out_when_a_poll_failed_come_again(
+    process: BrokerProcess, topic: str, books: Books, join: Join, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    fill(process, topic, 0, 20)
+    consumer = join()
+    real = getattr(consumer, where)
+    failures = 0
+
+    def fails_twice(given: Any) -> Any:
+        nonlocal failures
+        if given and failures < 2:
+            failures += 1
+            raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        return real(given)
+
+    monkeypatch.setattr(consumer, where, fails_twice)
+
+    def failed() -> bool:
+        try:
+            consumer.poll(books.book, timeout_s=0.1, max_records=5)
+        except KafkaException:
+            return failures == 2
+        return False
+
+    eventually(failed, what="two failures")
+    work(books, consumer, until=20)
+    assert books.holds(20)
+
+
+@pytest.mark.parametrize("end", [106, 150])
+def test_a_topic_that_is_created_anew_under_a_consumer_is_read_from_its_beginning(
+    process: BrokerProcess, topic: str, books: Books, join: Join, end: int
+) -> None:
+    fill(process, topic, 0, 20)
+    # It may hear that the topic is gone before it is there again, and then looks for it only so often.
+    consumer = join(**{"topic.metadata.refresh.interval.ms": 500})
+    work(books, consumer, until=20)
+    administrator = AdminClient({"bootstrap.servers": process.bootstrap})
+    administrator.delete_topics([topic], operation_timeout=20)[topic].result(30)
+    new_topic(process, topic)
+    fill(process, topic, 100, end)
+
+    def through() -> bool:
+        with suppress(PositionLost, KafkaException):
+            consumer.poll(books.book, timeout_s=0.05)
+        return books.count() >= end - 80
+
+    eventually(through, within_s=60, what="all effects")
+    for partition in range(PARTITIONS):
+        assert books.effects(partition)[10:] == [f"v{n}" for n in range(100 + partition, end, 2)]
+
+
+def test_the_position_is_behind_the_end_of_the_last_transaction(
+    process: BrokerProcess, topic: str, books: Books, join: Join
+) -> None:
+    """Before it, retention would take the marker, and what was lost would be nothing."""
+    producer = Producer({"bootstrap.servers": process.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for commits in (True, False):
+        producer.begin_transaction()
+        for number in range(4):
+            producer.produce(topic, value=f"v{number}", partition=0)
+        producer.flush(30)
+        (producer.commit_transaction if commits else producer.abort_transaction)(30)
+    consumer = join()
+    eventually(
+        lambda: [consumer.poll(books.book, timeout_s=0.05)] and consumer.positions.get((topic, 0)) == 10,
+        what="the position behind both transactions",
+    )
+    assert books.effects(0) == ["v0", "v1", "v2", "v3"]

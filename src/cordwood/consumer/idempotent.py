@@ -10,6 +10,8 @@ took. A zombie is not confirmed; one that was confirmed before it became a zombi
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -84,7 +86,13 @@ class IdempotentConsumer:
         self._unconfirmed: set[_Partition] = set()
         self._behind: set[_Partition] = set()
         """What the client library has handed out and was not handled: it still has to be sent back there."""
-        self._failure: Exception | None = None
+        self._flowing: set[_Partition] = set()
+        """Of which records were handled since the library was last sent somewhere: until then it may still tell where
+        it was before."""
+        self._untaken: set[_Partition] = set()
+        """What was assigned and could not be taken yet."""
+        self._lost: dict[_Partition, PositionLost] = {}
+        """Where the log does not have the position: said at every poll, as long as this consumer has the partition."""
         # A position is always given. Where the log does not have it, that is said, and nothing is skipped in silence.
         own = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
         connecting = ("bootstrap.servers", "security.", "sasl.", "ssl.")
@@ -112,39 +120,47 @@ class IdempotentConsumer:
     def poll(self, handle: Handle, *, max_records: int = 500, timeout_s: float = 1.0) -> int:
         """Calls `handle(cursor, message)` for the next records, in one transaction with their positions.
 
-        Returns how many. If `handle` raises, nothing has happened, and the same records come again.
+        Returns how many. If it raises, by itself or because `handle` does, nothing has happened, and the same records
+        come again.
         """
         messages = self._consumer.consume(max_records, timeout_s)
-        if self._failure is not None:
-            raise self._failure
-        batches = self._confirmed(self._batches(messages))
+        try:
+            return self._handled(messages, handle)
+        except BaseException:
+            self._behind |= {_partition(message) for message in messages} & self._held.keys()
+            self._seek()
+            raise
+
+    def _handled(self, messages: list[Message], handle: Handle) -> int:
+        if self._untaken:
+            self._take_untaken()
+        batches = self._batches(messages)
+        self._drop_recreated(batches)
+        for lost in self._lost.values():
+            raise lost
+        after = self._confirmed(self._after(batches))
         self._seek()
-        if not batches:
+        if not after:
             return 0
-        after = {partition: _offset(batch[-1]) + 1 for partition, batch in batches.items()}
+        handled = [message for partition in after for message in batches.get(partition, ())]
         try:
             with self._positions.transaction() as cursor:
                 for partition, next_offset in after.items():
                     place, held = self._places[partition], self._held[partition]
                     if not self._positions.advance(cursor, place, held, next_offset):
                         raise _Fenced(partition)
-                for batch in batches.values():
-                    for message in batch:
-                        handle(cursor, message)
+                for message in handled:
+                    handle(cursor, message)
         except _Fenced as lost:
             # A zombie took it, or a commit was made whose answer was lost: what is true is in the database.
-            self._behind.update(batches)
+            self._behind.update(after)
             self._take(lost.partition)
             self._seek()
             return 0
-        except BaseException:
-            self._behind.update(batches)
-            self._seek()
-            raise
         for partition, next_offset in after.items():
             self._held[partition] = self._held[partition]._replace(next_offset=next_offset)
         self._consumer.commit(offsets=_partitions(after), asynchronous=True)
-        return sum(map(len, batches.values()))
+        return len(handled)
 
     # Records
 
@@ -152,11 +168,13 @@ class IdempotentConsumer:
         """The records that are to be handled, by partition: those of partitions that are held, none a second time."""
         batches: dict[_Partition, list[Message]] = {}
         for message in messages:
-            error = message.error()
-            if error is not None:
-                _raise_if_serious(error, message)
+            error, partition = message.error(), _partition(message)
+            if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._lost[partition] = PositionLost(f"{partition[0]}-{partition[1]}: {error.str()}")
                 continue
-            partition = message.topic() or "", message.partition() or 0
+            if error is not None:
+                _raise_if_serious(error)
+                continue
             held = self._held.get(partition)
             batch = batches.get(partition, [])
             if (
@@ -166,13 +184,54 @@ class IdempotentConsumer:
             ):
                 continue
             batches.setdefault(partition, []).append(message)
-        return {partition: batches[partition] for partition in sorted(batches)}
+        return batches
 
-    def _confirmed(self, batches: dict[_Partition, list[Message]]) -> dict[_Partition, list[Message]]:
+    def _drop_recreated(self, batches: dict[_Partition, list[Message]]) -> None:
+        """Of a topic that was made anew meanwhile these are records from the middle: it is read from its beginning.
+
+        Asked after the records came: they are of the topic that is there now, or of an earlier one.
+        """
+        partitions = [*batches, *(self._lost.keys() - batches.keys())]
+        names = sorted({topic for topic, _ in partitions})
+        described = self._admin.describe_topics(TopicCollection(names)) if names else {}
+        recreated: list[_Partition] = []
+        for name in names:
+            try:
+                topic_id = str(described[name].result(TIMEOUT_S).topic_id)
+            except KafkaException as gone:
+                if gone.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+                continue
+            for partition in partitions:
+                if partition[0] != name or self._places[partition].topic_id == topic_id:
+                    continue
+                self._places[partition] = self._places[partition]._replace(topic_id=topic_id)
+                self._take(partition, partial(self._beginning, partition))
+                self._lost.pop(partition, None)
+                batches.pop(partition, None)
+                recreated.append(partition)
+        if recreated:
+            if self._incremental:
+                self._consumer.incremental_unassign(_partitions(dict.fromkeys(recreated, 0)))
+            self._read(recreated)
+
+    def _after(self, batches: dict[_Partition, list[Message]]) -> dict[_Partition, int]:
+        """Where each partition is once these are handled: behind them, and behind the ends of transactions there."""
+        self._flowing.update(batches)
+        read = sorted((self._flowing & self._held.keys()) - self._behind)
+        after: dict[_Partition, int] = {}
+        for partition, reached in zip(read, self._consumer.position(_partitions(dict.fromkeys(read, 0))), strict=True):
+            batch, held = batches.get(partition), self._held[partition]
+            next_offset = max(_offset(batch[-1]) + 1 if batch else held.next_offset, reached.offset)
+            if next_offset > held.next_offset:
+                after[partition] = next_offset
+        return after
+
+    def _confirmed(self, after: dict[_Partition, int]) -> dict[_Partition, int]:
         """Those of partitions of which the broker has said, after they were taken, that this consumer is a member."""
-        asked = self._unconfirmed & batches.keys()
+        asked = self._unconfirmed & after.keys()
         if not asked:
-            return batches
+            return after
         positions = {partition: self._held[partition].next_offset for partition in sorted(asked)}
         try:
             answers = self._consumer.commit(offsets=_partitions(positions), asynchronous=False)
@@ -184,10 +243,11 @@ class IdempotentConsumer:
             refused = {(each.topic, each.partition) for each in answers or () if each.error is not None} & asked
         self._unconfirmed -= asked - refused
         self._behind |= refused
-        return {partition: batch for partition, batch in batches.items() if partition in self._held.keys() - refused}
+        return {partition: offset for partition, offset in after.items() if partition in self._held.keys() - refused}
 
     def _seek(self) -> None:
         """Sends the library back to where the database is."""
+        self._flowing -= self._behind
         for partition in sorted(self._behind):
             try:
                 self._consumer.seek(TopicPartition(*partition, self._held[partition].next_offset))
@@ -199,30 +259,47 @@ class IdempotentConsumer:
     # Partitions
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        taken: list[TopicPartition] = []
+        self._untaken.update((each.topic, each.partition) for each in partitions)
+        # An exception in librdkafka's callback would be lost there: the next poll tries again, and raises.
+        with suppress(Exception):
+            self._take_untaken()
+
+    def _take_untaken(self) -> None:
+        """Takes what was assigned, as far as that goes, and begins to read there."""
+        taken: list[_Partition] = []
         try:
-            names = sorted({each.topic for each in partitions})
+            names = sorted({topic for topic, _ in self._untaken})
             described = self._admin.describe_topics(TopicCollection(names)) if names else {}
-            for each in partitions:
-                partition = each.topic, each.partition
-                topic_id = str(described[each.topic].result(TIMEOUT_S).topic_id)
-                self._places[partition] = Place(self._group, each.topic, topic_id, each.partition)
-                taken.append(TopicPartition(*partition, self._take(partition).next_offset))
-        except Exception as failure:
-            # An exception in librdkafka's callback would be lost there: the next poll raises it.
-            self._failure = failure
-        (consumer.incremental_assign if self._incremental else consumer.assign)(taken)
+            for partition in sorted(self._untaken):
+                topic, index = partition
+                topic_id = str(described[topic].result(TIMEOUT_S).topic_id)
+                self._places[partition] = Place(self._group, topic, topic_id, index)
+                self._take(partition)
+                taken.append(partition)
+        finally:
+            self._untaken.difference_update(taken)
+            self._read(taken)
+
+    def _read(self, taken: list[_Partition]) -> None:
+        """Has the library read these from where the database is."""
+        begun = taken if self._incremental else list(self._held)
+        self._flowing.difference_update(begun)
+        assign = self._consumer.incremental_assign if self._incremental else self._consumer.assign
+        assign(_partitions({partition: self._held[partition].next_offset for partition in begun}))
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for each in partitions:
             partition = each.topic, each.partition
+            self._untaken.discard(partition)
+            self._lost.pop(partition, None)
+            self._flowing.discard(partition)
             self._held.pop(partition, None)
             self._unconfirmed.discard(partition)
             self._behind.discard(partition)
 
-    def _take(self, partition: _Partition) -> Held:
-        held = self._positions.take(self._places[partition], lambda: self._start_offset(partition))
-        self._held[partition] = held
+    def _take(self, partition: _Partition, start_offset: Callable[[], int] | None = None) -> Held:
+        start = start_offset or (lambda: self._start_offset(partition))
+        held = self._held[partition] = self._positions.take(self._places[partition], start)
         self._unconfirmed.add(partition)
         return held
 
@@ -233,6 +310,14 @@ class IdempotentConsumer:
             return int(committed.offset)
         low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=TIMEOUT_S)
         return int(high if self._begins_at in ("latest", "largest", "end") else low)
+
+    def _beginning(self, partition: _Partition) -> int:
+        low, _ = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=TIMEOUT_S)
+        return int(low)
+
+
+def _partition(message: Message) -> _Partition:
+    return message.topic() or "", message.partition() or 0
 
 
 def _offset(message: Message) -> int:
@@ -245,8 +330,6 @@ def _partitions(offsets: Mapping[_Partition, int]) -> list[TopicPartition]:
     return [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
 
 
-def _raise_if_serious(error: KafkaError, message: Message) -> None:
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise PositionLost(f"{message.topic()}-{message.partition()}: {error.str()}")
+def _raise_if_serious(error: KafkaError) -> None:
     if error.fatal() or not (error.retriable() or error.code() in PASSING):
         raise KafkaException(error)
