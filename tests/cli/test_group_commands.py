@@ -1,5 +1,6 @@
 """`cordwood group` against a real broker, with real consumers."""
 
+import json
 import uuid
 from collections.abc import Iterator
 
@@ -9,7 +10,9 @@ from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
+from cordwood.cli.connection import Connection
 from cordwood.cli.failure import ExitCode
+from cordwood.cli.group.lag import LagReader
 
 
 @pytest.fixture
@@ -105,9 +108,30 @@ def committed(cordwood_cli: Cordwood, group: str) -> list[int]:
 
 def test_an_empty_group_is_deleted(cordwood_cli: Cordwood, group: str, member: Consumer) -> None:
     member.close()
-    assert cordwood_cli.json("group", "delete", group, "--yes") == {"deleted": [group]}
+    assert cordwood_cli.json("group", "delete", group, "--yes") == {"deleted": [group], "failed": []}
     code, error = cordwood_cli.error("group", "describe", group)
     assert (code, error["code"]) == (ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND")
+
+
+def test_groups_that_are_deleted_and_those_that_are_not_are_both_named(
+    cordwood_cli: Cordwood, group: str, filled: str, member: Consumer
+) -> None:
+    idle = [f"{group}-idle-{number}" for number in range(3)]
+    for name in idle:
+        committed_at(cordwood_cli, name, filled, 1)
+    result = cordwood_cli.run("group", "delete", idle[0], group, idle[1], "--yes")
+    assert result.exit_code == ExitCode.FAILED
+    assert result.stdout.splitlines() == [f"{idle[0]}: deleted", f"{idle[1]}: deleted"]
+    assert result.stderr.startswith(f"error: {group}: not deleted: ")
+    shaped = cordwood_cli.run("group", "delete", group, idle[2], idle[2], "--yes", "--json")
+    assert shaped.exit_code == ExitCode.FAILED
+    told = json.loads(shaped.stdout)
+    assert told["deleted"] == [idle[2]], "named twice, deleted once"
+    assert [(each["group"], each["code"]) for each in told["failed"]] == [(group, "NON_EMPTY_GROUP")]
+    assert group in json.loads(shaped.stderr)["error"]["message"]
+    left = [row["name"] for row in cordwood_cli.json("group", "list")]
+    assert group in left
+    assert not set(idle) & set(left)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +163,21 @@ def test_describe_says_how_long_a_group_is_behind_and_when_it_will_lose_records(
     assert 3540 < position["time_to_data_loss_s"] <= 3600
     shown = cordwood_cli("group", "describe", group, "--sample", "0")
     assert "in 60 min" in shown or "in 59 min" in shown
+
+
+def test_a_watch_sees_that_the_retention_was_changed_meanwhile(cordwood_cli: Cordwood, group: str, topic: str) -> None:
+    cordwood_cli("topic", "create", topic, "-c", "retention.ms=3600000")
+    cordwood_cli("produce", topic, "a")
+    committed_at(cordwood_cli, group, topic, 0)
+    reader = LagReader(Connection(cordwood_cli.bootstrap), group)
+
+    def foreseen_s() -> float:
+        (row,) = reader.look().rows
+        return float(row.as_json()["time_to_data_loss_s"])
+
+    assert 3540 < foreseen_s() <= 3600
+    cordwood_cli("config", "alter", "--topic", topic, "--set", "retention.ms=7200000")
+    assert 7140 < foreseen_s() <= 7200
 
 
 def test_a_compacted_topic_is_never_lost_by_retention(cordwood_cli: Cordwood, group: str, topic: str) -> None:

@@ -103,8 +103,8 @@ class LagReader:
         from cordwood.cli.topic.view import sizes_of
 
         connection = self._connection
-        if topic not in self._rules:
-            self._rules[topic] = self._retention_rules(topic)
+        # On every look: a watch may run for days, and somebody who sees a loss coming raises the retention meanwhile.
+        self._rules[topic] = self._retention_rules(topic)
         starts = connection.offsets(topic, partitions, OffsetSpec.earliest())
         ends = connection.offsets(topic, partitions, OffsetSpec.latest())
         asked = {TopicPartition(topic, index): OffsetSpec.max_timestamp() for index in partitions}
