@@ -85,6 +85,8 @@ def test_positions_of_a_group_at_work_cannot_be_moved_nor_can_it_be_deleted(
         (["--shift", "-2", "--partition", "1"], [5, 3]),
         (["--back", "1h"], [0, 0]),
         (["--to", "@0"], [0, 0]),
+        (["--to", "@0001-01-01", "--timeout", "1000"], [0, 0]),
+        (["--to", "@9223372036854775807"], [5, 5]),
         (["--to", "earliest"], [0, 0]),
         (["--to", "latest"], [5, 5]),
     ],

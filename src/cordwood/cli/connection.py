@@ -24,6 +24,8 @@ T = TypeVar("T")
 _CONNECT_TIMEOUT_S = 3.0
 _CLIENT_ID = "cordwood-cli"
 _RETRY_PAUSE_S = 0.05
+_MAX_SOCKET_TIMEOUT_MS = 300_000
+"""librdkafka refuses more."""
 _NOT_YET = frozenset(
     {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
@@ -113,7 +115,7 @@ class Connection:
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": _CLIENT_ID,
             "broker.address.family": self._family,
-            "socket.timeout.ms": max(10, int(self.timeout_s * 1000)),
+            "socket.timeout.ms": min(max(10, int(self.timeout_s * 1000)), _MAX_SOCKET_TIMEOUT_MS),
             **extra,
         }
 

@@ -15,6 +15,7 @@ from cordwood.cli.options import (
     BootstrapServers,
     TimeoutSeconds,
     TopicName,
+    checked_name,
 )
 from cordwood.cli.output import count_in_words, print_json_line, remark
 from cordwood.cli.produce import no_such_partition
@@ -57,7 +58,12 @@ def consume(
     ] = False,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Start where this group committed, and commit what was printed."),
+        typer.Option(
+            "--group",
+            "-g",
+            callback=checked_name,
+            help="Start where this group committed, and commit what was printed.",
+        ),
     ] = None,
     show_key: Annotated[bool, typer.Option("--key", "-k", help="Print the key before the value.")] = False,
     show_headers: Annotated[bool, typer.Option("--headers", "-H", help="Print the headers too.")] = False,

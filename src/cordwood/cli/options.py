@@ -1,5 +1,6 @@
 """Arguments and options that several commands share, so that they are spelled and explained alike."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -7,6 +8,42 @@ import typer
 from cordwood.cli.failure import ExitCode, Failure
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
+MAX_STRING_BYTES = 2**15 - 1
+"""What a string of the protocol can have. A longer one cannot be sent, and librdkafka waits for an answer to it."""
+MAX_WAIT_S = 86_400.0
+"""Longer waits than a day are mistakes, and the clients below count milliseconds in 32 bits."""
+
+
+def checked_name(name: str | None) -> str | None:
+    """The name of a group or a transactional id as it was given; a usage error if it cannot be sent."""
+    if name is None:
+        return None
+    if not name:
+        raise Failure("USAGE", "a name cannot be empty", "", ExitCode.USAGE)
+    # What is no UTF-8 on the command line comes as lone surrogates.
+    size_bytes = len(name.encode(errors="surrogateescape"))
+    if size_bytes > MAX_STRING_BYTES:
+        limit = f"the protocol's strings have at most {MAX_STRING_BYTES:,} bytes"
+        raise Failure("USAGE", f"the name {name[:20]!r}... is too long: {size_bytes:,} bytes", limit, ExitCode.USAGE)
+    if any("\ud800" <= character <= "\udfff" for character in name):
+        raise Failure("USAGE", f"the name {name!r} is no UTF-8", "", ExitCode.USAGE)
+    return name
+
+
+def checked_names(names: list[str] | None) -> list[str] | None:
+    for name in names or ():
+        checked_name(name)
+    return names
+
+
+def checked_seconds(duration_s: float) -> float:
+    """Refuses `inf` and `nan`, which are numbers to the parser and no time to wait."""
+    if not math.isfinite(duration_s) or duration_s > MAX_WAIT_S:
+        raise Failure(
+            "USAGE", f"{duration_s:g} is no number of seconds to wait", f"at most {MAX_WAIT_S:g}", ExitCode.USAGE
+        )
+    return duration_s
+
 
 BootstrapServers = Annotated[
     str,
@@ -21,7 +58,13 @@ BootstrapServers = Annotated[
 
 TimeoutSeconds = Annotated[
     float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for the broker's answer."),
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        callback=checked_seconds,
+        help="How long to wait for the broker's answer.",
+    ),
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts; errors on stderr are JSON too.")]

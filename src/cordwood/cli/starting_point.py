@@ -1,5 +1,6 @@
 """Where reading begins: the beginning, the end, an offset, a time, the last N, or a group's committed position."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.cli.failure import ExitCode, Failure
@@ -33,18 +34,17 @@ class StartingPoint(NamedTuple):
         text = KAFKA_WORDS.get(text, text)
         if text in ("beginning", "end", "committed"):
             return cls(text)
-        if text.isdecimal():
-            return cls("offset", int(text))
-        if text.startswith("-") and text[1:].isdecimal():
-            return cls("last", int(text[1:]))
-        if text.startswith("@"):
-            try:
+        # More digits than Python takes for a number are a ValueError too.
+        with suppress(ValueError):
+            if text.isdecimal():
+                return cls("offset", int(text))
+            if text.startswith("-") and text[1:].isdecimal():
+                return cls("last", int(text[1:]))
+            if text.startswith("@"):
                 return cls("time", parse_time_ms(text[1:]))
-            except ValueError:
-                pass
         raise Failure(
             "USAGE",
-            f"--from {text!r} is no place in a log",
+            f"--from {text[:80]!r} is no place in a log",
             "beginning, end, an offset, -N, @2026-01-31T12:00:00Z, @1700000000000 or committed",
             ExitCode.USAGE,
         )

@@ -80,14 +80,32 @@ def test_the_environment_names_the_broker(free_port: int) -> None:
         (["consume", "t", "--from", "committed"], "--group"),
         (["topic", "list", "-b", "nowhere:port"], "HOST:PORT"),
         (["inspect", ".", "--verify", "--records"], "exclude"),
+        (["topic", "list", "--timeout", "inf"], "no number of seconds"),
+        (["group", "watch", "g", "--interval", "inf"], "no number of seconds"),
+        (["group", "watch", "g", "--interval", "1e10"], "no number of seconds"),
+        (["group", "describe", "g", "--sample", "inf"], "no number of seconds"),
+        (["group", "reset", "", "-t", "t", "--to", "end"], "cannot be empty"),
+        (["group", "reset", "g" * 40_000, "-t", "t", "--to", "end"], "too long: 40,000 bytes"),
+        (["group", "reset", "\u00fc" * 16_384, "-t", "t", "--to", "end"], "too long: 32,768 bytes"),
+        (["group", "reset", "g\udcff", "-t", "t", "--to", "end"], "no UTF-8"),
+        (["group", "reset", "g", "-t", "t", "--to", "@99999999999999999999999999"], "no place in a log"),
+        (["group", "reset", "g", "-t", "t", "--to", "9" * 5000], "no place in a log"),
+        (["group", "reset", "g", "-t", "t", "--back", "9" * 5000 + "d"], "no duration"),
+        (["group", "delete", "g", "g" * 40_000, "--yes"], "too long"),
+        (["consume", "t", "--group", "g" * 40_000], "too long"),
+        (["consume", "t", "--from", "@99999999999999999999999999"], "no place in a log"),
+        (["transaction", "describe", "t" * 40_000], "too long"),
+        (["transaction", "abort", "t" * 40_000, "--yes"], "too long"),
+        (["transaction", "list", "--state", "t" * 40_000], "too long"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+    ids=lambda value: ascii(" ".join(value)[:60]) if isinstance(value, list) else None,
 )
 def test_a_wrong_command_line_is_a_usage_error(command: list[str], said: str) -> None:
     result = runner.invoke(app, command)
     assert result.exit_code == ExitCode.USAGE, result.output
     assert result.stderr.startswith("error: ")
     assert said in result.stderr
+    assert len(result.stderr) < 500, "what is wrong with a long word is said in a short one"
     shaped = runner.invoke(app, [*command, "--json"])
     assert shaped.exit_code == ExitCode.USAGE
     assert json.loads(shaped.stderr)["error"]["code"] == "USAGE"

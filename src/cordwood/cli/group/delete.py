@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    checked_names,
+)
 from cordwood.cli.output import count_in_words, print_json, remark, say
 
 if TYPE_CHECKING:
@@ -14,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def delete_groups(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="One or more groups.", show_default=False)],
+    groups: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP...", callback=checked_names, help="One or more groups.", show_default=False),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,

@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.group.options import GroupName
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    checked_seconds,
+)
 from cordwood.cli.output import count_in_words, print_json, print_table, say
 
 
@@ -18,6 +25,7 @@ def describe_group(
             "--sample",
             metavar="SECONDS",
             min=0.0,
+            callback=checked_seconds,
             help="How long to watch how fast the log grows and the group reads; 0: take both as still.",
         ),
     ] = 1.0,

@@ -4,4 +4,8 @@ from typing import Annotated
 
 import typer
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)]
+from cordwood.cli.options import checked_name
+
+GroupName = Annotated[
+    str, typer.Argument(metavar="GROUP", callback=checked_name, help="The group's name.", show_default=False)
+]

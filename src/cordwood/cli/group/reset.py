@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -38,24 +39,24 @@ def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
     if shift is not None:
         return Target("shift", shift)
     if back is not None:
-        matched = re.fullmatch(r"(\d+)(ms|s|m|h|d)", back)
+        # Digits without end are no number to Python; a thousand of them are as long ago as anything.
+        matched = re.fullmatch(r"(\d{1,1000})(ms|s|m|h|d)", back)
         if matched is None:
-            raise Failure("USAGE", f"--back {back!r} is no duration", "write 90s, 15m, 2h or 7d", ExitCode.USAGE)
-        return Target("time", int(time.time() * 1000) - int(matched[1]) * _UNITS_MS[matched[2]])
+            raise Failure("USAGE", f"--back {back[:80]!r} is no duration", "write 90s, 15m, 2h or 7d", ExitCode.USAGE)
+        return Target("time", max(int(time.time() * 1000) - int(matched[1]) * _UNITS_MS[matched[2]], 0))
     assert to is not None
     to = KAFKA_WORDS.get(to, to)
     if to in ("beginning", "end"):
         return Target(to)
-    if to.isdecimal():
-        return Target("offset", int(to))
-    if to.startswith("@"):
-        try:
+    # More digits than Python takes for a number are a ValueError too.
+    with suppress(ValueError):
+        if to.isdecimal():
+            return Target("offset", int(to))
+        if to.startswith("@"):
             return Target("time", parse_time_ms(to[1:]))
-        except ValueError:
-            pass
     raise Failure(
         "USAGE",
-        f"--to {to!r} is no place in a log",
+        f"--to {to[:80]!r} is no place in a log",
         "beginning, end, an offset, @2026-01-31T12:00:00Z or @1700000000000",
         ExitCode.USAGE,
     )

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.group.options import GroupName
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    checked_seconds,
+)
 from cordwood.cli.output import console, count_in_words, print_json_line, print_table, say, table_of
 
 if TYPE_CHECKING:
@@ -19,7 +26,15 @@ if TYPE_CHECKING:
 def watch_group(
     name: GroupName,
     interval_s: Annotated[
-        float, typer.Option("--interval", "-i", metavar="SECONDS", min=0.1, help="How long between two looks.")
+        float,
+        typer.Option(
+            "--interval",
+            "-i",
+            metavar="SECONDS",
+            min=0.1,
+            callback=checked_seconds,
+            help="How long between two looks.",
+        ),
     ] = 2.0,
     once: Annotated[
         bool, typer.Option("--once", help="Two looks, for the rates; show the second, and end. For scripts.")

@@ -1,15 +1,12 @@
 """`cordwood transaction describe`."""
 
-from typing import Annotated
-
-import typer
-
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.output import facts, print_json, print_table
+from cordwood.cli.transaction.options import TransactionalId
 
 
 def describe_transaction(
-    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)],
+    transactional_id: TransactionalId,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,

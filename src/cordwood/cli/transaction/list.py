@@ -5,14 +5,27 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    checked_names,
+)
 from cordwood.cli.output import print_json, print_table, remark
 
 
 def list_transactions(
     states: Annotated[
         list[str] | None,
-        typer.Option("--state", "-s", metavar="STATE", help="Only those in this state, such as `Ongoing`. Repeatable."),
+        typer.Option(
+            "--state",
+            "-s",
+            metavar="STATE",
+            callback=checked_names,
+            help="Only those in this state, such as `Ongoing`. Repeatable.",
+        ),
     ] = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
