@@ -256,6 +256,18 @@ async def test_the_keys_behind_a_hot_partition_are_named_only_if_that_is_wanted(
             assert found["cordwood_partition_hot_key_share", "t", "2", "minnow"] == pytest.approx(0.1)
 
 
+async def test_hot_keys_that_look_alike_are_told_apart() -> None:
+    async with broker(num_partitions="4", metrics_hot_keys="true") as stage:
+        await stage.create("t")
+        now_ms = int(time.time() * 1000)
+        stage.append("t", 1, now_ms, partition=2)
+        await stage.until(lambda: TopicPartition("t", 2) in stage.node.lag_watch.traffic)
+        stage.append("t", 90, now_ms, partition=2, keys=[b"\xff", rb"\xff", rb"\xff"])
+        found = await stage.scraped(lambda found: any(key[0] == "cordwood_partition_hot_key_share" for key in found))
+        shares = {key[3]: value for key, value in found.items() if key[0] == "cordwood_partition_hot_key_share"}
+        assert shares == {r"\xff": pytest.approx(1 / 3), r"\\xff": pytest.approx(2 / 3)}
+
+
 async def test_retention_takes_what_was_foreseen_and_not_before() -> None:
     async with broker(
         log_retention_ms="3000",

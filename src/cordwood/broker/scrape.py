@@ -42,7 +42,7 @@ def prepare_scrape(
         names.LOOP_STALLED: _one(loop_watch.stalled_s),
         names.LOOP_LONGEST_STALL: _one(loop_watch.longest_s),
         names.HOT_KEY_SHARE: [
-            ((name.topic, str(name.partition), key.decode(errors="backslashreplace")), share)
+            ((name.topic, str(name.partition), _key_text(key)), share)
             for (name, key), share in node.hot_keys.shares().items()
         ],
         names.GROUP_OVERTAKEN: _one(node.lag_watch.overtaken_total),
@@ -54,6 +54,11 @@ def prepare_scrape(
 
 def _one(value: float) -> Labelled:
     return [((), value)]
+
+
+def _key_text(key: bytes) -> str:
+    """Different for different keys, also where one has a byte that is no text and another says so in words."""
+    return key.replace(b"\\", rb"\\").decode(errors="backslashreplace")
 
 
 def _requests(activity: "Activity") -> Values:

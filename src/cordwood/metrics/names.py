@@ -72,7 +72,7 @@ HOT_KEY_SHARE = _gauge(
     "cordwood_partition_hot_key_share",
     "Of the most frequent keys of a partition that gets at least twice its even share: their share of the records with "
     "keys in the batches that were looked into, at most so much. Only with `metrics.hot.keys`; a key is cut after 128 "
-    "bytes.",
+    "bytes; what is no UTF-8 in it is written as `\\xff`, and a backslash as two.",
     (*_PARTITION, "key"),
 )
 
