@@ -104,6 +104,42 @@ def test_reset_shows_first_and_moves_when_told(
     assert committed(cordwood_cli, group) == expected
 
 
+def test_a_dry_run_says_that_a_group_at_work_cannot_be_moved(
+    cordwood_cli: Cordwood, group: str, filled: str, member: Consumer
+) -> None:
+    arguments = ["group", "reset", group, "--topic", filled, "--shift", "-1"]
+    shown = cordwood_cli.run(*arguments)
+    assert shown.exit_code == ExitCode.DONE
+    assert f"{group} has 1 member: --execute is refused" in shown.stderr
+    assert "no offset" not in shown.stderr
+    told = cordwood_cli.json(*arguments)
+    assert (told["known"], told["members"]) == (True, 1)
+
+
+def test_a_dry_run_says_that_a_group_is_new_and_which_offsets_the_log_does_not_have(
+    cordwood_cli: Cordwood, group: str, topic: str
+) -> None:
+    cordwood_cli("topic", "create", topic, "-p", 7)
+    cordwood_cli("produce", topic, *"abc", "--partition", 0)
+    arguments = ["group", "reset", group, "--topic", topic, "--to", "2"]
+    shown = cordwood_cli.run(*arguments)
+    assert shown.exit_code == ExitCode.DONE
+    assert f"There is no group {group} yet: --execute makes it." in shown.stderr
+    assert "Partition 0 has" not in shown.stderr
+    assert "Partition 1 has no offset 2: its log ends at 0." in shown.stderr
+    assert "1 more partition." in shown.stderr
+    told = cordwood_cli.json(*arguments)
+    assert (told["known"], told["members"]) == (False, 0)
+    assert [(each["asked"], each["after"]) for each in told["positions"][:2]] == [(2, 2), (2, 0)]
+    done = cordwood_cli.run(*arguments, "--execute")
+    assert done.exit_code == ExitCode.DONE
+    assert "Partition 1 has no offset 2" in done.stderr
+    assert "--execute" not in done.stderr
+    assert "There is no group" not in cordwood_cli.run(*arguments).stderr
+    before = cordwood_cli.run("group", "reset", group, "--topic", topic, "--shift", "-9", "-p", "0")
+    assert "Partition 0 has no offset -7: its log starts at 0." in before.stderr
+
+
 def committed(cordwood_cli: Cordwood, group: str) -> list[int]:
     return [each["committed"] for each in cordwood_cli.json("group", "describe", group, "--sample", 0)["positions"]]
 

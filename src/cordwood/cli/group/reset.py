@@ -10,14 +10,19 @@ import typer
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.group.options import GroupName
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import print_json, print_table, remark
+from cordwood.cli.output import count_in_words, print_json, print_table, remark
 from cordwood.cli.record_text import parse_time_ms
 from cordwood.cli.starting_point import KAFKA_WORDS
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
+    from cordwood.cli.group.view import GroupView
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+MAX_REMARKS = 5
+"""Partitions that are named one by one in a remark."""
 
 
 class Target(NamedTuple):
@@ -31,6 +36,8 @@ class Move(NamedTuple):
     partition: int
     before: int | None
     after: int
+    asked: int
+    """Where it was to go; `after` is the nearest place that the log has."""
 
 
 def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
@@ -100,16 +107,51 @@ def reset(
     target = parse_target(to, shift, back)
     connection = Connection(bootstrap_servers, timeout_s)
     moves = plan(connection, name, topic, partitions, target)
+    group = _group_if_there(connection, name)
+    known, members = group is not None, len(group.members) if group is not None else 0
     if execute:
         _execute(connection, name, topic, moves)
     if as_json:
         print_json(
-            {"group": name, "topic": topic, "executed": execute, "positions": [move._asdict() for move in moves]}
+            {
+                "group": name,
+                "topic": topic,
+                "executed": execute,
+                "known": known,
+                "members": members,
+                "positions": [move._asdict() for move in moves],
+            }
         )
         return
-    print_table(["partition", "before", "after"], moves)
-    if not execute:
-        remark("Nothing was changed: this was a dry run. --execute does it.")
+    print_table(["partition", "before", "after"], [(move.partition, move.before, move.after) for move in moves])
+    _remark_on_clamped(moves)
+    if execute:
+        return
+    if not known:
+        remark(f"There is no group {name} yet: --execute makes it.")
+    if members:
+        remark(f"{name} has {count_in_words(members, 'member')}: --execute is refused until its consumers stop.")
+    remark("Nothing was changed: this was a dry run. --execute does it.")
+
+
+def _group_if_there(connection: "Connection", name: str) -> "GroupView | None":
+    from cordwood.cli.group.view import describe
+
+    try:
+        return describe(connection, name)
+    except Failure as failure:
+        if failure.exit_code is not ExitCode.NOT_FOUND:
+            raise
+        return None
+
+
+def _remark_on_clamped(moves: list[Move]) -> None:
+    clamped = [move for move in moves if move.asked != move.after]
+    for move in clamped[:MAX_REMARKS]:
+        edge = "starts" if move.asked < move.after else "ends"
+        remark(f"Partition {move.partition} has no offset {move.asked}: its log {edge} at {move.after}.")
+    if (more := len(clamped) - MAX_REMARKS) > 0:
+        remark(f"So it is in {count_in_words(more, 'more partition')}.")
 
 
 def plan(connection: "Connection", name: str, topic: str, partitions: list[int] | None, target: Target) -> list[Move]:
@@ -145,7 +187,7 @@ def plan(connection: "Connection", name: str, topic: str, partitions: list[int] 
                 after = (starts[partition] if before is None else before) + target.number
             case _:
                 after = stamped[partition] if stamped[partition] >= 0 else ends[partition]
-        moves.append(Move(partition, before, min(max(after, starts[partition]), ends[partition])))
+        moves.append(Move(partition, before, min(max(after, starts[partition]), ends[partition]), after))
     return moves
 
 
