@@ -19,6 +19,7 @@ from cordwood.transactions.transaction import LAST_CLIENT_EPOCH, MAX_EPOCH
 from cordwood.wire.apis import ApiKey
 
 HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 PARTITIONS = range(3)
 
 
@@ -97,7 +98,7 @@ def test_what_a_coordinator_in_memory_decides_is_not_torn_by_a_power_cut_in_topi
                 world.do(steps[0][1])
         world.lose_power()
         world.start()
-        world.advance(HOUR_MS)
+        world.advance(2 * MINUTE_MS)
         assert seen(world) in ({(True, True)}, {(False, True)}), seed
         world.kill()
 
@@ -113,7 +114,7 @@ def test_an_end_that_the_coordinator_remembers_is_on_disk_in_topics_in_memory() 
         assert described(world).transaction_state == "CompleteCommit"
         world.lose_power()
         world.start()
-        world.advance(HOUR_MS)
+        world.advance(2 * MINUTE_MS)
         assert seen(world) == {(True, True)}, seed
         world.kill()
 
