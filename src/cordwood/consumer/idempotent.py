@@ -91,7 +91,7 @@ class IdempotentConsumer:
         it was before."""
         self._untaken: set[_Partition] = set()
         """What was assigned and could not be taken yet."""
-        self._lost: dict[_Partition, PositionLost] = {}
+        self._lost: dict[_Partition, str] = {}
         """Where the log does not have the position: said at every poll, as long as this consumer has the partition."""
         # A position is always given. Where the log does not have it, that is said, and nothing is skipped in silence.
         own = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
@@ -136,8 +136,8 @@ class IdempotentConsumer:
             self._take_untaken()
         batches = self._batches(messages)
         self._drop_recreated(batches)
-        for lost in self._lost.values():
-            raise lost
+        for reason in self._lost.values():
+            raise PositionLost(reason)
         after = self._confirmed(self._after(batches))
         self._seek()
         if not after:
@@ -169,13 +169,13 @@ class IdempotentConsumer:
         batches: dict[_Partition, list[Message]] = {}
         for message in messages:
             error, partition = message.error(), _partition(message)
-            if error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:
-                self._lost[partition] = PositionLost(f"{partition[0]}-{partition[1]}: {error.str()}")
-                continue
-            if error is not None:
-                _raise_if_serious(error)
-                continue
             held = self._held.get(partition)
+            if error is not None:
+                if error.code() != KafkaError._AUTO_OFFSET_RESET:
+                    _raise_if_serious(error)
+                elif held is not None:
+                    self._lost[partition] = f"{partition[0]}-{partition[1]}: {error.str()}"
+                continue
             batch = batches.get(partition, [])
             if (
                 held is None
