@@ -1,5 +1,7 @@
 """`cordwood topic` against a real broker."""
 
+import json
+
 import pytest
 from tests.cli.conftest import Cordwood
 
@@ -17,7 +19,7 @@ def test_a_topic_is_created_listed_described_and_deleted(cordwood_cli: Cordwood,
     assert described["topic_id"] == created["topic_id"]
     assert [row["partition"] for row in described["partitions"]] == [0, 1, 2]
     assert described["settings"]["retention.ms"] == "60000"
-    assert cordwood_cli.json("topic", "delete", topic, "--yes") == {"deleted": [topic]}
+    assert cordwood_cli.json("topic", "delete", topic, "--yes") == {"deleted": [topic], "failed": []}
     assert topic not in {row["name"] for row in cordwood_cli.json("topic", "list")}
 
 
@@ -67,7 +69,20 @@ def test_an_unknown_topic_is_not_found_and_near_names_are_offered(cordwood_cli: 
 
 
 def test_deleting_what_is_not_there_can_be_allowed(cordwood_cli: Cordwood, topic: str) -> None:
-    assert cordwood_cli.json("topic", "delete", topic, "--yes", "--if-exists") == {"deleted": []}
+    assert cordwood_cli.json("topic", "delete", topic, "--yes", "--if-exists") == {"deleted": [], "failed": []}
+
+
+def test_topics_that_are_deleted_and_those_that_are_not_are_both_named(cordwood_cli: Cordwood, topic: str) -> None:
+    for name in (topic, f"{topic}-2"):
+        cordwood_cli("topic", "create", name)
+    cordwood_cli("produce", topic, "a")
+    cordwood_cli("consume", topic, "--group", f"{topic}-readers")
+    result = cordwood_cli.run("topic", "delete", topic, "__consumer_offsets", f"{topic}-2", topic, "--yes", "--json")
+    assert result.exit_code == ExitCode.FAILED
+    told = json.loads(result.stdout)
+    assert told["deleted"] == [topic, f"{topic}-2"], "what comes after one that is refused is deleted, too, and once"
+    assert [each["topic"] for each in told["failed"]] == ["__consumer_offsets"]
+    assert "__consumer_offsets: not deleted" in json.loads(result.stderr)["error"]["message"]
 
 
 def test_deleting_without_anybody_to_ask_needs_a_yes(cordwood_cli: Cordwood, topic: str) -> None:

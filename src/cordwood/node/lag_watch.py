@@ -37,6 +37,8 @@ class PartitionTraffic(NamedTuple):
     """What was seen of one partition's growth."""
 
     ends: tuple[Sample, ...]
+    reached: Sample
+    """The newest end, and when it was first seen: in a log that rests, long before the samples."""
     bytes: tuple[Sample, ...]
     fetched_bytes: int
     size_bytes: int
@@ -145,8 +147,10 @@ class LagWatch:
                 continue
             now_ms = self._node.now_ms
             known = before.get(partition.name)
+            end = Sample(now_ms, replica.high_watermark)
             traffic[partition.name] = PartitionTraffic(
-                with_sample(() if known is None else known.ends, Sample(now_ms, replica.high_watermark)),
+                with_sample(() if known is None else known.ends, end),
+                known.reached if known is not None and known.reached.value == end.value else end,
                 with_sample(() if known is None else known.bytes, Sample(now_ms, partition.appended_bytes)),
                 partition.fetched_bytes,
                 replica.log.size_bytes,
@@ -174,14 +178,14 @@ class LagWatch:
             samples = with_sample(() if before is None else before.samples, Sample(now_ms, position))
         traffic = self.traffic.get(name)
         growth = Growth()
-        ends: tuple[Sample, ...] = ()
+        ends: list[Sample] = []
         if traffic is not None:
             growth = Growth(traffic.records_per_s / 1000, traffic.bytes_per_s / 1000)
-            ends = traffic.ends
+            ends = [traffic.reached, *traffic.ends]
         lag = evaluate(
             span,
             position,
-            marks=self._marks(partition, span, position, ends),
+            marks=self._marks(partition, span, position, ends, now_ms),
             growth=growth,
             drain_per_s=rate_per_s(samples),
             now_ms=now_ms,
@@ -217,8 +221,13 @@ class LagWatch:
         return LogSpan(log.log_start_offset, end_offset, tuple(segments), rules, roll_at_ms)
 
     @staticmethod
-    def _marks(partition: Partition, span: LogSpan, position: int | None, ends: tuple[Sample, ...]) -> list[Mark]:
-        """Times of places around the first unread record: samples of the end, segments' ends, its time index."""
+    def _marks(
+        partition: Partition, span: LogSpan, position: int | None, ends: list[Sample], now_ms: int
+    ) -> list[Mark]:
+        """Times of places around the first unread record: samples of the end, segments' ends, its time index.
+
+        A client's timestamp in the future says nothing about when its record came.
+        """
         if position is None or position >= span.end_offset or partition.opened is None:
             return []
         first_unread = max(position, span.start_offset)
@@ -228,7 +237,8 @@ class LagWatch:
             for segment in span.segments
             if segment.newest_ms != NO_TIMESTAMP_MS
         ]
-        return marks + _time_index_marks(partition.opened.log, first_unread)
+        marks += _time_index_marks(partition.opened.log, first_unread)
+        return [mark for mark in marks if mark.at_ms <= now_ms]
 
     # Warnings: once for each event
 

@@ -5,7 +5,8 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+
+from cordwood.model.moments import parse_time_ms
 
 EXAMPLES = 'earliest, latest, @2026-01-31T12:00:00Z, @1700000000000 or {"orders": {"0": 23}}'
 
@@ -15,7 +16,7 @@ def starting_options(starting: str) -> Mapping[str, str]:
     if starting in ("earliest", "latest"):
         return {"startingOffsets": starting}
     if starting.startswith("@"):
-        timestamp_ms = str(_parse_time_ms(starting[1:]))
+        timestamp_ms = str(parse_time_ms(starting[1:]))
         # A partition whose records are all older has nothing to replay: it is read from its end.
         return {"startingTimestamp": timestamp_ms, "startingOffsetsByTimestampStrategy": "latest"}
     if starting.startswith("{"):
@@ -24,10 +25,3 @@ def starting_options(starting: str) -> Mapping[str, str]:
             raise ValueError(f"{starting!r} has no offsets")
         return {"startingOffsets": starting}
     raise ValueError(f"{starting!r} is no place in a log")
-
-
-def _parse_time_ms(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    moment = datetime.fromisoformat(text)
-    return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)

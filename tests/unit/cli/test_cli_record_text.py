@@ -12,11 +12,11 @@ from cordwood.cli.record_text import (
     bytes_as_json,
     bytes_from_json,
     headers_from_options,
-    parse_time_ms,
     readable,
     record_from_json,
     time_in_words,
 )
+from cordwood.model.moments import parse_time_ms
 
 anything = st.none() | st.binary(max_size=40)
 

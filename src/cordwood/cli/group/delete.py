@@ -1,10 +1,11 @@
 """`cordwood group delete`."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from cordwood.cli.deleting import delete_each
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -14,10 +15,7 @@ from cordwood.cli.options import (
     TimeoutSeconds,
     checked_names,
 )
-from cordwood.cli.output import count_in_words, print_json, remark, say
-
-if TYPE_CHECKING:
-    from cordwood.cli.connection import Connection
+from cordwood.cli.output import count_in_words, remark, say
 
 
 def delete_groups(
@@ -46,36 +44,9 @@ def delete_groups(
         if not typer.confirm("Delete?"):
             remark("Nothing was deleted.")
             raise typer.Exit(ExitCode.FAILED)
-    deleted: list[str] = []
-    failures: dict[str, Failure] = {}
-    for name in names:
-        try:
-            _delete(connection, name)
-        except Failure as failure:
-            failures[name] = failure
-        else:
-            deleted.append(name)
-            if not as_json:
-                say(f"{name}: deleted")
-    if as_json:
-        failed = [{"group": name, "code": each.code, "message": each.message} for name, each in failures.items()]
-        print_json({"deleted": deleted, "failed": failed})
-    if failures:
-        raise _summary(failures)
-
-
-def _delete(connection: "Connection", name: str) -> None:
-    """One group to a request: asked again for all together, one that is gone by now would count as a failure."""
-    connection.ask_all(lambda admin: admin.delete_consumer_groups([name]))
-
-
-def _summary(failures: dict[str, Failure]) -> Failure:
-    """One failure that names every group. What sets the code and the hint is the first."""
-    first = next(iter(failures.values()))
-    exit_codes = {each.exit_code for each in failures.values()}
-    return Failure(
-        first.code,
-        "; ".join(f"{name}: not deleted: {each.message}" for name, each in failures.items()),
-        first.hint,
-        first.exit_code if len(exit_codes) == 1 else ExitCode.FAILED,
+    delete_each(
+        "group",
+        names,
+        lambda name: connection.ask_all(lambda admin: admin.delete_consumer_groups([name])),
+        as_json=as_json,
     )

@@ -11,8 +11,8 @@ from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.group.options import GroupName
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.output import count_in_words, print_json, print_table, remark
-from cordwood.cli.record_text import parse_time_ms
 from cordwood.cli.starting_point import KAFKA_WORDS
+from cordwood.model.moments import parse_time_ms
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import checked_seconds
 
 PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 
@@ -32,7 +33,14 @@ Directory = Annotated[
 ]
 
 StopTimeout = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a batch under way may take to end.")
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        callback=checked_seconds,
+        help="How long a batch under way may take to end.",
+    ),
 ]
 
 DEFAULT_STOP_TIMEOUT_S = 120.0

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cli.deleting import delete_each
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
-from cordwood.cli.output import count_in_words, print_json, remark, say
+from cordwood.cli.output import count_in_words, remark, say
 
 
 def delete(
@@ -26,7 +27,7 @@ def delete(
 
     connection = Connection(bootstrap_servers, timeout_s)
     found = []
-    for topic in topics:
+    for topic in dict.fromkeys(topics):
         try:
             found.append(describe(connection, topic))
         except Failure as failure:
@@ -41,11 +42,9 @@ def delete(
         if not typer.confirm("Delete?"):
             remark("Nothing was deleted.")
             raise typer.Exit(ExitCode.FAILED)
-    names = [view.name for view in found]
-    if names:
-        connection.ask_all(lambda admin: admin.delete_topics(names, operation_timeout=timeout_s))
-    if as_json:
-        print_json({"deleted": names})
-    else:
-        for name in names:
-            say(f"{name}: deleted")
+    delete_each(
+        "topic",
+        [view.name for view in found],
+        lambda name: connection.ask_all(lambda admin: admin.delete_topics([name], operation_timeout=timeout_s)),
+        as_json=as_json,
+    )
