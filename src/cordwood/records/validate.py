@@ -33,6 +33,11 @@ MAX_HEADERS = 500_000
 It is what an uncompressed batch of the usual max.message.bytes has room for, if all of them are empty.
 """
 
+MAX_OPENED = 500_000
+"""So many records are opened in one batch, or as many as fit into its bytes: each holds the loop for 1.5 us."""
+
+_LEAST_RECORD_BYTES = 7
+
 MAX_RECORD_ERRORS = 500
 """So many records at fault are named; then no more are looked at."""
 
@@ -158,7 +163,14 @@ def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int, m
     latest = now_ms + settings.message_timestamp_after_max_ms
     without_key: list[int] = []
     out_of_bounds: list[tuple[int, int]] = []
-    base_offset = read_header(records).base_offset
+    header = read_header(records)
+    base_offset = header.base_offset
+    if header.record_count > max(MAX_OPENED, len(records) // _LEAST_RECORD_BYTES):
+        # Not INVALID_RECORD: a client that packed so much into one batch takes it apart and sends it again.
+        raise InvalidBatch(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {header.record_count} records; this topic looks at {MAX_OPENED} at most.",
+        )
     headers_left = max(MAX_HEADERS, len(records) // 2)
     try:
         for index, (offset, timestamp_ms, key, _, headers) in enumerate(packed_records_in(records, max_size)):

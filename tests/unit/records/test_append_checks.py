@@ -12,7 +12,7 @@ from cordwood.records.batch import Codec
 from cordwood.records.build import NewRecord, PackedNewRecord, build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.records.records import PackedHeaders
-from cordwood.records.validate import MAX_HEADERS, MAX_RECORD_ERRORS, InvalidBatch, check_client_batch
+from cordwood.records.validate import MAX_HEADERS, MAX_OPENED, MAX_RECORD_ERRORS, InvalidBatch, check_client_batch
 
 NOW_MS = 1_700_000_000_000
 PLAIN = TopicSettings()
@@ -232,6 +232,18 @@ def test_a_batch_that_is_not_compressed_may_have_as_many_headers_as_fit() -> Non
     all_of_them = PackedHeaders(b"\xc2\x84\x3d" + b"\x00\x01" * (MAX_HEADERS + 1))
     batch = build_batch([(NOW_MS, b"key", None, all_of_them)])
     check_client_batch(batch, COMPACTED, NOW_MS)
+
+
+def test_records_are_opened_up_to_a_number_and_more_are_for_the_client_to_split() -> None:
+    batch = build_batch([record()], codec=Codec.ZSTD)
+    for position, value in ((23, MAX_OPENED), (57, MAX_OPENED + 1)):
+        batch = changed(batch, position, ">i", value)
+    for settings in (COMPACTED, RECENT_ONLY):
+        assert refusal(batch, settings).code == ErrorCode.MESSAGE_TOO_LARGE
+    check_client_batch(batch, PLAIN, NOW_MS)
+    for position, value in ((23, MAX_OPENED - 1), (57, MAX_OPENED)):
+        batch = changed(batch, position, ">i", value)
+    assert refusal(batch, COMPACTED).code == ErrorCode.INVALID_RECORD, "opened, and found to have fewer"
 
 
 def test_offsets_within_a_batch_count_up_one_by_one() -> None:
