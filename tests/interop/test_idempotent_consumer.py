@@ -380,6 +380,99 @@ def test_records_that_were_handed_out_when_a_poll_failed_come_again(
     assert books.holds(20)
 
 
+def test_records_that_were_handed_out_when_a_poll_was_interrupted_come_again(
+    process: BrokerProcess, topic: str, books: Books, join: Join
+) -> None:
+    class Interrupted:
+        """The library as an interrupt finds it: the records are taken out of it, and nobody gets them."""
+
+        def __init__(self, library: Consumer) -> None:
+            self.library = library
+            self.dropped = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.library, name)
+
+        def consume(self, count: int, timeout_s: float) -> list[Message]:
+            messages: list[Message] = self.library.consume(count, timeout_s)
+            if messages and not self.dropped:
+                self.dropped = len(messages)
+                raise KeyboardInterrupt
+            return messages
+
+    fill(process, topic, 0, 20)
+    consumer = join()
+    library = Interrupted(consumer._consumer)
+    consumer._consumer = library  # type: ignore[assignment]
+
+    def interrupted() -> bool:
+        try:
+            consumer.poll(books.book, timeout_s=0.1, max_records=5)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    eventually(interrupted, what="an interrupt")
+    assert library.dropped
+    work(books, consumer, until=20)
+    assert books.holds(20)
+
+
+class PartlyDown(sqlite3.Connection):
+    """A database that does not have the shard with the second partition's position, until it is up."""
+
+    down = True
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(PartlyDownCursor)
+
+
+class PartlyDownCursor(sqlite3.Cursor):
+    def execute(self, statement: str, values: Any = ()) -> Any:
+        if self.connection.down and "cordwood_positions" in statement and values[-1:] == (1,):  # type: ignore[attr-defined]
+            raise sqlite3.OperationalError("down")
+        return super().execute(statement, values)
+
+
+def test_a_partition_that_is_revoked_before_it_could_be_taken_stops_nobody(
+    process: BrokerProcess, topic: str, books: Books, group: str
+) -> None:
+    connection = sqlite3.connect(books.path, timeout=60, factory=PartlyDown)
+    settings = {"bootstrap.servers": process.bootstrap, "group.id": group, **PROTOCOLS["consumer"]}
+    neighbour = Consumer({**settings, "enable.auto.commit": False})
+    with IdempotentConsumer(settings, [topic], connection, paramstyle="qmark") as consumer:
+
+        def polled() -> None:
+            with suppress(sqlite3.OperationalError):
+                consumer.poll(books.book, timeout_s=0.1)
+
+        def half_taken() -> bool:
+            polled()
+            return (list(consumer.positions), consumer._untaken) == ([(topic, 0)], {(topic, 1)})
+
+        eventually(half_taken, what="one partition that is taken")
+        neighbour.subscribe([topic])
+
+        def shared() -> bool:
+            polled()
+            neighbour.poll(0)
+            return [each.partition for each in neighbour.assignment()] == [1]
+
+        eventually(shared, what="the other one for the neighbour")
+        connection.down = False
+        neighbour.close()
+        fill(process, topic, 0, 20)
+        work(books, consumer, until=20)
+    assert books.holds(20)
+
+
+def test_the_alias_of_a_setting_is_as_good_as_its_name(process: BrokerProcess, topic: str, books: Books) -> None:
+    fill(process, topic, 0, 4)
+    settings = {"metadata.broker.list": process.bootstrap, "group.id": f"group-{uuid.uuid4().hex[:8]}"}
+    with IdempotentConsumer(settings, [topic], books.connect()) as consumer:
+        work(books, consumer, until=4)
+
+
 @pytest.mark.parametrize("end", [106, 150])
 def test_a_topic_that_is_created_anew_under_a_consumer_is_read_from_its_beginning(
     process: BrokerProcess, topic: str, books: Books, join: Join, end: int

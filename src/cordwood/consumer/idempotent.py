@@ -48,6 +48,20 @@ NOT_CONFIRMED = frozenset(
 PASSING = NOT_CONFIRMED | {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED}
 """What the client library reports and gets over by itself."""
 
+CONNECTING = (
+    "bootstrap.servers",
+    "metadata.broker.list",
+    "security.",
+    "sasl.",
+    "ssl.",
+    "enable.s",
+    "oauth",
+    "socket.",
+    "broker.",
+    "client.",
+)
+"""How the names of those settings begin that say where brokers are and how to speak to them."""
+
 _Partition = tuple[str, int]
 
 
@@ -95,8 +109,7 @@ class IdempotentConsumer:
         """Where the log does not have the position: said at every poll, as long as this consumer has the partition."""
         # A position is always given. Where the log does not have it, that is said, and nothing is skipped in silence.
         own = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
-        connecting = ("bootstrap.servers", "security.", "sasl.", "ssl.")
-        self._admin = AdminClient({name: each for name, each in settings.items() if name.startswith(connecting)})
+        self._admin = AdminClient({name: each for name, each in settings.items() if name.startswith(CONNECTING)})
         self._consumer = Consumer({**settings, **own})
         self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
@@ -123,11 +136,13 @@ class IdempotentConsumer:
         Returns how many. If it raises, by itself or because `handle` does, nothing has happened, and the same records
         come again.
         """
-        messages = self._consumer.consume(max_records, timeout_s)
+        messages: list[Message] | None = None
         try:
+            messages = self._consumer.consume(max_records, timeout_s)
             return self._handled(messages, handle)
         except BaseException:
-            self._behind |= {_partition(message) for message in messages} & self._held.keys()
+            # An interrupted consume may have handed out anything, and nobody has it.
+            self._behind |= self._held.keys() & (self._held if messages is None else map(_partition, messages))
             self._seek()
             raise
 
@@ -296,6 +311,10 @@ class IdempotentConsumer:
             self._held.pop(partition, None)
             self._unconfirmed.discard(partition)
             self._behind.discard(partition)
+        if self._incremental:
+            # Left to it, the library would give back also what could not be taken, and stop at not having it.
+            assigned = {(each.topic, each.partition) for each in consumer.assignment()}
+            consumer.incremental_unassign([each for each in partitions if (each.topic, each.partition) in assigned])
 
     def _take(self, partition: _Partition, start_offset: Callable[[], int] | None = None) -> Held:
         start = start_offset or (lambda: self._start_offset(partition))
