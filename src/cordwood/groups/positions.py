@@ -21,6 +21,7 @@ Record = tuple[bytes, bytes | None]
 """Key and value to append; a null value removes."""
 
 LATEST_MS = 2**63 - 1
+MAX_FIELD_BYTES = 32_767
 """Nothing is later than this in a record: a client may ask to be remembered for ever in its own way."""
 
 Gone = Callable[[TopicPartition, Position], bool]
@@ -64,7 +65,7 @@ class Positions:
         errors: list[ErrorCode] = []
         for commit in commits:
             metadata = commit.metadata or ""
-            if metadata and len(metadata.encode()) > metadata_max_bytes:
+            if metadata and _is_too_large(metadata, metadata_max_bytes):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             expires_ms = -1 if commit.retention_ms < 0 else min(now_ms + commit.retention_ms, LATEST_MS)
@@ -127,6 +128,11 @@ class Positions:
             for partition, position in sorted(positions.items())
             if gone(partition, position)
         ]
+
+
+def _is_too_large(metadata: str, max_length: int) -> bool:
+    """Counted in characters, as by Kafka, whatever the setting's name says; and it has to fit into a record's field."""
+    return len(metadata) > max_length or len(metadata.encode()) > MAX_FIELD_BYTES
 
 
 def is_current(partition: TopicPartition, position: Position, topic_id_of: TopicIdOf) -> bool:

@@ -164,6 +164,9 @@ class GroupShard:
         return may_wait_ms(self.groups.get(group_id), member_id)
 
     def leave(self, group_id: str, leaving: list[Leaving], out: Outbox, now_ms: int, limits: Limits) -> list[ErrorCode]:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return consumer_protocol.take_out(consumer_group, leaving, self._topics, out.records, now_ms)
         group = self.groups.get(group_id)
         errors = leave(group, leaving, out, now_ms, limits)
         if group is not None:

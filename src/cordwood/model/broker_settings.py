@@ -346,8 +346,8 @@ _OWN_SETTINGS = [
         "offset.metadata.max.bytes",
         Kind.INT,
         4096,
-        "The longest text that a consumer may store beside a committed offset. Older versions of OffsetFetch have two "
-        "bytes for its length.",
+        "The longest text that a consumer may store beside a committed offset, in characters, as Kafka counts. Older "
+        "versions of OffsetFetch have two bytes for its length.",
         low=0,
         high=32_767,
         changeable=False,

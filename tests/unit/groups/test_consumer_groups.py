@@ -221,6 +221,31 @@ def test_a_static_member_that_stays_away_is_taken_out() -> None:
     assert stage.state is ConsumerGroupState.EMPTY
 
 
+def test_an_administrator_takes_members_out_by_id_and_static_ones_by_instance_id() -> None:
+    stage = Stage()
+    a, b, c = Member(stage, "a"), Member(stage, "b", instance_id="two"), Member(stage, "c")
+    settle(a, b, c)
+    b.send(-2)
+
+    def take_out(*leaving: tuple[str, str | None]) -> list[ErrorCode]:
+        out = Outbox()
+        errors = stage.shard.leave(GROUP, list(leaving), out, stage.now_ms, CLASSIC_LIMITS)
+        stage.settle(out)
+        return errors
+
+    before = len(stage.log)
+    refused = take_out(("x", None), ("", None), ("", "one"), ("b", "one"), ("a", "two"))
+    assert refused == [ErrorCode.UNKNOWN_MEMBER_ID] * 4 + [ErrorCode.FENCED_INSTANCE_ID]
+    assert len(stage.log) == before, "who is not there changes nothing"
+    assert take_out(("", "two"), ("c", None), ("c", None)) == [ErrorCode.NONE] * 3
+    assert list(stage.group.members) == ["a"]
+    settle(a)
+    assert sizes(a) == [6], "what they had goes to the rest"
+    assert c.refused() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert take_out(("a", None)) == [ErrorCode.NONE]
+    assert stage.shard.delete(GROUP, Outbox()) is ErrorCode.NONE
+
+
 def test_a_member_that_joins_again_under_another_instance_id_frees_its_first_one() -> None:
     stage = Stage()
     Member(stage, "a", instance_id="one").beat()

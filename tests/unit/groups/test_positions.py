@@ -101,10 +101,16 @@ def test_a_commit_changes_nothing_until_its_records_are_replayed() -> None:
 
 
 def test_metadata_beyond_the_limit_is_refused_and_the_rest_of_the_commit_goes_on() -> None:
-    commits = [Commit(ORDERS, 1, -1, "é" * 6, FIRST), Commit(TopicPartition("orders", 4), 2, -1, "é" * 5, FIRST)]
+    commits = [Commit(ORDERS, 1, -1, "é" * 11, FIRST), Commit(TopicPartition("orders", 4), 2, -1, "é" * 10, FIRST)]
     outcome = Positions().commit("g", commits, metadata_max_bytes=10, now_ms=0)
-    assert outcome.errors == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
+    assert outcome.errors == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE], "characters, as in Kafka"
     assert [decode_key(key).partition for key, _ in outcome.records] == [TopicPartition("orders", 4)]
+
+
+def test_metadata_that_has_no_room_in_its_field_is_refused_whatever_the_limit() -> None:
+    commits = [Commit(ORDERS, 1, -1, "é" * 16_383, FIRST), Commit(ORDERS, 1, -1, "é" * 16_384, FIRST)]
+    outcome = Positions().commit("g", commits, metadata_max_bytes=32_767, now_ms=0)
+    assert outcome.errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 
 def committed(*commits: Commit) -> Positions:

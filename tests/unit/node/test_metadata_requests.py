@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
+from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.node.apis import HANDLERS
 from cordwood.simulation.exchange import State, decode_response
@@ -216,3 +217,13 @@ def test_topics_that_do_not_exist_are_told_while_describing(world: World) -> Non
         ("no spaces", "INVALID_TOPIC_EXCEPTION"),
         ("nowhere", "UNKNOWN_TOPIC_OR_PARTITION"),
     ]
+
+
+@pytest.mark.parametrize("index", [-1, -(2**31)])
+def test_a_cursor_before_the_first_partition_is_refused(world: World, index: int) -> None:
+    create_topic(world)
+    answer = describe(world, [], cursor=("orders", index))
+    assert [(each.error_code, each.name, list(each.partitions)) for each in answer.topics] == [
+        (ErrorCode.INVALID_REQUEST, "orders", [])
+    ]
+    assert answer.next_cursor is None

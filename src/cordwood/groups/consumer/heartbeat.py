@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cordwood.groups.classic.group import MAX_NAME_BYTES, NEVER_MS
+from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.consumer.assignors import ASSIGNORS
 from cordwood.groups.consumer.group import FRESH, LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.reconcile import next_step
@@ -247,6 +248,26 @@ def _leave(
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
     remove(group, {request.member_id}, topics, records, now_ms)
     return HeartbeatAnswer(LEAVING, None)
+
+
+def take_out(
+    group: ConsumerGroup, leaving: list[Leaving], topics: TopicView, records: list[Record], now_ms: int
+) -> list[ErrorCode]:
+    """Members that an administrator names go, static ones for good. One error code for each."""
+    errors: list[ErrorCode] = []
+    gone: set[str] = set()
+    for named, instance_id in leaving:
+        member_id = named if instance_id is None else group.static_members.get(instance_id, "")
+        if member_id not in group.members:
+            errors.append(ErrorCode.UNKNOWN_MEMBER_ID)
+        elif named not in ("", member_id):
+            errors.append(ErrorCode.FENCED_INSTANCE_ID)
+        else:
+            errors.append(ErrorCode.NONE)
+            gone.add(member_id)
+    if gone:
+        remove(group, gone, topics, records, now_ms)
+    return errors
 
 
 def remove(group: ConsumerGroup, gone: set[str], topics: TopicView, records: list[Record], now_ms: int) -> None:

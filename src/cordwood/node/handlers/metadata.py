@@ -226,10 +226,15 @@ def describe_topic_partitions(node: Node, request: Request) -> None:
     body = request.decode()
     names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in node.image.sorted_topics()]
     cursor = body.cursor
+    topics: list[dict[str, Any]] = []
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
+        if cursor.partition_index < 0:
+            nothing = {"error_code": ErrorCode.INVALID_REQUEST, "topic_id": ZERO_TOPIC_ID, "partitions": ()}
+            topics = [{**nothing, "name": name} for name in names[:MAX_DESCRIBED_PARTITIONS]]
+            request.answer(topics=topics, next_cursor=None)
+            return
     room = max(1, min(body.response_partition_limit, MAX_DESCRIBED_PARTITIONS))
-    topics: list[dict[str, Any]] = []
     next_cursor: dict[str, Any] | None = None
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
