@@ -226,6 +226,11 @@ class CrashingFilesystem:
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
 
+    def list_directories(self, directory: str) -> list[str]:
+        node = self._find(directory)
+        names = node.names if isinstance(node, _Directory) else {}
+        return sorted(name for name, each in names.items() if isinstance(each, _Directory))
+
     def list(self, directory: str) -> list[str]:
         node = self._find(directory)
         return sorted(node.names) if isinstance(node, _Directory) else []

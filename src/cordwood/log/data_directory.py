@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_checkpoints
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
-from cordwood.log.retention import CONDEMNED, condemn_directory, lose_files
+from cordwood.log.partition_files import holds_a_log
+from cordwood.log.retention import LONGEST_PART, condemn_directory, condemned_part, lose_files
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
@@ -160,16 +161,22 @@ class DataDirectory:
                 found[partition] = None
         return found
 
-    def strays(self, wanted: Callable[[TopicPartition], TopicId | None]) -> list[TopicPartition]:
+    def strays(self, wanted: Callable[[TopicPartition], TopicId | None]) -> tuple[list[TopicPartition], list[str]]:
         """The partitions on disk that belong to no topic there is: its id, by `wanted`, is another or None.
 
-        A directory whose id cannot be read belongs to the topic that has its name.
+        A directory whose id cannot be read belongs to the topic that has its name. And the directories that have a
+        partition's name and something else in them: those are not ours, and from here on none of the partitions.
         """
-        return [
-            partition
-            for partition, topic_id in self.partitions_on_disk().items()
-            if (expected := wanted(partition)) is None or (topic_id is not None and topic_id != expected)
-        ]
+        found: list[TopicPartition] = []
+        foreign: list[str] = []
+        for partition, topic_id in self.partitions_on_disk().items():
+            expected = wanted(partition)
+            if expected is None and topic_id is None and not holds_a_log(self.filesystem, self._directory(partition)):
+                self._on_disk.discard(partition)
+                foreign.append(self._directory(partition))
+            elif expected is None or (topic_id is not None and topic_id != expected):
+                found.append(partition)
+        return found, foreign
 
     def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions that had records once and have no directory any more."""
@@ -405,17 +412,15 @@ class DataDirectory:
 
     def _look_around(self) -> None:
         """Finds the partitions there are, and finishes the deletion of those that there should not be any more."""
-        names = self.filesystem.list(self.path)
+        names = self.filesystem.list_directories(self.path)
         for name in names:
             if (partition := _partition_of(name)) is not None:
                 self._on_disk.add(partition)
         self._note_lost_recovery_points()
-        condemned = [name for name in names if name.endswith(CONDEMNED)]
-        forgotten = []
-        for name in condemned:
-            deleted = _partition_of(name.removesuffix(CONDEMNED).rpartition(".")[0])
-            if deleted is not None and deleted not in self._on_disk and self._forget(deleted):
-                forgotten.append(deleted)
+        condemned = {name: part for name in names if (part := condemned_part(name)) is not None}
+        parts = set(condemned.values())
+        known = self._recovery_points.keys() | self._log_starts.keys() | self._clean_offsets.keys()
+        forgotten = [each for each in known - self._on_disk if str(each)[:LONGEST_PART] in parts and self._forget(each)]
         if condemned:
             self._free(condemned, forgotten)
 

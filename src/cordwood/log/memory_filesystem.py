@@ -84,6 +84,9 @@ class MemoryFilesystem:
     def exists(self, path: str) -> bool:
         return path in self._files or path in self._directories
 
+    def list_directories(self, directory: str) -> list[str]:
+        return [name for name in self.list(directory) if f"{directory}/{name}" in self._directories]
+
     def list(self, directory: str) -> list[str]:
         return sorted(self._directories.get(directory, ()))
 

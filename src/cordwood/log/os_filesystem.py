@@ -364,6 +364,15 @@ class OsFilesystem:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def list_directories(self, directory: str) -> list[str]:
+        try:
+            with os.scandir(directory) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _failure(error, "list", directory) from error
+
     def list(self, directory: str) -> list[str]:
         try:
             return sorted(os.listdir(directory))

@@ -4,7 +4,11 @@ from typing import NamedTuple
 
 from cordwood.log.replacement import MANIFEST, finish_replacement
 from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.names import Stage, Suffix, parse_segment_file
+from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+
+_OTHERS = frozenset({EPOCHS_FILE, MANIFEST})
 
 
 class PartitionFiles(NamedTuple):
@@ -40,3 +44,11 @@ def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> Partit
     for name in left_over:
         filesystem.remove(f"{directory}/{name}")
     return PartitionFiles(sorted(segments), sorted(snapshots))
+
+
+def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
+    """Whether nothing in the directory, if anything is there, speaks against its being a partition's."""
+    names = filesystem.list(directory)
+    return METADATA_FILE in names or all(
+        parse_segment_file(name) is not None or name in _OTHERS or name.endswith(".tmp") for name in names
+    )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONDEMNED = "-delete"
 """How the name of a directory ends whose log was deleted."""
 
-_LONGEST_PART = 235
+LONGEST_PART = 235
 """A file name has at most 255 bytes, and a topic's name may take nearly all of them."""
 
 
@@ -143,6 +143,8 @@ def lose_files(log: "Log") -> None:
     """A condemned log is about to be removed, and its directory's name free for the next one: reading it fails now."""
     for file in _files(log):
         file.path += ".gone"
+        # Somebody may have opened it again to send the rest of an answer.
+        file.close()
 
 
 def _files(log: "Log") -> Iterator[File]:
@@ -156,7 +158,13 @@ def condemn_directory(filesystem: Filesystem, directory: str) -> str | None:
         return None
     parent, _, name = directory.rpartition("/")
     number = 0
-    while filesystem.exists(path := f"{parent}/{name[:_LONGEST_PART]}.{number}{CONDEMNED}"):
+    while filesystem.exists(path := f"{parent}/{name[:LONGEST_PART]}.{number}{CONDEMNED}"):
         number += 1
     filesystem.rename(directory, path)
     return path
+
+
+def condemned_part(name: str) -> str | None:
+    """What is left of a partition's name in a condemned directory's; None if it is not one of those."""
+    part, _, number = name.removesuffix(CONDEMNED).rpartition(".")
+    return part if name.endswith(CONDEMNED) and part and number.isdecimal() else None

@@ -160,7 +160,10 @@ class Maintenance:
         def topic_id(name: TopicPartition) -> TopicId | None:
             return node.topic_id(name.topic) if node.has_partition(*name) else None
 
-        for name in node.logs.strays(topic_id):
+        strays, foreign = node.logs.strays(topic_id)
+        for path in foreign:
+            logger.warning("%s is not a log of this broker, and left alone: keep other files elsewhere", path)
+        for name in strays:
             logger.warning("%s is on disk but belongs to no topic: it is removed", name)
             node.logs.delete_log(name)
         for name in node.logs.missing([partition.name for partition in node.partitions()]):

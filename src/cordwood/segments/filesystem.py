@@ -54,6 +54,9 @@ class Filesystem(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def list_directories(self, directory: str) -> list[str]:
+        """The names of the directories in a directory, sorted; none if there is no such directory."""
+
     def list(self, directory: str) -> list[str]:
         """The names in a directory, sorted; none if there is no such directory."""
 

@@ -201,6 +201,9 @@ class SimulatedDisk:
     def exists(self, path: str) -> bool:
         return self.platter.exists(path)
 
+    def list_directories(self, directory: str) -> list[str]:
+        return self.platter.list_directories(directory)
+
     def list(self, directory: str) -> list[str]:
         return self.platter.list(directory)
 

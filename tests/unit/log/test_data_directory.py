@@ -301,7 +301,7 @@ def test_directories_of_unknown_and_missing_partitions_are_named() -> None:
     directory = opened(filesystem)
     assert directory.partitions_on_disk() == {gone: TOPIC_ID, kept: TOPIC_ID, other: TOPIC_ID}
     wanted = {kept: TOPIC_ID, other: uuid.UUID(int=7)}
-    assert directory.strays(wanted.get) == [gone, other]
+    assert directory.strays(wanted.get) == ([gone, other], [])
     filesystem.remove_tree(f"{PATH}/kept-0")
     directory = DataDirectory(filesystem, PATH)
     directory.open()
@@ -373,6 +373,41 @@ def test_a_topic_of_the_same_name_begins_at_zero_even_if_the_power_went_during_t
         log = log_of(directory, topic_id=uuid.UUID(int=43))
         assert (log.log_end_offset, log.damage) == (0, [])
         assert append(log).base_offset == 0
+
+
+def test_so_does_one_whose_name_is_too_long_for_that_of_a_condemned_directory() -> None:
+    filesystem = MemoryFilesystem()
+    directory = opened(filesystem)
+    names = [TopicPartition("n" * 248 + last, 0) for last in "ab"]
+    for name in names:
+        fill(log_of(directory, name), 20)
+    directory.checkpoint()
+    directory.condemn_logs([names[0]])
+    directory = opened(filesystem)
+    log = log_of(directory, names[0], topic_id=uuid.UUID(int=43))
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert append(log).base_offset == 0
+    assert log_of(directory, names[1]).log_end_offset == 20
+
+
+def test_what_is_not_ours_in_the_data_directory_is_left_alone(place: tuple[Filesystem, str]) -> None:
+    filesystem, path = place
+    directory = opened(filesystem, path)
+    append(log_of(directory))
+    directory.close()
+    for name in ("backup-2024", "to-delete", "old.x-delete", "torn-0"):
+        filesystem.make_directory(f"{path}/{name}")
+    others = [f"{path}/{name}" for name in ("heapdump-7", "a.1-delete", "backup-2024/it", "to-delete/it")]
+    for file in others:
+        filesystem.open(file, create=True).append(b"mine")
+    directory = opened(filesystem, path)
+    assert directory.strays(lambda partition: None) == ([ORDERS, TopicPartition("torn", 0)], [f"{path}/backup-2024"])
+    for partition in (ORDERS, TopicPartition("torn", 0)):
+        directory.delete_log(partition)
+    assert [filesystem.read_bytes(file) for file in others] == [b"mine"] * 4
+    assert not directory.has_log(TopicPartition("backup", 2024))
+    assert append(log_of(directory, TopicPartition("backup", 2024))).base_offset == 0, "a topic may have that name"
+    directory.close()
 
 
 def test_a_full_disk_has_room_again_after_a_start_that_finds_a_deleted_log() -> None:
