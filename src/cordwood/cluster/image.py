@@ -227,10 +227,13 @@ class ClusterImage:
         assert revision >= self.revision, f"the store went back from revision {self.revision} to {revision}"
         touched = _Touched()
         for event in events:
-            if event.key.startswith(PARTITIONS):
-                self._take_partition(event, touched)
-            else:
-                self._take(event, touched)
+            try:
+                if event.key.startswith(PARTITIONS):
+                    self._take_partition(event, touched)
+                else:
+                    self._take(event, touched)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise DamagedMetadata(f"{event.key!r} holds {event.value!r:.80}: {error}") from error
         self.revision = revision
         defaults_before = self.settings.topic_defaults
         if touched.broker_settings:

@@ -141,8 +141,8 @@ def encode_topic(row: TopicRow) -> bytes:
 def decode_topic(key: str, value: bytes) -> TopicRow:
     fields = _decode(key, value)
     try:
-        return TopicRow(fields["name"], fields["partition_count"])
-    except KeyError as error:
+        return TopicRow(str(fields["name"]), int(fields["partition_count"]))
+    except (KeyError, TypeError, ValueError) as error:
         raise DamagedMetadata(f"{key} lacks {error}") from None
 
 

@@ -207,7 +207,13 @@ async def test_names_that_differ_in_dots_and_underscores_are_found() -> None:
         (f"topics/{uuid.UUID(int=5)}", b'{"name":"t"}'),
         (f"partitions/{uuid.UUID(int=5)}/0", b"{}"),
         (f"configs/topics/{uuid.UUID(int=5)}", b'{"retention.ms":5}'),
+        (f"topics/{uuid.UUID(int=5)}", b'{"name":"t","partition_count":"x"}'),
+        (f"partitions/{uuid.UUID(int=5)}/x", b"{}"),
+        ("topic_names/t", b"\xff"),
+        ("configs/brokers/x", b"{}"),
         ("brokers/1", b"{}"),
+        ("brokers/x", b"{}"),
+        ("broker_epoch/1", b"x"),
     ],
 )
 async def test_what_nobody_writes_is_not_guessed_at(key: str, value: bytes) -> None:

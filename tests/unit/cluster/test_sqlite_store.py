@@ -107,6 +107,31 @@ async def test_a_store_of_a_newer_format_is_refused(tmp_path: Path) -> None:
         await SqliteStore.open(path)
 
 
+async def test_a_store_without_its_state_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / FILE)
+    await (await SqliteStore.open(path)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM state")
+    connection.close()
+    with pytest.raises(StoreFailure, match="damaged"):
+        await SqliteStore.open(path)
+
+
+async def test_damaged_text_is_a_failure_of_the_store_and_it_can_be_closed(tmp_path: Path) -> None:
+    path = str(tmp_path / FILE)
+    store = await SqliteStore.open(path)
+    await store.txn((), [Put("a", b"1")])
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE history SET key = CAST(x'ff' AS TEXT)")
+    connection.close()
+    store = await SqliteStore.open(path)
+    for _ in range(2):
+        with pytest.raises(StoreFailure, match="UTF-8"):
+            await store.list("")
+    await store.close()
+
+
 async def test_a_full_disk_refuses_writes_keeps_reading_and_recovers(tmp_path: Path) -> None:
     store = await SqliteStore.open(str(tmp_path / FILE))
     await store.txn((), [Put("a", b"1")])

@@ -97,12 +97,14 @@ class _Database:
             execute("PRAGMA wal_checkpoint(RESTART)")
             execute("DELETE FROM reserve")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            if _code(error) != sqlite3.SQLITE_FULL:
                 raise
 
     def _state(self) -> tuple[int, int]:
-        revision, compact_revision = self.connection.execute("SELECT revision, compact_revision FROM state").fetchone()
-        return revision, compact_revision
+        row = self.connection.execute("SELECT revision, compact_revision FROM state").fetchone()
+        if row is None or not all(isinstance(number, int) for number in row):
+            raise StoreFailure(f"the metadata store is damaged: its state is {row}")
+        return row[0], row[1]
 
     def save_state(self) -> None:
         self.connection.execute(
@@ -226,9 +228,11 @@ class SqliteStore:
         store._thread.start()
         try:
             store._feed = CommitFeed(await store._opened, _MAX_FEED_EVENTS)
-        except sqlite3.Error as error:
-            in_use = error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            reason = "it is in use by another process" if in_use else str(error)
+        except StoreFailure:
+            raise
+        except Exception as error:
+            in_use = _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            reason = "it is in use by another process, or by another broker in this one" if in_use else str(error)
             raise StoreFailure(f"cannot open the metadata store {path}: {reason}") from error
         return store
 
@@ -283,7 +287,7 @@ class SqliteStore:
     def _work(self) -> None:
         try:
             database = _Database(self._path)
-        except (sqlite3.Error, StoreFailure) as error:
+        except Exception as error:
             self._in_loop(self._opened.set_exception, error)
             return
         self._in_loop(self._opened.set_result, database.revision)
@@ -343,13 +347,13 @@ class SqliteStore:
     ) -> tuple[Sequence[_Outcome], StoreFailure | None]:
         """Nothing of a failed group happened, unless the commit itself failed. A full disk may get space again; after
         any other failure nobody knows what the file holds, so nothing more is promised until it is opened again."""
-        full = isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
+        full = _code(error) == sqlite3.SQLITE_FULL
         failure: StoreFailure
         try:
             if database.connection.in_transaction:
                 database.connection.execute("ROLLBACK")
             database.restore_state()
-        except sqlite3.Error:
+        except (sqlite3.Error, StoreFailure):
             full = False
         if full:
             failure = StoreFailure(f"no space left for the metadata store {self._path}")
@@ -390,3 +394,8 @@ def _attempt(database: _Database, job: _Job) -> _Outcome:
     except (Compacted, ValueError) as error:
         # The caller's mistake, found before anything was written.
         return _Outcome(error=error)
+
+
+def _code(error: Exception) -> int | None:
+    """SQLite's; None of errors that are not its own, as text in the file that is not UTF-8."""
+    return getattr(error, "sqlite_errorcode", None)
