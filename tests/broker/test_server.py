@@ -11,6 +11,7 @@ import pytest
 
 from cordwood.broker.server import DRAIN_S, Server
 from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import DiskFull
 from cordwood.node.node import Node
 
 
@@ -88,6 +89,19 @@ async def test_a_stopped_broker_listens_no_more(tmp_path: Path) -> None:
     await server.stop()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address)
+    again = await Server.start(settings(log_dirs=str(tmp_path)))
+    await again.stop()
+
+
+async def test_a_stop_that_fails_gives_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await Server.start(settings(log_dirs=str(tmp_path)))
+
+    def full() -> None:
+        raise DiskFull("no space left")
+
+    monkeypatch.setattr(server._storage, "close_logs", full)
+    with pytest.raises(DiskFull):
+        await server.stop()
     again = await Server.start(settings(log_dirs=str(tmp_path)))
     await again.stop()
 

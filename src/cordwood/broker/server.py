@@ -179,9 +179,11 @@ class Server:
         """Finishes, flushes, checkpoints and closes. After a failure: only closes, so that the next start recovers."""
         if self._listener is not None:
             self._listener.close()
-        if not self.failed.done():
-            await self._finish()
-        await self._release()
+        try:
+            if not self.failed.done():
+                await self._finish()
+        finally:
+            await self._release()
 
     async def _finish(self) -> None:
         assert self._connections is not None

@@ -26,7 +26,7 @@ _FAILURES: dict[str, type[StorageFailure]] = {kind.__name__: kind for kind in (D
 def compact_in_process(job: CompactionJob) -> CompactionResult:
     """Runs the job in another process and waits for it: call it in a thread."""
     finished = subprocess.run(
-        [sys.executable, "-m", "cordwood.log.compaction_process"],
+        [sys.executable, "-m", "cordwood.log.compaction_process", str(os.getpid())],
         input=json.dumps(_encode_job(job)),
         capture_output=True,
         text=True,
@@ -57,10 +57,10 @@ def _decode_job(encoded: dict[str, Any]) -> CompactionJob:
 
 
 def main() -> None:
-    parent = os.getppid()
+    """The argument is the broker's process id: a broker that died before we asked to be told is not our parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        return  # it died before we asked to be told
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the broker is gone")
     os.nice(NICENESS)
     job = _decode_job(json.load(sys.stdin))
     answer: dict[str, Any]

@@ -123,7 +123,7 @@ async def test_damaged_text_is_a_failure_of_the_store_and_it_can_be_closed(tmp_p
     await store.txn((), [Put("a", b"1")])
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE history SET key = CAST(x'ff' AS TEXT)")
+        connection.execute("UPDATE history SET key = CAST(x'80' AS TEXT)")
     connection.close()
     store = await SqliteStore.open(path)
     for _ in range(2):

@@ -113,6 +113,14 @@ def test_a_fetch_waits_for_min_bytes_over_all_its_partitions(world: World) -> No
     assert [len(values_in(part)) for part in exchange.answer.responses[0].partitions] == [1, 1]
 
 
+def test_a_fetch_that_can_take_no_more_waits_for_no_more(world: World) -> None:
+    create_topic(world)
+    fill(world, "orders", bytes(100), bytes(100))
+    size = len(batch_of(world, bytes(100)))
+    assert begin_fetch(world, ("orders", 0, 0), min_bytes=10_000, max_bytes=size, max_wait_ms=60_000).answered
+    assert not begin_fetch(world, ("orders", 0, 2), min_bytes=10_000, max_bytes=size, max_wait_ms=60_000).answered
+
+
 def test_a_fetch_is_answered_with_what_there_is_when_its_time_is_up(world: World) -> None:
     create_topic(world)
     fill(world, "orders", b"a")

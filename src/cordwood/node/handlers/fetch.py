@@ -88,8 +88,9 @@ class Fetching:
         self._node = node
         self._request = request
         self._plan = plan
-        self._min_bytes = body.min_bytes
         self._max_bytes = min(body.max_bytes, node.fetch_max_bytes)
+        # An answer that can take no more need not wait for more.
+        self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._wait_ms = body.max_wait_ms
         self._committed_only = body.isolation_level == READ_COMMITTED
         self._found: list[FetchedPartition] = []
