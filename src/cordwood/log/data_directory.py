@@ -133,10 +133,12 @@ class DataDirectory:
     def close(self, *, clean: bool = True) -> None:
         """Checkpoints and closes all logs, waiting for the disk. Not `clean`: only gives back the handles."""
         try:
-            if clean:
-                self.checkpoint()
-            for log in self._logs.values():
-                log.close()
+            try:
+                if clean:
+                    self.checkpoint()
+            finally:
+                for log in self._logs.values():
+                    log.close()
             if clean and all(log.recovery_point == log.log_end_offset for log in self._logs.values()):
                 self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
             self._logs.clear()

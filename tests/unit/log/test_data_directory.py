@@ -1,5 +1,6 @@
 """A broker's data directory: whose it is, where its logs stand, and what a stop leaves for the next start."""
 
+import os
 import uuid
 from pathlib import Path
 
@@ -62,6 +63,23 @@ def test_logs_come_back_after_a_clean_stop_without_a_look_at_them(place: tuple[F
         assert values(log) == expected
         assert log.recovery.clean
     directory.close()
+
+
+def test_a_stop_without_room_gives_the_handles_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filesystem = OsFilesystem(str(tmp_path), max_open_files=8)
+    directory = opened(filesystem, f"{tmp_path}/data")
+    written = fill(log_of(directory), 20)
+
+    def full(*_: object) -> None:
+        raise DiskFull("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OsFilesystem, "replace", full)
+        with pytest.raises(DiskFull):
+            directory.close()
+    left = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    assert not [path for path in left if path.startswith(str(tmp_path))]
+    assert values(log_of(opened(filesystem, f"{tmp_path}/data"))) == written
 
 
 def test_logs_are_recovered_after_any_other_stop(place: tuple[Filesystem, str]) -> None:
