@@ -92,17 +92,24 @@ class CheckpointTicket:
         if self.truncations != self.log.truncations:
             self._forget()
             return
-        with self._void_if_cut():
-            for path, keep_bytes, data in self.indexes:
-                self._write_file(path, keep_bytes, data)
-            for path, data in self.replaced:
-                self._write_file(path + TEMPORARY, 0, data)
-            for offset, data in self.snapshots:
-                self._write_file(self._snapshot_path(offset), 0, data)
-            if self.epochs is not None:
-                self._write_file(self._epochs_path + TEMPORARY, 0, self.epochs)
+        try:
+            with self._void_if_cut():
+                self._write_files()
+        except StorageFailure:
+            self._close_files()
+            raise
         if not keep_open:
             self._close_files()
+
+    def _write_files(self) -> None:
+        for path, keep_bytes, data in self.indexes:
+            self._write_file(path, keep_bytes, data)
+        for path, data in self.replaced:
+            self._write_file(path + TEMPORARY, 0, data)
+        for offset, data in self.snapshots:
+            self._write_file(self._snapshot_path(offset), 0, data)
+        if self.epochs is not None:
+            self._write_file(self._epochs_path + TEMPORARY, 0, self.epochs)
 
     def sync(self) -> None:
         """Second: waits for the disk. Not needed where the whole filesystem is synced."""
@@ -167,10 +174,10 @@ class CheckpointTicket:
             file.close()
             self._filesystem.remove(path)
             return
+        self._files.append(file)
         if file.size > keep_bytes:
             file.truncate(keep_bytes)
         file.append(data)
-        self._files.append(file)
 
     def _close_files(self) -> None:
         for file in self._files:

@@ -529,6 +529,8 @@ class Log:
         for segment in self.segments:
             segment.file.close()
             self.loaded_indexes.forget(segment)
+        for file in self.unsynced_files:
+            file.close()
 
     def condemn(self) -> str | None:
         """Takes the log's directory out of the way for a delete; the path to remove, None if there is none."""

@@ -11,7 +11,7 @@ from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory, Identity
 from cordwood.log.log import Log
 from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.log.os_filesystem import OsFile, OsFilesystem
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
@@ -74,7 +74,7 @@ def test_a_stop_without_room_gives_the_handles_back(tmp_path: Path, monkeypatch:
         raise DiskFull("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(OsFilesystem, "replace", full)
+        patch.setattr(OsFile, "append", full)
         with pytest.raises(DiskFull):
             directory.close()
     left = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]

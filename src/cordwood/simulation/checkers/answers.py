@@ -163,9 +163,10 @@ class Answers:
         waited_ms = exchange.replied_ms - exchange.handled_ms
         reads_something = bool(values["topics"]) or values.get("session_epoch", -1) > 0
         has_reason = urgent or self.stopping or self.cold_reads or not reads_something or _makes_way(exchange)
-        if not has_reason and found_bytes < values["min_bytes"] and waited_ms < values["max_wait_ms"]:
+        wanted_bytes = min(values["min_bytes"], values["max_bytes"])
+        if not has_reason and found_bytes < wanted_bytes and waited_ms < values["max_wait_ms"]:
             raise InvariantBroken(
-                f"{exchange} got {found_bytes} bytes after {waited_ms} ms; it wanted {values['min_bytes']} or to wait "
+                f"{exchange} got {found_bytes} bytes after {waited_ms} ms; it wanted {wanted_bytes} or to wait "
                 f"{values['max_wait_ms']} ms"
             )
 
