@@ -188,16 +188,31 @@ NAMES: dict[type[Event], str] = {
 _TYPES: dict[str, type[Event]] = {name: kind for kind, name in NAMES.items()}
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+LATEST_MS = 253_402_300_799_000
+"""The last second of the year 9999: later times have no date."""
+
+MAX_OFFSET = 2**63 - 1
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LATEST_MS <= value <= LATEST_MS
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    if not isinstance(value, str):
+        return False
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair, which JSON can write and no report could print.
+        return False
+    return True
 
 
 def _is_natural(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_OFFSET
 
 
 def _is_records(value: object) -> bool:
@@ -208,13 +223,13 @@ def _is_records(value: object) -> bool:
 
 
 _CHECKS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "at_ms": (_is_number, "a number"),
+    "at_ms": (_is_time, "a number of milliseconds up to the year 9999"),
     "who": (_is_text, "a text"),
     "topic": (_is_text, "a text"),
     "value": (_is_text, "a text"),
     "transaction": (_is_text, "a text"),
-    "partition": (_is_natural, "a whole number from 0"),
-    "offset": (_is_natural, "a whole number from 0"),
+    "partition": (_is_natural, "a whole number from 0 to 2**63 - 1"),
+    "offset": (_is_natural, "a whole number from 0 to 2**63 - 1"),
     "records": (_is_records, "a list of [offset, value]"),
     "acks": (lambda value: value in ("all", "1", "0"), 'one of "all", "1", "0"'),
     "idempotent": (lambda value: isinstance(value, bool), "true or false"),
@@ -255,7 +270,7 @@ def parse(line: str | bytes) -> Event:
     """The event on this line; InvalidHistory says what is wrong with it."""
     try:
         fields = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidHistory(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise InvalidHistory("not a JSON object")

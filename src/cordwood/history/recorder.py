@@ -19,8 +19,12 @@ Value = str | bytes
 
 
 def value_text(value: Value) -> str:
-    """How a value is written: text as it is, bytes as UTF-8 with the bytes that are not as backslash escapes."""
-    return value if isinstance(value, str) else value.decode("utf-8", "backslashreplace")
+    """How a value is written: as UTF-8, and the bytes that are not as `\\xNN`; a text is written as its bytes are.
+
+    Different values have different texts: of a `\\x` in the value itself the backslash is written as `\\x5c`.
+    """
+    data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return data.replace(rb"\x", rb"\x5cx").decode("utf-8", "backslashreplace")
 
 
 def wall_clock_ms() -> float:

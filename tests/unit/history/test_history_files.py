@@ -1,5 +1,6 @@
 """A history in files: written by the recorder, read by the checker, merged, torn, and refused when it is not one."""
 
+import itertools
 import json
 import threading
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from cordwood.history import Anomaly, InvalidHistory, Recorder, check, events
 from cordwood.history.events import Event, parse, write
+from cordwood.history.recorder import value_text
 
 EVERY_KIND: list[Event] = [
     events.Producer(1.5, "p", "all", True, False),
@@ -57,6 +59,15 @@ def test_every_kind_of_event_is_tried_above() -> None:
         ('{"type":"drained","at_ms":1,"who":"r","topic":"t"}', "a drained needs 'partition'"),
         ('{"type":"drained","at_ms":1,"who":"r","topic":"t","partition":-1}', "'partition' must be a whole number"),
         ('{"type":"drained","at_ms":true,"who":"r","topic":"t","partition":1}', "'at_ms' must be a number"),
+        ('{"type":"drained","at_ms":1e300,"who":"r","topic":"t","partition":1}', "'at_ms' must be .* the year 9999"),
+        ('{"type":"drained","at_ms":NaN,"who":"r","topic":"t","partition":1}', "'at_ms' must be .* the year 9999"),
+        ('{"type":"drained","at_ms":1,"who":"r","topic":"\\ud800","partition":1}', "'topic' must be a text"),
+        (
+            f'{{"type":"log_start_moved","at_ms":1,"topic":"t","partition":1,"offset":{2**63}}}',
+            "'offset' must be a whole",
+        ),
+        (f'{{"type":"poll","at_ms":1,"who":"r","topic":"t","partition":1,"records":[[{2**63},"a"]]}}', "a list of"),
+        ("[" * 100_000, "not JSON"),
         ('{"type":"poll","at_ms":1,"who":"r","topic":"t","partition":1,"records":[[1]]}', "a list of"),
         ('{"type":"producer","at_ms":1,"who":"p","acks":1,"idempotent":true,"retries":true}', "'acks' must be one of"),
     ],
@@ -64,6 +75,26 @@ def test_every_kind_of_event_is_tried_above() -> None:
 def test_a_line_that_is_not_an_event_is_refused(line: str, reason: str) -> None:
     with pytest.raises(InvalidHistory, match=reason):
         parse(line)
+
+
+def test_the_last_offset_and_the_last_time_can_be_checked() -> None:
+    told: list[Event] = [events.Reader(events.LATEST_MS, "r", "assign", "read_uncommitted", "earliest")]
+    for offset in (5, events.MAX_OFFSET, 7):
+        told.append(events.Poll(events.LATEST_MS, "r", "orders", 0, ((offset, "a"),)))
+    report = check([parse(write(event)) for event in told])
+    assert set(report.counts) == {Anomaly.DUPLICATE, Anomaly.POLL_SKIP, Anomaly.NON_MONOTONIC_POLL}
+    assert "at 9999-12-31 23:59:59.000 UTC" in report.render()
+
+
+def test_different_values_are_written_differently() -> None:
+    pieces = (b"\\", b"x", b"5c", b"ff", b"\xff")
+    values = [b"".join(parts) for count in range(6) for parts in itertools.product(pieces, repeat=count)]
+    assert len({value_text(value) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("text", ["plain", "ü", r'{"path":"C:\\new"}', r"\xff", r"\\x5c"])
+def test_a_text_is_written_as_its_bytes_are(text: str) -> None:
+    assert value_text(text) == value_text(text.encode())
 
 
 def test_a_recorded_file_is_checked(tmp_path: Path) -> None:
