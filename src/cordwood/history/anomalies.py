@@ -197,7 +197,8 @@ def _missing(
     """Lost and unseen writes; those of transactions of which a part was seen are put into `torn`."""
     covered = merged(observed.covered)
     drains = sorted(observed.drains)
-    run, drain, drained_at = 0, 0, 0
+    run, drain = 0, 0
+    until, drained_at = 0, 0
     for base, page in observed.positions.pages():
         for index in range(PAGE_OFFSETS):
             marks = page.marks[index]
@@ -211,11 +212,11 @@ def _missing(
                 continue
             while run < len(covered) and covered[run][1] < offset:
                 run += 1
-            while drain < len(drains) and drains[drain][0] <= offset:
-                drained_at = max(drained_at, drains[drain][1])
+            while drain < len(drains) and drains[drain].start <= offset:
+                until, drained_at = max((until, drained_at), drains[drain][1:])
                 drain += 1
             passed = run < len(covered) and covered[run][0] <= offset
-            if not passed and page.acked_at[index] > drained_at:
+            if not passed and page.acked_at[index] > until:
                 continue
             at = At(partition, offset)
             if transaction and seen_as_committed[transaction - 1]:

@@ -58,7 +58,7 @@ def _notes(seen: Observations, source: Source) -> list[str]:
                     f"{TopicPartition(name, number)} lost its leader: "
                     "records sent with acks=1 before that are not demanded."
                 )
-            if observed.last_acked_at > max((event for _, event in observed.drains), default=0):
+            if observed.last_acked_at > max((drain.until for drain in observed.drains), default=0):
                 undrained.append(str(TopicPartition(name, number)))
     if undrained:
         notes.append(

@@ -79,6 +79,14 @@ class WeakConflict(NamedTuple):
     begun_at: int
 
 
+class Drain(NamedTuple):
+    """A reader reached the end: what was acknowledged before `until`, from the offset `start` on, is to be read."""
+
+    start: int
+    until: int
+    event: int
+
+
 @dataclass(slots=True)
 class PartitionSeen:
     """All that was observed of one partition."""
@@ -88,8 +96,7 @@ class PartitionSeen:
     weak_conflicts: list[WeakConflict] = field(default_factory=list)
     backwards: list[Backwards] = field(default_factory=list)
     covered: list[tuple[int, int]] = field(default_factory=list)
-    drains: list[tuple[int, int]] = field(default_factory=list)
-    """(offset from which on, event number): acknowledged before the event, so to be read."""
+    drains: list[Drain] = field(default_factory=list)
     # Leaps of a reader over offsets, in columns: a transactional topic has one per transaction.
     leap_before: "array[int]" = field(default_factory=lambda: array("q"))
     leap_after: "array[int]" = field(default_factory=lambda: array("q"))
@@ -109,6 +116,8 @@ class TopicSeen:
     placeless: dict[int, Placeless] = field(default_factory=dict)
     partitions: dict[int, PartitionSeen] = field(default_factory=dict)
     has_sends: bool = False
+    open_since: dict[int, int] = field(default_factory=dict)
+    """Event number of the first send to this topic, by transaction (index plus one) that has not ended."""
 
     def partition(self, number: int) -> PartitionSeen:
         seen = self.partitions.get(number)
@@ -233,6 +242,8 @@ class Observations:
         if index is None:
             raise self._invalid(f"transaction {transaction!r} is not open")
         self.outcomes[index] = outcome
+        for topic in self.topics.values():
+            topic.open_since.pop(index + 1, None)
 
     def _on_send(self, event: events.Send, number: int) -> None:
         topic = self.topic(event.topic)
@@ -246,6 +257,7 @@ class Observations:
             if index is None:
                 raise self._invalid(f"transaction {event.transaction!r} is not open")
             transaction = index + 1
+            topic.open_since.setdefault(transaction, number)
         topic.in_flight[hashed] = InFlight(self._producer_of(event.who), number, transaction)
         self.totals.sends += 1
 
@@ -387,7 +399,13 @@ class Observations:
             if place.low is None:
                 return
             start = place.low
-        self.topic(event.topic).partition(event.partition).drains.append((start, number))
+        topic = self.topic(event.topic)
+        until = number
+        if self.readers[reader].isolation == "read_committed":
+            # For this reader the log ends at the first record of an open transaction. What was acknowledged before that
+            # was sent is below; what came later may be behind it, whoever sent it.
+            until = min(topic.open_since.values(), default=number)
+        topic.partition(event.partition).drains.append(Drain(start, until, number))
 
     def _producer_of(self, who: str) -> int:
         index = self._producer_index.get(who)

@@ -311,6 +311,56 @@ class TestUnseen:
         assert story.check().clean
 
 
+class TestDrainedWhileATransactionIsOpen:
+    def tell(self, story: Story, isolation: Isolation) -> ProducerRecorder:
+        """Only `before`, at offset 0, is below the last stable offset when the reader drains."""
+        producer, plain = story.producer("p1"), story.producer("p2")
+        write(plain, "before", 0)
+        producer.begin("t1")
+        write(plain, "between", 1)
+        write(producer, "in it", 2, transaction="t1")
+        write(plain, "behind", 3)
+        reader = story.reader(isolation=isolation)
+        reader.drained(TOPIC, 0)
+        return producer
+
+    def test_what_is_behind_its_first_record_is_not_demanded_of_a_reader_of_committed_records(
+        self, story: Story
+    ) -> None:
+        self.tell(story, "read_committed").committed("t1")
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.UNSEEN: 2}
+        assert {finding.value for finding in report.findings} == {"before", "between"}
+        assert any("No reader drained orders-0 after the last acknowledgement" in note for note in report.notes)
+
+    def test_of_a_reader_of_all_records_everything_is(self, story: Story) -> None:
+        self.tell(story, "read_uncommitted").committed("t1")
+        assert story.found() == {Anomaly.UNSEEN: 4}
+
+    def test_a_drain_after_its_end_demands_everything(self, story: Story) -> None:
+        self.tell(story, "read_committed").committed("t1")
+        ReaderRecorder(story.recorder, "r1").drained(TOPIC, 0)
+        assert story.found() == {Anomaly.UNSEEN: 4}
+
+    def test_a_transaction_in_another_topic_holds_nobody_up(self, story: Story) -> None:
+        producer, plain = story.producer("p1"), story.producer("p2")
+        producer.begin("t1")
+        producer.send("payments", "a", transaction="t1")
+        write(plain, "b", 0)
+        story.reader(isolation="read_committed").drained(TOPIC, 0)
+        assert story.found() == {Anomaly.UNSEEN: 1}
+
+    def test_a_part_drained_before_the_commit_is_not_torn(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader(isolation="read_committed")
+        producer.begin("t1")
+        write(producer, "a", 0, partition=0, transaction="t1")
+        write(producer, "b", 0, partition=1, transaction="t1")
+        reader.drained(TOPIC, 1)
+        producer.committed("t1")
+        read(reader, (0, "a"), partition=0)
+        assert story.check().clean
+
+
 class TestTornTransaction:
     def tell(self, story: Story, end: Callable[[ProducerRecorder], None]) -> ReaderRecorder:
         producer = story.producer()
