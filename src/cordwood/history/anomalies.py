@@ -7,6 +7,7 @@ acks=all always, acks=1 unless the leader was lost after the send began, acks=0 
 
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 from cordwood.history.observations import Fate, Observations, Outcome, PartitionSeen, TopicSeen
@@ -44,11 +45,19 @@ class Anomaly(StrEnum):
     NON_MONOTONIC_SEND = "non-monotonic send"
 
 
+NO_OFFSET = -1
+
+
 class At(NamedTuple):
-    """One offset of one partition."""
+    """One offset of one partition; or a record of which no offset is known, by the hash of its value."""
 
     partition: TopicPartition
     offset: int
+    hashed: int = NO_VALUE
+
+    @property
+    def place(self) -> str:
+        return f"{self.partition}, offset unknown" if self.hashed else f"{self.partition} offset {self.offset}"
 
 
 class Suspect(NamedTuple):
@@ -75,9 +84,16 @@ def suspects_in(seen: Observations) -> Iterator[Suspect]:
         if hashed not in repeated:
             yield Suspect(Anomaly.NEVER_SENT, (at,))
     torn: dict[int, list[At]] = {}
-    for partition, _, observed in _partitions(seen):
+    for partition, topic, observed in _partitions(seen):
         yield from _conflicts(partition, observed)
-        yield from _missing(seen, partition, observed, seen_as_committed, torn)
+        for suspect, transaction in chain(
+            _missing(seen, partition, observed, seen_as_committed),
+            _missing_without_offset(seen, partition, topic, observed, seen_as_committed),
+        ):
+            if not transaction or not seen_as_committed[transaction - 1]:
+                yield suspect
+            elif len(torn.setdefault(transaction, [])) < MISSING_LISTED:
+                torn[transaction] += suspect.at
         yield from _skips(seen, partition, observed, seen_as_committed)
         yield from _backwards(partition, observed)
         yield from _disordered_sends(seen, partition, observed)
@@ -115,6 +131,10 @@ def _join_placeless(
                     continue
                 page.producer[index] = placeless.producer + 1
                 page.transaction[index] = placeless.transaction
+                if seen.producers[placeless.producer].idempotent:
+                    # Without idempotence nobody can say when it was written: it may have been under way ever since.
+                    page.begun_at[index] = placeless.begun_at
+                observed.acked_without_offset.pop(hashed, None)
                 if placeless.fate is Fate.FAILED:
                     yield Suspect(Anomaly.ABORTED_READ, (At(partition, base + index),))
             if marks & READ_AS_COMMITTED and page.transaction[index]:
@@ -192,9 +212,8 @@ def _missing(
     partition: TopicPartition,
     observed: PartitionSeen,
     seen_as_committed: bytearray,
-    torn: dict[int, list[At]],
-) -> Iterator[Suspect]:
-    """Lost and unseen writes; those of transactions of which a part was seen are put into `torn`."""
+) -> Iterator[tuple[Suspect, int]]:
+    """Lost and unseen writes, and their transactions."""
     covered = merged(observed.covered)
     drains = sorted(observed.drains)
     run, drain = 0, 0
@@ -218,15 +237,33 @@ def _missing(
             passed = run < len(covered) and covered[run][0] <= offset
             if not passed and page.acked_at[index] > until:
                 continue
-            at = At(partition, offset)
-            if transaction and seen_as_committed[transaction - 1]:
-                missing = torn.setdefault(transaction, [])
-                if len(missing) < MISSING_LISTED:
-                    missing.append(at)
-            elif passed:
-                yield Suspect(Anomaly.LOST_WRITE, (at,))
+            at = (At(partition, offset),)
+            if passed:
+                yield Suspect(Anomaly.LOST_WRITE, at), transaction
             else:
-                yield Suspect(Anomaly.UNSEEN, (at,), event=drained_at)
+                yield Suspect(Anomaly.UNSEEN, at, event=drained_at), transaction
+
+
+def _missing_without_offset(
+    seen: Observations,
+    partition: TopicPartition,
+    topic: TopicSeen,
+    observed: PartitionSeen,
+    seen_as_committed: bytearray,
+) -> Iterator[tuple[Suspect, int]]:
+    """Unseen writes whose offset the producer was not told, and their transactions.
+
+    They may be anywhere: demanded only where nothing was deleted, and of readers that began at the beginning.
+    """
+    drains = [drain for drain in observed.drains if drain.start == 0]
+    if not drains or observed.log_start_offset:
+        return
+    _, until, drained_at = max(drains)
+    for hashed, acked_at in observed.acked_without_offset.items():
+        producer, begun_at, transaction, _ = topic.placeless[hashed]
+        stays = seen.producers[producer].acks == "all" or begun_at > observed.leader_lost_at
+        if acked_at < until and stays and _is_visible(seen, transaction, seen_as_committed):
+            yield Suspect(Anomaly.UNSEEN, (At(partition, NO_OFFSET, hashed),), event=drained_at), transaction
 
 
 def merged(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -275,10 +312,10 @@ def _disordered_sends(seen: Observations, partition: TopicPartition, observed: P
     for base, page in observed.positions.pages():
         for index in range(PAGE_OFFSETS):
             marks = page.marks[index]
-            if not marks & ACKED or not (marks & READ or demanded(page, index, observed)):
+            begun_at = page.begun_at[index]
+            if not begun_at or not (marks & READ or demanded(page, index, observed)):
                 continue
             producer = page.producer[index] - 1
-            begun_at = page.begun_at[index]
             not_before = begun_at if in_order[producer] else page.acked_at[index]
             known = latest.get(producer)
             if known is None or begun_at > known[0]:

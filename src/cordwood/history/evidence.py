@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cordwood.history import events
-from cordwood.history.anomalies import Anomaly, At, Suspect
+from cordwood.history.anomalies import NO_OFFSET, Anomaly, At, Suspect
 from cordwood.history.events import InvalidHistory
 from cordwood.history.observations import Observations
 from cordwood.history.positions import value_hash
@@ -87,7 +87,11 @@ class Evidence:
                 case events.Send():
                     self._on_send(event, line)
                 case events.Acked():
-                    at = At(TopicPartition(event.topic, event.partition), -1 if event.offset is None else event.offset)
+                    partition = TopicPartition(event.topic, event.partition)
+                    if event.offset is None:
+                        at = At(partition, NO_OFFSET, value_hash(event.value))
+                    else:
+                        at = At(partition, event.offset)
                     self._add(at, Sighting("acknowledged to", event.who, event.value, event.at_ms, line.place))
                 case events.Failed():
                     key = (event.topic, value_hash(event.value))
@@ -168,7 +172,7 @@ def _finding(suspect: Suspect, at: At, known: Sighting | None, sentence: str) ->
         anomaly=suspect.anomaly,
         topic=at.partition.topic,
         partition=at.partition.partition,
-        offset=at.offset,
+        offset=None if at.hashed else at.offset,
         value=None if known is None else known.value,
         who=None if known is None else known.who,
         at_ms=None if known is None else known.at_ms,
@@ -184,7 +188,7 @@ def _inconsistent(suspect: Suspect, evidence: Evidence) -> Finding | None:
     if len(by_value) < 2:
         return None
     told = " and ".join(f"{sighting.value!r} {sighting.told()}" for sighting in by_value.values())
-    sentence = f"{at.partition} offset {at.offset} holds {len(by_value)} values: {told}."
+    sentence = f"{at.place} holds {len(by_value)} values: {told}."
     return _finding(suspect, at, next(iter(by_value.values())), sentence)
 
 
@@ -197,9 +201,7 @@ def _duplicate(suspect: Suspect, evidence: Evidence) -> Finding | None:
     sender = evidence.sender(first)
     by = f" of producer {sender.who}" if sender else ""
     told = " and ".join(
-        f"{at.partition} offset {at.offset} ({sighting.told()})"
-        for at in same
-        if (sighting := evidence.first(at)) is not None
+        f"{at.place} ({sighting.told()})" for at in same if (sighting := evidence.first(at)) is not None
     )
     sentence = f"The value {known.value!r}{by} stands at {len(same)} offsets of {first.partition.topic}: {told}."
     return _finding(suspect, first, known, sentence)
@@ -213,11 +215,11 @@ def _aborted(suspect: Suspect, evidence: Evidence) -> Finding | None:
     if suspect.transaction:
         transaction = evidence.transactions[suspect.transaction]
         why = f"transaction {transaction.name!r} of {transaction.who}, {transaction.ended}"
-        sentence = f"{at.partition} offset {at.offset}: {known.value!r} of {why}, was {known.told()}."
+        sentence = f"{at.place}: {known.value!r} of {why}, was {known.told()}."
     else:
         failure = evidence.failures.get((at.partition.topic, value_hash(known.value)))
         why = f"whose send was {failure.told()}" if failure else "whose send failed"
-        sentence = f"{at.partition} offset {at.offset}: {known.value!r}, {why}, was {known.told()}."
+        sentence = f"{at.place}: {known.value!r}, {why}, was {known.told()}."
     return _finding(suspect, at, known, sentence)
 
 
@@ -226,10 +228,7 @@ def _lost(suspect: Suspect, evidence: Evidence) -> Finding | None:
     known = evidence.first(at, "acknowledged")
     if known is None:
         return None
-    sentence = (
-        f"{at.partition} offset {at.offset}: {known.value!r} was {known.told()}; "
-        "readers passed the offset and none of them got it."
-    )
+    sentence = f"{at.place}: {known.value!r} was {known.told()}; readers passed the offset and none of them got it."
     return _finding(suspect, at, known, sentence)
 
 
@@ -241,7 +240,7 @@ def _unseen(suspect: Suspect, evidence: Evidence) -> Finding | None:
     drain = evidence.lines[suspect.event]
     assert isinstance(drain.event, events.Drained)
     sentence = (
-        f"{at.partition} offset {at.offset}: {known.value!r} was {known.told()}; "
+        f"{at.place}: {known.value!r} was {known.told()}; "
         f"{drain.event.who} had read to the end {at_time(drain.event.at_ms)} ({drain.place}) and nobody got it."
     )
     return _finding(suspect, at, known, sentence)
@@ -252,7 +251,7 @@ def _never_sent(suspect: Suspect, evidence: Evidence) -> Finding | None:
     known = evidence.first(at, "read by")
     if known is None:
         return None
-    sentence = f"{at.partition} offset {at.offset}: {known.value!r} was {known.told()}, but no producer sent it."
+    sentence = f"{at.place}: {known.value!r} was {known.told()}, but no producer sent it."
     return _finding(suspect, at, known, sentence)
 
 
@@ -301,7 +300,7 @@ def _disordered(suspect: Suspect, evidence: Evidence) -> Finding | None:
 def _torn(suspect: Suspect, evidence: Evidence) -> Finding | None:
     transaction = evidence.transactions[suspect.transaction]
     missing = ", ".join(
-        f"{known.value!r} ({at.partition} offset {at.offset})"
+        f"{known.value!r} ({at.place})"
         for at in suspect.at
         if (known := evidence.first(at, "acknowledged")) is not None
     )

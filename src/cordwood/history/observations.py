@@ -55,9 +55,10 @@ class InFlight(NamedTuple):
 
 
 class Placeless(NamedTuple):
-    """A record of which the producer knows no offset: its send failed, timed out, or had acks=0."""
+    """A record of which the producer knows no offset: its send failed, timed out, or was acknowledged without one."""
 
     producer: int
+    begun_at: int
     transaction: int
     fate: Fate
 
@@ -94,6 +95,8 @@ class PartitionSeen:
     positions: Positions = field(default_factory=Positions)
     conflicts: set[int] = field(default_factory=set)
     weak_conflicts: list[WeakConflict] = field(default_factory=list)
+    acked_without_offset: dict[int, int] = field(default_factory=dict)
+    """Event number of the acknowledgement, by the hash of the value; not with acks=0, which promises nothing."""
     backwards: list[Backwards] = field(default_factory=list)
     covered: list[tuple[int, int]] = field(default_factory=list)
     drains: list[Drain] = field(default_factory=list)
@@ -271,7 +274,7 @@ class Observations:
 
     def _on_no_offset(self, event: events.Failed | events.Unknown, fate: Fate) -> None:
         hashed, send = self._take_in_flight(event)
-        self.topics[event.topic].placeless[hashed] = Placeless(send.producer, send.transaction, fate)
+        self.topics[event.topic].placeless[hashed] = Placeless(*send, fate)
         if fate is Fate.FAILED:
             self.totals.failed += 1
         else:
@@ -284,10 +287,13 @@ class Observations:
         seen = topic.partition(event.partition)
         offset = event.offset
         acks = self.producers[send.producer].acks
+        if acks != "0":
+            seen.last_acked_at = number
+            if offset is None:
+                seen.acked_without_offset[hashed] = number
         if offset is None or acks == "0":
-            topic.placeless[hashed] = Placeless(send.producer, send.transaction, Fate.ACKED)
+            topic.placeless[hashed] = Placeless(*send, Fate.ACKED)
             return
-        seen.last_acked_at = number
         page, index = seen.positions.page_for(offset)
         held, marks = page.value[index], page.marks[index]
         if held != NO_VALUE and (held != hashed or marks & ACKED):
@@ -296,7 +302,7 @@ class Observations:
                     seen.weak_conflicts.append(WeakConflict(offset, send.begun_at))
                 else:
                     seen.conflicts.add(offset)
-                topic.placeless[hashed] = Placeless(send.producer, send.transaction, Fate.ACKED)
+                topic.placeless[hashed] = Placeless(*send, Fate.ACKED)
                 return
             marks = 0
         page.value[index] = hashed
@@ -312,7 +318,9 @@ class Observations:
         if page.marks[index] != ACKED | ACKED_BY_LEADER:
             return False
         seen.weak_conflicts.append(WeakConflict(offset, page.begun_at[index]))
-        topic.placeless[page.value[index]] = Placeless(page.producer[index] - 1, page.transaction[index], Fate.ACKED)
+        topic.placeless[page.value[index]] = Placeless(
+            page.producer[index] - 1, page.begun_at[index], page.transaction[index], Fate.ACKED
+        )
         page.producer[index] = page.transaction[index] = page.begun_at[index] = page.acked_at[index] = 0
         return True
 
@@ -428,7 +436,7 @@ class Observations:
             self._close_run(key)
         for topic in self.topics.values():
             for hashed, send in topic.in_flight.items():
-                topic.placeless[hashed] = Placeless(send.producer, send.transaction, Fate.UNKNOWN)
+                topic.placeless[hashed] = Placeless(*send, Fate.UNKNOWN)
                 self.totals.unknown += 1
             topic.in_flight.clear()
         totals = self.totals

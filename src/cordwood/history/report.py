@@ -14,12 +14,12 @@ from cordwood.history.observations import Totals
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly. Value, client and time are None where no single line of the history has them."""
+    """One anomaly. Offset, value, client and time are None where no single line of the history has them."""
 
     anomaly: Anomaly
     topic: str
     partition: int
-    offset: int
+    offset: int | None
     value: str | None
     who: str | None
     at_ms: float | None

@@ -311,6 +311,82 @@ class TestUnseen:
         assert story.check().clean
 
 
+class TestAcknowledgedWithoutAnOffset:
+    def tell(self, story: Story, acks: Acks = "all") -> ReaderRecorder:
+        write(story.producer(acks=acks, idempotent=acks == "all"), "a", None)
+        return story.reader()
+
+    def test_nobody_got_it_though_the_partition_was_drained(self, story: Story) -> None:
+        self.tell(story).drained(TOPIC, 0)
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.UNSEEN: 1}
+        finding = report.findings[0]
+        assert (finding.offset, finding.value, finding.who) == (None, "a", "p1")
+        assert "orders-0, offset unknown: 'a' was acknowledged to p1 at" in finding.sentence
+        assert json.loads(report.to_json())["findings"][0]["offset"] is None
+
+    def test_somebody_got_it(self, story: Story) -> None:
+        reader = self.tell(story)
+        read(reader, (7, "a"))
+        reader.drained(TOPIC, 0)
+        assert story.check().clean
+
+    def test_it_was_read_in_another_partition_than_acknowledged(self, story: Story) -> None:
+        reader = self.tell(story)
+        read(reader, (7, "a"), partition=1)
+        reader.drained(TOPIC, 0)
+        assert story.found() == {Anomaly.UNSEEN: 1}
+
+    def test_without_a_drain_nobody_can_say(self, story: Story) -> None:
+        self.tell(story)
+        report = story.check()
+        assert report.clean
+        assert any("No reader drained orders-0" in note for note in report.notes)
+
+    def test_it_may_be_below_where_the_reader_began(self, story: Story) -> None:
+        reader = self.tell(story)
+        reader.positioned(TOPIC, 0, 1)
+        reader.drained(TOPIC, 0)
+        assert story.check().clean
+
+    def test_it_may_be_below_where_the_log_begins_now(self, story: Story) -> None:
+        reader = self.tell(story)
+        story.recorder.log_start_moved(TOPIC, 0, 1)
+        reader.drained(TOPIC, 0)
+        assert story.check().clean
+
+    def test_acks_0_is_never_demanded(self, story: Story) -> None:
+        self.tell(story, "0").drained(TOPIC, 0)
+        assert story.check().clean
+
+    @pytest.mark.parametrize(("acks", "found"), [("all", {Anomaly.UNSEEN: 1}), ("1", {})])
+    def test_the_leader_was_lost(self, story: Story, acks: Acks, found: dict[Anomaly, int]) -> None:
+        reader = self.tell(story, acks)
+        story.recorder.leader_lost(TOPIC, 0)
+        reader.drained(TOPIC, 0)
+        assert story.found() == found
+
+    def test_the_rest_of_its_transaction_was_read(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader(isolation="read_committed")
+        producer.begin("t1")
+        write(producer, "a", 0, transaction="t1")
+        write(producer, "b", None, transaction="t1")
+        producer.committed("t1")
+        read(reader, (0, "a"))
+        reader.drained(TOPIC, 0)
+        report = story.check()
+        assert dict(report.counts) == {Anomaly.TORN_TRANSACTION: 1}
+        assert "nobody got 'b' (orders-0, offset unknown)" in report.findings[0].sentence
+
+    def test_its_transaction_was_aborted(self, story: Story) -> None:
+        producer, reader = story.producer(), story.reader(isolation="read_committed")
+        producer.begin("t1")
+        write(producer, "a", None, transaction="t1")
+        producer.aborted("t1")
+        reader.drained(TOPIC, 0)
+        assert story.check().clean
+
+
 class TestDrainedWhileATransactionIsOpen:
     def tell(self, story: Story, isolation: Isolation) -> ProducerRecorder:
         """Only `before`, at offset 0, is below the last stable offset when the reader drains."""

@@ -185,3 +185,18 @@ class TestNonMonotonicSend:
         write(producer, "a", 1, partition=0)
         write(producer, "b", 0, partition=1)
         assert story.check().clean
+
+    @pytest.mark.parametrize(("idempotent", "found"), [(True, {Anomaly.NON_MONOTONIC_SEND: 1}), (False, {})])
+    @pytest.mark.parametrize("end", ["unknown", "acked"])
+    def test_a_record_without_a_known_offset_is_ordered_where_it_was_read_if_its_producer_is_idempotent(
+        self, story: Story, end: str, idempotent: bool, found: dict[Anomaly, int]
+    ) -> None:
+        producer = story.producer(idempotent=idempotent)
+        producer.send(TOPIC, "a")
+        if end == "unknown":
+            producer.unknown(TOPIC, "a")
+        else:
+            producer.acked(TOPIC, "a", 0, None)
+        write(producer, "b", 0)
+        read(story.reader(), (0, "b"), (1, "a"))
+        assert story.found() == found
