@@ -25,6 +25,7 @@ from cordwood.history.events import (
     Send,
     TransactionAborted,
     TransactionCommitted,
+    TransactionCommitting,
     TransactionUnknown,
 )
 
@@ -174,6 +175,8 @@ class Run:
             return
         fate = self.random.choice(["commit", "abort", "unknown"])
         commit = fate == "commit" or (fate == "unknown" and self.random.random() < 0.5)
+        if commit:
+            client.recorder.committing(name)
         self.world.end_transaction(name, commit=commit)
         if fate == "commit":
             client.recorder.committed(name)
@@ -384,6 +387,23 @@ def abort_what_was_committed(events: list[Event], random: Random) -> set[Anomaly
     return {Anomaly.ABORTED_READ}
 
 
+def commit_only_now(events: list[Event], random: Random) -> set[Anomaly]:
+    """A transaction is committed after it was read as committed."""
+    read = {value for event in events if isinstance(event, Poll) and event.who == "final" for _, value in event.records}
+    in_transactions = {event.transaction for event in events if isinstance(event, Send) and event.value in read}
+    candidates = [
+        event.transaction
+        for event in events
+        if isinstance(event, TransactionCommitting) and event.transaction in in_transactions
+    ]
+    assume(candidates)
+    name = random.choice(candidates)
+    ends = (TransactionCommitting, TransactionCommitted, TransactionUnknown)
+    ending: list[Event] = [event for event in events if isinstance(event, ends) and event.transaction == name]
+    events[:] = [event for event in events if event not in ending] + ending
+    return {Anomaly.EARLY_READ}
+
+
 LIES: list[Callable[[list[Event], Random], set[Anomaly]]] = [
     lose_a_record,
     change_a_value,
@@ -393,6 +413,7 @@ LIES: list[Callable[[list[Event], Random], set[Anomaly]]] = [
     acknowledge_another_offset,
     deny_a_write,
     abort_what_was_committed,
+    commit_only_now,
 ]
 
 

@@ -38,6 +38,7 @@ class Anomaly(StrEnum):
     UNSEEN = "unseen"
     TORN_TRANSACTION = "torn transaction"
     ABORTED_READ = "aborted read"
+    EARLY_READ = "early read"
     DUPLICATE = "duplicate"
     NEVER_SENT = "never sent"
     POLL_SKIP = "poll skip"
@@ -97,6 +98,9 @@ def suspects_in(seen: Observations) -> Iterator[Suspect]:
         yield from _skips(seen, partition, observed, seen_as_committed)
         yield from _backwards(partition, observed)
         yield from _disordered_sends(seen, partition, observed)
+    for early in seen.early_reads:
+        at = At(early.partition, early.offset)
+        yield Suspect(Anomaly.EARLY_READ, (at,), early.event, transaction=early.transaction)
     for transaction, missing in torn.items():
         yield Suspect(Anomaly.TORN_TRANSACTION, tuple(missing), transaction=transaction)
 

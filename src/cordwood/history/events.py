@@ -112,6 +112,17 @@ class TransactionBegun(NamedTuple):
     transaction: str
 
 
+class TransactionCommitting(NamedTuple):
+    """The commit is about to be asked for: whoever read the transaction as committed before this read too early.
+
+    Nothing is demanded of a transaction without this line.
+    """
+
+    at_ms: float
+    who: str
+    transaction: str
+
+
 class TransactionCommitted(NamedTuple):
     at_ms: float
     who: str
@@ -160,6 +171,7 @@ Event = (
     | Poll
     | Drained
     | TransactionBegun
+    | TransactionCommitting
     | TransactionCommitted
     | TransactionAborted
     | TransactionUnknown
@@ -178,6 +190,7 @@ NAMES: dict[type[Event], str] = {
     Poll: "poll",
     Drained: "drained",
     TransactionBegun: "transaction_begun",
+    TransactionCommitting: "transaction_committing",
     TransactionCommitted: "transaction_committed",
     TransactionAborted: "transaction_aborted",
     TransactionUnknown: "transaction_unknown",

@@ -223,6 +223,23 @@ def _aborted(suspect: Suspect, evidence: Evidence) -> Finding | None:
     return _finding(suspect, at, known, sentence)
 
 
+def _early(suspect: Suspect, evidence: Evidence) -> Finding | None:
+    at = suspect.at[0]
+    line = evidence.lines[suspect.event]
+    assert isinstance(line.event, events.Poll)
+    poll = line.event
+    sender = evidence.sender(at)
+    if sender is None or (at.offset, sender.value) not in poll.records:
+        return None
+    known = Sighting("read by", poll.who, sender.value, poll.at_ms, line.place)
+    transaction = evidence.transactions[suspect.transaction]
+    sentence = (
+        f"{at.place}: {known.value!r} of transaction {transaction.name!r} of {transaction.who}, {transaction.ended}, "
+        f"was {known.told()} as committed, before the commit was asked for."
+    )
+    return _finding(suspect, at, known, sentence)
+
+
 def _lost(suspect: Suspect, evidence: Evidence) -> Finding | None:
     at = suspect.at[0]
     known = evidence.first(at, "acknowledged")
@@ -317,6 +334,7 @@ _WORDS = {
     Anomaly.UNSEEN: _unseen,
     Anomaly.TORN_TRANSACTION: _torn,
     Anomaly.ABORTED_READ: _aborted,
+    Anomaly.EARLY_READ: _early,
     Anomaly.DUPLICATE: _duplicate,
     Anomaly.NEVER_SENT: _never_sent,
     Anomaly.POLL_SKIP: _skip,

@@ -80,6 +80,15 @@ class WeakConflict(NamedTuple):
     begun_at: int
 
 
+class EarlyRead(NamedTuple):
+    """A reader of committed records got a record of a transaction (index plus one) that did not commit yet."""
+
+    partition: TopicPartition
+    offset: int
+    event: int
+    transaction: int
+
+
 class Drain(NamedTuple):
     """A reader reached the end: what was acknowledged before `until`, from the offset `start` on, is to be read."""
 
@@ -164,10 +173,15 @@ class Observations:
         self.readers: list[events.Reader] = []
         self.outcomes = bytearray()
         """Outcome of each transaction."""
+        self.early_reads: list[EarlyRead] = []
+        """The first of each transaction that has one."""
         self.totals = Totals()
         self._producer_index: dict[str, int] = {}
         self._reader_index: dict[str, int] = {}
         self._open_transactions: dict[str, int] = {}
+        # The first read of each transaction (index plus one) that has not been seen to end or to begin its commit.
+        # Early only if the line that begins the commit is yet to come: a history may do without that line.
+        self._uncommitted: dict[int, EarlyRead | None] = {}
         self._places: dict[tuple[int, str, int], Place] = {}
         self._line: Line | None = None
 
@@ -221,6 +235,11 @@ class Observations:
                     raise self._invalid(f"transaction {event.transaction!r} is begun twice")
                 self._open_transactions[event.transaction] = len(self.outcomes)
                 self.outcomes.append(Outcome.OPEN)
+                self._uncommitted[len(self.outcomes)] = None
+            case events.TransactionCommitting():
+                early = self._uncommitted.pop(self._open_transaction(event.transaction) + 1, None)
+                if early is not None:
+                    self.early_reads.append(early)
             case events.TransactionCommitted():
                 self._end_transaction(event.transaction, Outcome.COMMITTED)
             case events.TransactionAborted():
@@ -240,10 +259,16 @@ class Observations:
             raise self._invalid(f"{who!r} is declared twice")
         table[who] = index
 
-    def _end_transaction(self, transaction: str, outcome: Outcome) -> None:
-        index = self._open_transactions.pop(transaction, None)
+    def _open_transaction(self, transaction: str) -> int:
+        index = self._open_transactions.get(transaction)
         if index is None:
             raise self._invalid(f"transaction {transaction!r} is not open")
+        return index
+
+    def _end_transaction(self, transaction: str, outcome: Outcome) -> None:
+        index = self._open_transaction(transaction)
+        del self._open_transactions[transaction]
+        self._uncommitted.pop(index + 1, None)
         self.outcomes[index] = outcome
         for topic in self.topics.values():
             topic.open_since.pop(index + 1, None)
@@ -256,10 +281,7 @@ class Observations:
             raise self._invalid(f"the value {event.value!r} is sent twice to {event.topic}: values must be unique")
         transaction = 0
         if event.transaction is not None:
-            index = self._open_transactions.get(event.transaction)
-            if index is None:
-                raise self._invalid(f"transaction {event.transaction!r} is not open")
-            transaction = index + 1
+            transaction = self._open_transaction(event.transaction) + 1
             topic.open_since.setdefault(transaction, number)
         topic.in_flight[hashed] = InFlight(self._producer_of(event.who), number, transaction)
         self.totals.sends += 1
@@ -394,6 +416,12 @@ class Observations:
                 else:
                     seen.conflicts.add(offset)
             page.marks[index] |= marks
+            if self._uncommitted and marks & READ_AS_COMMITTED and page.value[index] == hashed:
+                sent = topic.in_flight.get(hashed) or topic.placeless.get(hashed)
+                transaction = sent.transaction if sent is not None else page.transaction[index]
+                if transaction in self._uncommitted and self._uncommitted[transaction] is None:
+                    at = TopicPartition(event.topic, event.partition)
+                    self._uncommitted[transaction] = EarlyRead(at, offset, number, transaction)
         place.last = last
         if place.high is not None and place.high > seen.highest_read:
             seen.highest_read = place.high

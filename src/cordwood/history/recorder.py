@@ -130,6 +130,11 @@ class ProducerRecorder:
         recorder = self._recorder
         recorder.record(events.TransactionBegun(recorder.now_ms(), self.who, transaction))
 
+    def committing(self, transaction: str) -> None:
+        """Before the client is asked to commit. Optional: with it, reads that come too early are found."""
+        recorder = self._recorder
+        recorder.record(events.TransactionCommitting(recorder.now_ms(), self.who, transaction))
+
     def committed(self, transaction: str) -> None:
         recorder = self._recorder
         recorder.record(events.TransactionCommitted(recorder.now_ms(), self.who, transaction))

@@ -21,6 +21,7 @@ EVERY_KIND: list[Event] = [
     events.Acked(5, "p", "orders", "b", 0, None),
     events.Failed(6, "p", "orders", "c"),
     events.Unknown(7, "p", "orders", "d"),
+    events.TransactionCommitting(8, "p", "t"),
     events.TransactionCommitted(8, "p", "t"),
     events.TransactionAborted(8, "p", "u"),
     events.TransactionUnknown(8, "p", "v"),
