@@ -173,7 +173,8 @@ def find_batches(
             return found, large, LEFT_OVER, position
 
         wanted = count > 0 and next_offset > start_offset and (with_control or attributes & _CONTROL_BIT == 0)
-        if producer_id >= 0 and len(aborted_from) > 0:
+        # What compaction has emptied ends no transaction, though it may have been a marker.
+        if producer_id >= 0 and count > 0 and len(aborted_from) > 0:
             while known < len(aborted_from) and aborted_from[known] < next_offset:
                 seen = False
                 for place in range(active):

@@ -73,6 +73,23 @@ def test_what_a_producer_wrote_outside_of_transactions_stays() -> None:
     assert offsets(script, [(1, 0)]) == [2, 3]
 
 
+@pytest.mark.parametrize("emptied", [1, 2])
+def test_a_marker_that_compaction_has_emptied_is_passed_over(emptied: int) -> None:
+    script = Script().write(1)
+    script.data += build_batch(
+        [],
+        base_offset=script.offset,
+        last_offset_delta=0,
+        producer_id=emptied,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    script.offset += 1
+    script.write(2).write(1).end(1, ABORT).write(1)
+    assert offsets(script, [(1, 0)]) == [3, 4, 8, 9]
+
+
 def test_a_transaction_that_began_before_the_answer_is_known_from_its_list() -> None:
     script = Script()
     script.offset = 100

@@ -49,7 +49,7 @@ def _deliver(part: Any, values: list[bytes]) -> int | None:
         while coming and coming[0][0] <= header.last_offset:
             aborted.add(coming.pop(0)[1])
         if header.control:
-            marker = read_transaction_marker(batch)
+            marker = read_transaction_marker(batch) if header.record_count else None
             if marker is not None and not marker.committed:
                 aborted.discard(header.producer_id)
         elif not (header.transactional and header.producer_id in aborted):
