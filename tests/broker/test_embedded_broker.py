@@ -136,6 +136,13 @@ def test_a_broker_on_a_directory_keeps_its_records(tmp_path: Path) -> None:
         assert broker.log.append("kept", None, "5") == 5
 
 
+@pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
+def test_a_directory_among_the_settings_is_refused(tmp_path: Path, name: str) -> None:
+    # With such a one the data was in memory all the same.
+    with pytest.raises(InvalidSetting, match="use data_dir"):
+        Broker(settings={name: str(tmp_path)})
+
+
 def test_what_is_in_memory_is_gone_with_the_broker() -> None:
     with Broker() as broker:
         broker.log.append("t", None, "x")

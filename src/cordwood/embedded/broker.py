@@ -14,8 +14,10 @@ from cordwood.broker.server import Server
 from cordwood.embedded.in_process_log import InProcessLog
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
+from cordwood.model.settings import InvalidSetting
 
 _STOP_TIMEOUT_S = 30.0
+_DIRECTORY_NAMES = ("log.dirs", "log.dir")
 
 
 class Broker:
@@ -40,6 +42,8 @@ class Broker:
         if data_dir is not None:
             texts["log.dirs"] = os.fspath(data_dir)
         for name, value in (settings or {}).items():
+            if name.strip() in _DIRECTORY_NAMES:
+                raise InvalidSetting(f"{name} is not for settings here: use data_dir, which puts the data on disk")
             texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
         self._settings: BrokerSettings = load_settings(flags=[f"{name}={text}" for name, text in texts.items()])
         self._in_memory = data_dir is None
