@@ -118,7 +118,16 @@ class Connection:
         if found is not None:
             return found
         self._check()
-        timeout_ms = self._settings.request_timeout_ms + wait_ms
+        try:
+            self._wait_for(token, self._settings.request_timeout_ms + wait_ms)
+        except BrokerUnreachable:
+            raise
+        except BaseException:
+            self._interrupted()
+            raise
+        return self._arrived.pop(token)
+
+    def _wait_for(self, token: int, timeout_ms: int) -> None:
         deadline_s = time.monotonic() + timeout_ms / 1000
         self._set_receive_timeout(timeout_ms)
         while token not in self._arrived:
@@ -133,7 +142,6 @@ class Connection:
                 raise self._break(f"{self._asked(token)} was not answered: {reason}") from reason
             if token not in self._arrived:
                 raise self._break(f"{self._asked(token)} was not answered within {timeout_ms} ms")
-        return self._arrived.pop(token)
 
     def has_arrived(self, token: int) -> bool:
         """Whether `receive` would return at once. Takes in what is there, and never waits."""
@@ -212,6 +220,13 @@ class Connection:
             return
         except OSError as reason:
             self._break(str(reason))
+        except BaseException:
+            self._interrupted()
+            raise
+
+    def _interrupted(self) -> None:
+        # Bytes may have been taken and not counted, and nobody will come for the answer.
+        self._break("an answer was not received to its end")
 
     def _receive_some(self, flags: int) -> None:
         """One call to the system, and what follows from it: a size is known, or an answer is complete."""

@@ -1,8 +1,12 @@
 """One connection: answers find their requests, and a peer that misbehaves is noticed and named."""
 
+import os
+import signal
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 from tests.unit.client.scripted_peer import Peer, ScriptedPeer
@@ -91,6 +95,50 @@ def test_a_request_gets_through_to_a_peer_that_cannot_get_rid_of_its_answers() -
         second = connection.send(KEY, VERSION, bytes(LARGE))
         assert len(connection.receive(first)) == 4 + LARGE
         assert len(connection.receive(second)) == 5 + LARGE
+
+
+class Interrupted(BaseException):
+    """As a KeyboardInterrupt is."""
+
+
+@pytest.fixture
+def interrupt() -> Iterator[Callable[[], None]]:
+    """Interrupts this thread while it waits for an answer: signals come until one finds it there."""
+    done = threading.Event()
+
+    def raise_while_receiving(number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code is not Connection.receive.__code__:
+            frame = frame.f_back
+        if frame is not None and not done.is_set():
+            done.set()
+            raise Interrupted
+
+    def interrupt() -> None:
+        while not done.wait(0.01):
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, raise_while_receiving)
+    yield interrupt
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("half", [b"", struct.pack(">i", 100), struct.pack(">ii", 100, 1) + b"half"])
+def test_a_connection_is_not_used_on_after_somebody_was_interrupted_while_receiving(
+    interrupt: Callable[[], None], half: bytes
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.socket.sendall(half)
+        interrupt()
+
+    with ScriptedPeer(script) as peer:
+        connection = peer.connect()
+        token = connection.send(KEY, VERSION, b"?")
+        with pytest.raises(Interrupted):
+            connection.receive(token)
+        assert not connection.is_open
+        with pytest.raises(BrokerUnreachable, match="not received to its end"):
+            connection.send(KEY, VERSION, b"?")
 
 
 def test_a_peer_that_says_nothing_is_not_waited_for_longer_than_allowed() -> None:
