@@ -131,6 +131,24 @@ def test_every_other_call_outlives_a_restart_too(process: BrokerProcess, cluster
     restart.join()
 
 
+def test_a_transaction_is_ended_though_no_broker_can_be_reached_at_first(
+    process: BrokerProcess, settings: ClientSettings, admin: AdminClient
+) -> None:
+    partition = TopicPartition(new_topic(admin, "killed-while-ended"), 0)
+    with Cluster(settings) as cluster:
+        producer = cluster.init_producer_id("outliving")
+        batch = batch_of([b"one"], producer=producer, sequence=0, transactional=True)
+        cluster.produce({partition: [batch]}, transactional_id="outliving")
+    process.kill()
+    restart = Restart(process)
+    restart.start()
+    with Cluster(settings) as cluster:  # without a connection that might still look open
+        cluster.end_transaction("outliving", producer, commit=True)
+        restart.join()
+        answers = cluster.stream(partition, 0, 1, isolation=Isolation.READ_COMMITTED)
+        assert records_of(answers, committed=True) == [(0, b"one")]
+
+
 def test_a_broker_that_does_not_come_back_is_named_with_what_was_asked(
     process: BrokerProcess, admin: AdminClient
 ) -> None:

@@ -14,6 +14,7 @@ from cordwood.client.errors import BrokerUnreachable, ClientError, RequestRefuse
 from cordwood.client.link import Link
 from cordwood.client.retries import COORDINATOR_MOVED, PASSING, Attempts
 from cordwood.client.settings import Address, ClientSettings
+from cordwood.client.versions import BrokerVersions
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.wire.apis import ApiKey
@@ -72,6 +73,10 @@ class Brokers:
             else:
                 return link
         raise BrokerUnreachable(f"no broker of {self.settings.bootstrap_servers} answers: {'; '.join(failures)}")
+
+    def versions(self) -> BrokerVersions:
+        """What one of the brokers speaks."""
+        return self.retried(lambda: self.any().versions)
 
     def all(self) -> list[Link]:
         """Every broker of the cluster."""

@@ -87,16 +87,16 @@ class Cluster:
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
         """Lowest and highest version by API key, as one of the brokers lists them."""
-        return dict(self._brokers.retried(self._brokers.any).versions.ranges)
+        return dict(self._brokers.versions().ranges)
 
     def supports(self, api_key: int) -> bool:
         """Whether the cluster has this API in a version that this client speaks."""
-        return self._brokers.retried(self._brokers.any).versions.supports(api_key)
+        return self._brokers.versions().supports(api_key)
 
     @property
     def transaction_version(self) -> int:
         """The finalized feature: 2 and more means that a Produce adds its partitions to a transaction itself."""
-        return self._brokers.retried(self._brokers.any).versions.transaction_version
+        return self._brokers.versions().transaction_version
 
     def topics(self, names: Collection[str] | None = None, *, create: bool = False) -> dict[str, TopicMetadata]:
         """These topics, or all of them, as the cluster has them now. Those that do not exist are absent; with `create`

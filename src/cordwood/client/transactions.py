@@ -23,7 +23,7 @@ _OFFSETS_WITHOUT_IMPLICIT_ADD: Final = 4
 
 def adds_partitions_itself(brokers: Brokers) -> bool:
     """Whether this cluster needs no word about a partition before it takes a transaction's records for it."""
-    return brokers.any().versions.transaction_version >= IMPLICIT_PARTITIONS
+    return brokers.versions().transaction_version >= IMPLICIT_PARTITIONS
 
 
 def init_producer_id(
