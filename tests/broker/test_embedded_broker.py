@@ -1,7 +1,11 @@
 """The broker in this process: clients, the log without a client, many brokers, memory and disk."""
 
+import os
+import socket
+import struct
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from cordwood.embedded import Broker
 from cordwood.embedded.in_process_log import BrokerStopped
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure, SyncFailure
 from cordwood.model.settings import InvalidSetting
+from cordwood.wire.apis import ApiKey
 
 
 def test_a_client_and_the_log_see_the_same_records() -> None:
@@ -178,6 +183,67 @@ def test_a_stopped_broker_says_so() -> None:
     broker.stop()
     with pytest.raises(BrokerStopped):
         broker.log.append("t", None, "x")
+
+
+@pytest.fixture
+def outlived() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Runs a function in a fork, and returns when it has; the fork is there until the test ends."""
+    forks: list[tuple[int, int]] = []
+
+    def fork(function: Callable[[], None]) -> None:
+        done, end = os.pipe(), os.pipe()
+        process_id = os.fork()
+        if process_id == 0:
+            try:
+                function()
+                os.write(done[1], b".")
+                os.close(end[1])
+                os.read(end[0], 1)
+            finally:
+                os._exit(0)
+        os.close(done[1])
+        os.close(end[0])
+        forks.append((process_id, end[1]))
+        assert os.read(done[0], 1) == b"."
+        os.close(done[0])
+
+    yield fork
+    for process_id, end in forks:
+        os.close(end)
+        os.waitpid(process_id, 0)
+
+
+def test_a_fork_that_outlives_a_broker_holds_nothing_of_it(
+    tmp_path: Path, outlived: Callable[[Callable[[], None]], None]
+) -> None:
+    broker = Broker(data_dir=tmp_path, settings={"metrics.listener": "127.0.0.1:0"}).start()
+    broker.log.append("t", None, "x")
+    address = (broker.host, broker.port)
+    with socket.create_connection(address, timeout=30) as client:
+        client.sendall(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, 0))
+        assert client.recv(1)  # so that the broker has it
+        outlived(lambda: None)
+        broker.stop()
+        while client.recv(65536):
+            pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address)
+    with Broker(data_dir=tmp_path, port=address[1]) as again:
+        assert again.log.end_offset("t", 0) == 1
+
+
+def test_a_fork_has_no_broker_and_leaves_the_one_there_is_alone(outlived: Callable[[Callable[[], None]], None]) -> None:
+    def use() -> None:
+        with pytest.raises(BrokerStopped, match=r"not in this fork of it: use a client"):
+            broker.log.append("t", None, "x")
+        broker.stop()
+        with socket.create_connection((broker.host, broker.port)):
+            pass
+
+    with Broker() as broker:
+        broker.log.append("t", None, "x")
+        outlived(use)
+        assert broker.log.append("t", None, "x") == 1
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:

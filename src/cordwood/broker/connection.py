@@ -7,7 +7,9 @@ the peer does not take its answers, or too much of what it asked is unanswered, 
 
 import asyncio
 import logging
+import socket
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from cordwood.broker.activity import ApiActivity, frame_bytes
@@ -108,6 +110,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._serving = False
+        # The peer is to see the end also if a process that was forked meanwhile has the socket, too.
+        with suppress(OSError), self._transport.get_extra_info("socket").dup() as end:
+            end.shutdown(socket.SHUT_RDWR)
         self._connections.request_bytes_answered(self._unanswered_bytes)
         self._unanswered.clear()
         self._unanswered_bytes = 0

@@ -1,6 +1,7 @@
 """The address that a broker listens on, and the one that it tells its clients."""
 
 import socket
+from contextlib import suppress
 
 from cordwood.cluster.rows import Endpoint
 from cordwood.model.broker_settings import BrokerSettings, Listener
@@ -36,6 +37,12 @@ def _bound(family: int, address: object, *, dual_stack: bool) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+def stop_listening(bound: socket.socket) -> None:
+    """Refuses connections from now on. Closing the socket would not do where a forked process has it, too."""
+    with suppress(OSError):  # it did not listen yet, or is closed
+        bound.shutdown(socket.SHUT_RDWR)
 
 
 def advertised(settings: BrokerSettings, bound: socket.socket) -> Endpoint:

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from cordwood.broker.listening import bind
+from cordwood.broker.listening import bind, stop_listening
 from cordwood.metrics.exposition import CONTENT_TYPE
 from cordwood.model.broker_settings import Listener
 
@@ -47,7 +47,8 @@ class MetricsEndpoint:
         return str(host), int(port)
 
     def close(self) -> None:
-        if self._server is not None:
+        if self._server is not None and self._socket is not None:
+            stop_listening(self._socket)
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -16,7 +16,7 @@ from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
 from cordwood.broker.driver import Driver
 from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
-from cordwood.broker.listening import BACKLOG, advertised, bind
+from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
@@ -167,18 +167,21 @@ class Server:
             return
         logger.critical("the broker cannot go on: %s", failure, exc_info=failure)
         self.driver.stop()
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         if self._connections is not None:
             self._connections.close()
         self.failed.set_result(failure)
 
     # The end
 
+    def _stop_listening(self) -> None:
+        if self._listener is not None and self._socket is not None:
+            stop_listening(self._socket)
+            self._listener.close()
+
     async def stop(self) -> None:
         """Finishes, flushes, checkpoints and closes. After a failure: only closes, so that the next start recovers."""
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         try:
             if not self.failed.done():
                 await self._finish()

@@ -53,6 +53,7 @@ class Broker:
         self._log: InProcessLog | None = None
         self._told_to_stop: asyncio.Event | None = None
         self._ended: Future[None] = Future()
+        self._process_id = os.getpid()
 
     def start(self) -> Self:
         """Returns when clients can connect. Raises EnvironmentFailure or OSError if they never will."""
@@ -66,8 +67,8 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Finishes what is under way and closes everything. Safe to call twice."""
-        if self._thread is None:
+        """Finishes what is under way and closes everything. Safe to call twice. In a fork it does nothing."""
+        if self._thread is None or os.getpid() != self._process_id:
             return
         if self._thread.is_alive() and self._loop is not None and self._told_to_stop is not None:
             self._loop.call_soon_threadsafe(self._told_to_stop.set)

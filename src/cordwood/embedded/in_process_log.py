@@ -5,6 +5,7 @@ there and the other way round. Methods may be called from any thread but the bro
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -32,14 +33,15 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class BrokerStopped(EnvironmentFailure):
-    def __init__(self) -> None:
-        super().__init__("the broker has stopped")
+    def __init__(self, message: str = "the broker has stopped") -> None:
+        super().__init__(message)
 
 
 class InProcessLog:
     def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
         self._loop = loop
         self._server = server
+        self._process_id = os.getpid()
         self._without_key = count()
         self._unanswered: set[Future[Any]] = set()
 
@@ -113,6 +115,8 @@ class InProcessLog:
 
     def _ask(self, start: Callable[[Callable[[T | Exception], None]], None], timeout_s: float) -> T:
         """Runs `start` in the loop and waits for what it hands to its callback."""
+        if os.getpid() != self._process_id:
+            raise BrokerStopped(f"the broker runs in process {self._process_id}, not in this fork of it: use a client")
         answer: Future[T] = Future()
         self._unanswered.add(answer)
 

@@ -18,9 +18,11 @@ class FileLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
-            raise StorageFailure(f"{path} is locked: another process uses this data directory") from error
+            raise StorageFailure(f"{path} is locked: another broker uses this data directory") from error
 
     def release(self) -> None:
         if self._descriptor >= 0:
+            # A process that was forked meanwhile has the descriptor, too: closing it here would leave the lock there.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1

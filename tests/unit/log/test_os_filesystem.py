@@ -244,7 +244,7 @@ def test_directories_are_listed_in_order_renamed_and_removed(tmp_path: Path) -> 
 def test_a_data_directory_has_one_owner(tmp_path: Path) -> None:
     filesystem = OsFilesystem(str(tmp_path))
     lock = filesystem.lock(f"{tmp_path}/.lock")
-    with pytest.raises(StorageFailure, match="another process"):
+    with pytest.raises(StorageFailure, match="another broker"):
         filesystem.lock(f"{tmp_path}/.lock")
     lock.release()
     lock.release()
