@@ -1,6 +1,7 @@
 """The broker in this process: clients, the log without a client, many brokers, memory and disk."""
 
 import os
+import signal
 import socket
 import struct
 import threading
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.broker.server import Server
 from cordwood.embedded import Broker
 from cordwood.embedded.in_process_log import BrokerStopped
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure, SyncFailure
@@ -257,6 +259,38 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     with pytest.raises(StorageFailure):
         Broker(data_dir=tmp_path / "file").start()
+
+
+class Interrupted(BaseException):
+    """As a KeyboardInterrupt is."""
+
+
+def test_a_start_that_is_interrupted_leaves_no_broker_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted = threading.Event()
+
+    def interrupt(number: int, frame: object) -> None:
+        interrupted.set()
+        raise Interrupted
+
+    true_start = Server.start
+
+    async def start(*arguments: Any, **keywords: Any) -> Server:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert interrupted.wait(60)
+        return await true_start(*arguments, **keywords)
+
+    threads = threading.active_count()
+    handler = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        monkeypatch.setattr(Server, "start", start)
+        with pytest.raises(Interrupted):
+            Broker(data_dir=tmp_path).start()
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    assert threading.active_count() == threads
+    monkeypatch.setattr(Server, "start", true_start)
+    with Broker(data_dir=tmp_path) as broker:
+        assert broker.log.append("t", None, "x") == 0
 
 
 def test_a_failed_sync_reaches_whoever_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

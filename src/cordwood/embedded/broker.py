@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -48,31 +49,36 @@ class Broker:
         self._settings: BrokerSettings = load_settings(flags=[f"{name}={text}" for name, text in texts.items()])
         self._in_memory = data_dir is None
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._server: Server | None = None
         self._log: InProcessLog | None = None
-        self._told_to_stop: asyncio.Event | None = None
+        self._told_to_stop = asyncio.Event()
         self._ended: Future[None] = Future()
-        self._process_id = os.getpid()
 
     def start(self) -> Self:
         """Returns when clients can connect. Raises EnvironmentFailure or OSError if they never will."""
         assert self._thread is None, "an embedded broker is started once"
         started: Future[Server] = Future()
+        self._process_id = os.getpid()
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(started,), name="cordwood-broker", daemon=True)
-        self._thread.start()
-        self._server = started.result()
-        assert self._loop is not None
-        self._log = InProcessLog(self._loop, self._server)
+        try:
+            self._thread.start()
+            self._server = started.result()
+            self._log = InProcessLog(self._loop, self._server)
+        except BaseException:
+            # Interrupted, perhaps: the broker would go on, and nobody would have it to stop it.
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:
         """Finishes what is under way and closes everything. Safe to call twice. In a fork it does nothing."""
         if self._thread is None or os.getpid() != self._process_id:
             return
-        if self._thread.is_alive() and self._loop is not None and self._told_to_stop is not None:
+        with suppress(RuntimeError):  # the loop has ended already
             self._loop.call_soon_threadsafe(self._told_to_stop.set)
-        self._thread.join(_STOP_TIMEOUT_S)
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT_S)
         if self._ended.done():
             self._ended.result()
 
@@ -116,7 +122,7 @@ class Broker:
 
     def _run(self, started: "Future[Server]") -> None:
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._serve(started))
         except BaseException as failure:
             if not started.done():
@@ -129,8 +135,6 @@ class Broker:
             self._log.broker_stopped()
 
     async def _serve(self, started: "Future[Server]") -> None:
-        self._loop = asyncio.get_running_loop()
-        self._told_to_stop = asyncio.Event()
         server = await Server.start(self._settings, in_memory=self._in_memory)
         started.set_result(server)
         told = asyncio.ensure_future(self._told_to_stop.wait())

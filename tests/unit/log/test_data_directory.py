@@ -278,7 +278,7 @@ def test_a_log_of_which_no_recovery_point_was_ever_saved_has_lost_none() -> None
 def test_one_process_owns_a_directory(tmp_path: Path) -> None:
     filesystem = OsFilesystem(str(tmp_path))
     directory = opened(filesystem, str(tmp_path))
-    with pytest.raises(StorageFailure, match="another process"):
+    with pytest.raises(StorageFailure, match="another broker"):
         opened(filesystem, str(tmp_path))
     directory.close()
     opened(filesystem, str(tmp_path)).close()
