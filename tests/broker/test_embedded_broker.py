@@ -252,6 +252,8 @@ def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as first:
         with pytest.raises(OSError, match="cannot listen"):
             Broker(port=first.port).start()
+        with pytest.raises(OSError, match="cannot be a host name"):
+            Broker(host="a..b").start()
         with pytest.raises(Exception, match="in use"):
             Broker(data_dir=tmp_path).start()
     with pytest.raises(InvalidSetting, match=r"num\.partitionz"):

@@ -136,6 +136,7 @@ def test_the_command_reports_and_exits_for_scripts(
     assert run("no-such-topic-here").exit_code == ExitCode.NOT_FOUND
     assert run(topic, "--event-id", "body:id").exit_code == ExitCode.USAGE
     assert run(topic, "--fail-on", "weather").exit_code == ExitCode.USAGE
+    assert run(topic, "--bootstrap-server", "a..b:9092").exit_code == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("text", ["id", "header:", "value:id", ""])

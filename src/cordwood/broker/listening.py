@@ -1,5 +1,6 @@
 """The address that a broker listens on, and the one that it tells its clients."""
 
+import errno
 import socket
 from contextlib import suppress
 
@@ -19,6 +20,8 @@ def bind(listener: Listener) -> socket.socket:
         found = socket.getaddrinfo(listener.host or "0.0.0.0", listener.port, type=socket.SOCK_STREAM, flags=flags)
         family, _, _, _, address = found[0]
         return _bound(family, address, dual_stack=False)
+    except UnicodeError:
+        raise OSError(errno.EINVAL, f"cannot listen on {listener}: that cannot be a host name") from None
     except OSError as error:
         raise OSError(error.errno, f"cannot listen on {listener}: {error.strerror or error}") from error
 

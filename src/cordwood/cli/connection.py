@@ -149,6 +149,10 @@ def parse_server(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise Failure("USAGE", f"{text!r} is not HOST:PORT", "an example: localhost:9092", ExitCode.USAGE)
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise Failure("USAGE", f"{host!r} cannot be a host name", exit_code=ExitCode.USAGE) from None
     return host, int(port)
 
 

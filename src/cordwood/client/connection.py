@@ -60,7 +60,7 @@ class Connection:
             raise BrokerUnreachable(
                 f"{self.name} does not take connections: none within {timeout_ms} ms (connect_timeout_ms)"
             ) from None
-        except OSError as reason:
+        except (OSError, UnicodeError) as reason:  # a name may be one that no resolver is asked for
             raise BrokerUnreachable(f"{self.name} cannot be reached: {reason}") from reason
         connected.settimeout(None)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -88,4 +88,8 @@ def _parse_address(text: str) -> Address:
         raise ValueError(f"bootstrap server {text!r}: an IPv6 address is written [address]:port")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"bootstrap server {text!r}: expected host:port with a port from 1 to 65535")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ValueError(f"bootstrap server {text!r}: {host!r} cannot be a host name") from None
     return Address(host, int(port))

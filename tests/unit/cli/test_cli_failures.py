@@ -142,7 +142,7 @@ def test_a_server_is_a_host_and_a_port(text: str, address: tuple[str, int]) -> N
     assert parse_server(text) == address
 
 
-@pytest.mark.parametrize("text", ["", ":9092", "h:", "h:x", "h:0", "h:70000"])
+@pytest.mark.parametrize("text", ["", ":9092", "h:", "h:x", "h:0", "h:70000", "a..b:9092", "x" * 64])
 def test_what_is_no_server_is_refused(text: str) -> None:
     with pytest.raises(Failure):
         parse_server(text)

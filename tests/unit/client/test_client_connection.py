@@ -13,6 +13,7 @@ from tests.unit.client.scripted_peer import Peer, ScriptedPeer
 
 from cordwood.client.connection import Connection
 from cordwood.client.errors import BrokerUnreachable
+from cordwood.client.settings import ClientSettings
 from cordwood.wire.apis import ApiKey
 
 KEY, VERSION = ApiKey.METADATA, 12
@@ -225,6 +226,12 @@ def test_a_peer_that_hung_up_while_nothing_was_asked_is_noticed() -> None:
         assert connection.is_open
         time.sleep(0.7)
         assert not connection.is_open
+
+
+def test_a_host_that_can_have_no_address_cannot_be_reached() -> None:
+    """A broker may tell of such a one."""
+    with pytest.raises(BrokerUnreachable, match=r"a\.\.b:9092 cannot be reached"):
+        Connection("a..b", 9092, ClientSettings("a:9092"))
 
 
 def test_nobody_there_is_told_with_the_address() -> None:

@@ -35,6 +35,8 @@ def test_bootstrap_servers_are_hosts_and_ports(text: str, addresses: list[tuple[
         ("::1:9092", r"\[address\]:port"),
         ("[::1", r"\[address\]:port"),
         ("SASL_SSL://a:9092", "only PLAINTEXT"),
+        ("a..b:9092", "cannot be a host name"),
+        ("x" * 64 + ":9092", "cannot be a host name"),
     ],
 )
 def test_what_is_no_address_is_refused_by_name(text: str, says: str) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cordwood.client.settings import parse_bootstrap
 from cordwood.pipelines.audit.report import FAILING, Check
 
 EVENT_ID_KINDS = ("header", "json")
@@ -40,3 +41,9 @@ class Questions:
     skew_ratio: float = 2.0
     """A partition with so many times its fair share is reported, and a key with that much of a partition's."""
     fail_on: tuple[Check, ...] = FAILING
+
+    def __post_init__(self) -> None:
+        try:
+            parse_bootstrap(self.bootstrap_servers)
+        except ValueError as problem:
+            raise BadQuestion(str(problem)) from None
