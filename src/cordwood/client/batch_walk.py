@@ -1,6 +1,8 @@
 """Hopping over fetched batches: how many bytes are whole batches, and where the log goes on after them.
 
-Reads one length for each batch and the header of the last: cheap enough to do before the next request is sent.
+Reads offset and length of each batch and the header of the last: cheap enough to do before the next request is sent.
+No checksum covers a batch's offset. One that is wrong would end a range early, or have batches read twice, and so what
+does not rise is refused.
 """
 
 from struct import Struct
@@ -9,8 +11,7 @@ from typing import Final
 from cordwood.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header, read_offset_and_size
 from cordwood.records.corruption import CorruptRecords
 
-_LENGTH: Final = Struct(">i")
-_LENGTH_AT: Final = 8
+_OFFSET_AND_LENGTH: Final = Struct(">qi")
 _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
 
@@ -18,15 +19,19 @@ def whole_batches(records: memoryview) -> tuple[int, int]:
     """How many bytes are whole batches, and where the last of them begins: (0, 0) if there is none."""
     end = len(records)
     position = last = 0
-    length_at = _LENGTH.unpack_from
+    offset_before = -1
+    unpack = _OFFSET_AND_LENGTH.unpack_from
     # A header may be broken off too: then its length may be there, and says that the batch goes on beyond the end.
     while position + HEADER_SIZE <= end:
-        (length,) = length_at(records, position + _LENGTH_AT)
+        offset, length = unpack(records, position)
         if length < _LEAST_LENGTH:
             raise CorruptRecords(f"a batch of {length + LOG_OVERHEAD} bytes at byte {position} of an answer")
         following = position + LOG_OVERHEAD + length
         if following > end:
             break
+        if offset <= offset_before:
+            raise CorruptRecords(f"a batch at offset {offset} after one at offset {offset_before}")
+        offset_before = offset
         last = position
         position = following
     return position, last
@@ -40,6 +45,8 @@ def offset_after(records: memoryview, last: int) -> int:
             f"the batch at offset {header.base_offset} has format {header.magic}, "
             f"and only format {MAGIC} is read (Kafka 0.11 and later)"
         )
+    if header.last_offset_delta < 0:
+        raise CorruptRecords(f"the batch at offset {header.base_offset} ends before it begins")
     return header.next_offset
 
 

@@ -62,3 +62,17 @@ def test_formats_from_before_batches_are_refused() -> None:
     old[16] = 1
     with pytest.raises(CorruptRecords, match="format 1"):
         offset_after(memoryview(old), 0)
+
+
+@pytest.mark.parametrize("offset", [-1, 5, 10, 1 << 40])
+def test_offsets_that_do_not_rise_are_corrupt(offset: int) -> None:
+    """Also one that is far too high, which would pass for the end of a range: the batch behind it tells."""
+    broken = bytearray(ALL)
+    struct.pack_into(">q", broken, len(FIRST), offset)
+    with pytest.raises(CorruptRecords, match="after one at offset"):
+        whole_batches(memoryview(broken))
+
+
+def test_a_batch_that_ends_before_it_begins_is_corrupt() -> None:
+    with pytest.raises(CorruptRecords, match="offset 10 ends before it begins"):
+        offset_after(memoryview(batch(10, 1, last_offset_delta=-1)), 0)
