@@ -199,9 +199,12 @@ def plan_batches(
             return batches, TOO_LARGE, row
         timestamp = timestamps[row if len(timestamps) > 1 else 0]
 
-        size = body + _number_size(timestamp - base_timestamp) + _number_size(place - first)
+        difference = timestamp - base_timestamp
+        too_far = (timestamp ^ base_timestamp) & (timestamp ^ difference) < 0  # beyond 64 bits
+        size = body + _number_size(difference) + _number_size(place - first)
+        too_large = batch_size + size + _number_size(size) > max_batch_bytes
         group_ends_here = place == group_ends[group]
-        if group_ends_here or (place > first and batch_size + size + _number_size(size) > max_batch_bytes):
+        if group_ends_here or (place > first and (too_large or too_far)):
             _plan_batch(plan, batches, place, batch_size, max_timestamp, first - group_start)
             batches += 1
             first, batch_size = place, int64(_HEADER_SIZE)

@@ -79,7 +79,8 @@ class OutgoingRows:
     ) -> list[EncodedBatch]:
         """The rows with these numbers (all, if none are given), in this order, as batches for one partition.
 
-        A batch has as many records as fit into max_batch_bytes before compression, header included, and at least one.
+        A batch has as many records as fit into max_batch_bytes before compression, header included, and at least one;
+        fewer if their times are 2**63 ms or more apart, which no batch can tell.
         Sequence numbers go on from batch to batch. ValueError if a row cannot be a record.
         """
         (batches,) = self.encode_groups(

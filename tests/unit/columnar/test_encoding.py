@@ -101,6 +101,14 @@ def test_a_record_larger_than_a_batch_may_be_has_one_for_itself() -> None:
     assert [record.value for batch in batches for record in records_in(batch.data)] == values.to_pylist()
 
 
+def test_times_that_are_too_far_apart_for_one_batch_go_to_several() -> None:
+    times = np.array([2**63 - 1, 0, -1, -2, -(2**63), -1, 0])
+    batches = encode_batches(None, None, None, times, None, producer_id=1, producer_epoch=0, base_sequence=0)
+    assert [record.timestamp_ms for batch in batches for record in records_in(batch.data)] == times.tolist()
+    assert [batch.count for batch in batches] == [3, 4]
+    assert [read_header(batch.data).base_sequence for batch in batches] == [0, 3]
+
+
 def test_without_a_producer_there_is_no_sequence() -> None:
     batches = encode_batches(None, pa.array([b"a"] * 9), None, 5, None, max_batch_bytes=80, transactional=True)
     headers = [read_header(batch.data) for batch in batches]
