@@ -8,6 +8,7 @@ codec written by hand in `produce_request.py` and `fetch_response.py`. A respons
 from collections.abc import Mapping
 from functools import cache
 from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.wire.apis import APIS, ApiKey, flexible
@@ -37,9 +38,13 @@ def request_start(api_key: int, api_version: int, correlation_id: int, client_id
 
 def encode_request(api_key: int, api_version: int, values: Mapping[str, Any]) -> bytes:
     """The body of a request made of these values. What is missing gets its default, and what this version does not
-    have is left out; a name that no version has is our own mistake and fails."""
+    have is left out; a name that no version has is our own mistake and fails. ValueError if a value has no room: a
+    number beyond its bits, a text that is none."""
     parts: list[bytes] = []
-    _request_writer(api_key, api_version)(values, parts.append)
+    try:
+        _request_writer(api_key, api_version)(values, parts.append)
+    except (StructError, UnicodeEncodeError) as reason:
+        raise ValueError(f"{APIS[api_key].name} has no room for a value that it was to carry: {reason}") from reason
     return b"".join(parts)
 
 

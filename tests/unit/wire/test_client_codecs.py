@@ -136,3 +136,13 @@ def test_a_fetch_request_made_by_its_schema_is_what_the_broker_reads() -> None:
 def test_an_answer_without_a_correlation_id_is_refused() -> None:
     with pytest.raises(BadResponse, match="correlation id"):
         correlation_id_of(b"abc")
+
+
+@pytest.mark.parametrize(
+    ("version", "topic", "offset"),
+    [(9, "orders", 2**63), (8, "orders", -(2**63) - 1), (9, "a\udcff", 1), (2, "\ud800", 1)],
+)
+def test_a_value_that_a_request_has_no_room_for_is_told_with_the_request(version: int, topic: str, offset: int) -> None:
+    partitions = [{"partition_index": 0, "committed_offset": offset}]
+    with pytest.raises(ValueError, match="OffsetCommit has no room"):
+        encode_request(ApiKey.OFFSET_COMMIT, version, {"topics": [{"name": topic, "partitions": partitions}]})
