@@ -59,6 +59,8 @@ class Compaction:
 
         def compacted(result: CompactionResult | Exception) -> None:
             self._working = False
+            if not self._node.owns(chosen.partition):
+                return  # deleted, and its files with it: that is no failure, and no concern of a new one of its name
             if isinstance(result, Exception):
                 self._node.report_storage_failure(result)
                 self._pause(chosen.name)
@@ -152,8 +154,8 @@ class Compaction:
         partition = chosen.partition
         log = partition.replica.log
         present = {segment.base_offset for segment in log.segments}
-        if not self._node.owns(partition) or not present.issuperset(chosen.job.segments):
-            return  # deleted, or retention was faster: the next round looks again
+        if not present.issuperset(chosen.job.segments):
+            return  # retention was faster: the next round looks again
         try:
             for old, new in result.replacements:
                 log.replace_segments(list(old), [new])

@@ -1,9 +1,11 @@
 """Which log is compacted next, and what happens when that fails."""
 
+import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from tests.unit.node.speaking import create_topic, fill
+from tests.unit.node.speaking import create_topic, delete_topic, fill
 
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.model.errors import DamagedLog
@@ -71,3 +73,25 @@ def test_a_segment_whose_file_of_aborts_is_wrong_is_not_compacted_before_it_is_p
     log.segments[0].rewrite_transactions = False
     world.advance(200_000)
     assert clean_offset(name) > 0
+
+
+def test_a_topic_deleted_under_compaction_is_no_failure_and_a_new_one_of_its_name_is_compacted(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compacted = {"cleanup_policy": "compact", "segment_bytes": "150", "min_cleanable_dirty_ratio": "0"}
+    create_topic(world, "orders", 1, **compacted)
+    fill(world, "orders", *[bytes(100)] * 6)
+    world.node.logs.checkpoint()
+    blocking, held = world.node.effects.blocking, list[tuple[Any, Any]]()
+    with monkeypatch.context() as slow:
+        slow.setattr(world.node.effects, "blocking", lambda work, done: held.append((work, done)))
+        world.node.compaction.compact_one(world.node.now_ms)
+    ((work, done),) = held
+    delete_topic(world, "orders")
+    create_topic(world, "orders", 1, **compacted)
+    blocking(work, done)
+    world.advance(0)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    fill(world, "orders", *[bytes(100)] * 6)
+    world.advance(200_000)
+    assert world.node.logs.clean_offset(world.node.partition("orders", 0).name) > 0
