@@ -185,6 +185,8 @@ def test_a_stopped_broker_says_so() -> None:
     broker.stop()
     with pytest.raises(BrokerStopped):
         broker.log.append("t", None, "x")
+    with pytest.raises(BrokerStopped):
+        broker.bootstrap_servers  # noqa: B018
 
 
 @pytest.fixture

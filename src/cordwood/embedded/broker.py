@@ -12,7 +12,7 @@ from typing import Any, Self
 import uvloop
 
 from cordwood.broker.server import Server
-from cordwood.embedded.in_process_log import InProcessLog
+from cordwood.embedded.in_process_log import BrokerStopped, InProcessLog
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
 from cordwood.model.settings import InvalidSetting
@@ -116,6 +116,8 @@ class Broker:
     @property
     def _running(self) -> Server:
         assert self._server is not None, "the broker is not started"
+        if self._ended.done():
+            raise BrokerStopped
         return self._server
 
     # In the broker's thread

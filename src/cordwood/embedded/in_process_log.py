@@ -79,7 +79,8 @@ class InProcessLog:
         return self._ask(start, timeout_s + 1)
 
     def read(self, topic: str, partition: int, offset: int = 0) -> Iterator[Record]:
-        """The records from an offset on, up to the end of what is committed when the reading gets there.
+        """The records from an offset on, up to the high watermark when the reading gets there: what a consumer with
+        `read_uncommitted` would get. Those of transactions that are open, or were aborted, are among them.
 
         Raises ProtocolError: no such topic or partition, or an offset that the log does not have.
         """
@@ -104,7 +105,7 @@ class InProcessLog:
                 return
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset that the next committed record of the partition will have."""
+        """The high watermark: where `read` ends."""
 
         def start(done: Callable[[int | Exception], None]) -> None:
             done(self._server.node.partition(topic, partition).replica.high_watermark)
