@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, StructField, StructType
 from tests.broker_process import BrokerProcess
 from tests.conftest import MakeTopic, RunningBroker, await_topic
 from tests.deadline import eventually
@@ -27,6 +29,7 @@ from cordwood.spark.progress_group import read_progress
 from cordwood.spark.pushdown import PushedFilters
 from cordwood.spark.reading import ReadTask, TaskReader
 from cordwood.spark.stream_planner import StreamPlanner
+from cordwood.spark.stream_reader import StreamReader
 from cordwood.spark.survey import NothingToRead
 
 VALUES = pa.schema([("value", pa.binary())])
@@ -333,6 +336,29 @@ def test_records_that_vanish_between_planning_and_reading_are_told_too(
     lenient.start = end
     lenient.step()
     assert lenient.planner.ledger.total == 30
+
+
+def test_the_first_batch_is_the_same_when_it_is_planned_again(
+    broker: RunningBroker, put: Produce, topic: str, admin: AdminClient
+) -> None:
+    put(topic, numbered(0, 10))
+    given = options(broker.bootstrap, subscribe=topic, startingOffsets="latest")
+    first, restarted = (StreamReader(given, StructType([StructField("value", BinaryType())])) for _ in range(2))
+    began = first.initialOffset()
+    assert first.latestOffset(began, ReadAllAvailable()) == began
+    put(topic, numbered(10, 20))
+    end = first.latestOffset(began, ReadAllAvailable())
+    put(topic, numbered(20, 30))
+    assert restarted.initialOffset() == {topic: {"0": 30}}
+    for reader, start in ((first, began), (restarted, restarted.initialOffset())):
+        batches = [batch for task in reader.partitions(start, end) for batch in reader.read(task)]
+        assert [int(value) for batch in batches for value in batch["value"].to_pylist()] == list(range(10, 20))
+    end = restarted.latestOffset(end, ReadAllAvailable())
+    assert end == {topic: {"0": 30}}
+    assert restarted.latestOffset(end, ReadAllAvailable()) == end
+    assert restarted.partitions(end, end) == []
+    for reader in (first, restarted):
+        reader.stop()
 
 
 def test_an_open_transaction_holds_committed_reads_back_and_is_no_loss(

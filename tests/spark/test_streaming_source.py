@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from tests.broker_process import BrokerProcess
 from tests.conftest import MakeTopic, RunningBroker, await_topic
 from tests.deadline import eventually
@@ -87,12 +88,31 @@ def test_a_checkpoint_of_sparks_kafka_source_is_read_on(
         stream.finish()
     offsets = tmp_path / "offsets" / "0"
     lines = offsets.read_text().splitlines()
-    assert json.loads(lines[-1]) == {topic: {"0": 10, "1": 10}}
+    assert json.loads(lines[-1]) == {topic: {"0": 10, "1": 10}, f"{topic} began at": {"0": 0, "1": 0}}
     # As Kafka's source writes it: without blanks, in another order.
     _rewrite(offsets, "\n".join([*lines[:-1], f'{{"{topic}":{{"1":4,"0":7}}}}']))
     with running(frame, "read_on", tmp_path, availableNow=True) as stream:
         stream.finish()
         assert stream.values() == [7, 8, 9, *range(14, 20)]
+
+
+def test_what_is_lost_before_the_first_batch_is_repeated_is_told(
+    load_stream: Load, put: Produce, topic: str, admin: AdminClient, tmp_path: Path
+) -> None:
+    put(topic, numbered(0, 10))
+    frame = load_stream(topic, startingOffsets="earliest")
+    writer = frame.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    query = begun(writer.foreachBatch(_fails))
+    with pytest.raises(StreamingQueryException, match="the first batch fails"):
+        query.awaitTermination(WITHIN_S)
+    admin.delete_records([Position(topic, 0, 5)])[Position(topic, 0, 5)].result(30)
+    lost = pytest.raises(StreamingQueryException, match=r"offsets 0 to 4 \(5 offsets\)")
+    with running(frame, "repeats", tmp_path, availableNow=True) as stream, lost:
+        stream.finish()
+
+
+def _fails(batch: DataFrame, number: int) -> None:
+    raise RuntimeError("the first batch fails")
 
 
 def _rewrite(file: Path, text: str) -> None:

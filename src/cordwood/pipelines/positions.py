@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cordwood.pipelines.errors import DamagedState
+from cordwood.spark.offsets import without_beginning
 
 Positions = Mapping[str, Mapping[int, int]]
 """Topic, partition, next offset."""
 
 
 def from_json(value: Any) -> dict[str, dict[int, int]]:
-    """From `{"orders": {"0": 12}}`."""
+    """From `{"orders": {"0": 12}}`, also as Spark's checkpoints have it."""
     try:
         return {
             str(topic): {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in value.items()
+            for topic, partitions in without_beginning(value).items()
         }
     except (AttributeError, TypeError, ValueError) as error:
         raise DamagedState(f"these are no positions: {value!r}") from error

@@ -3,11 +3,15 @@
 A position is the offset of the next record to read. The text is what users write into options and what Spark keeps in
 checkpoints, where it compares texts and not numbers: so topics and partitions always come in one order, and a
 checkpoint of Spark's Kafka source can be read on with this one.
+
+The end of a query's first batch says where the query began, too: `{"orders": {"0": 5}, "orders began at": {"0": 0}}`.
+Spark keeps the ends of batches only. If it repeats the first one it asks anew where to begin, and by then that may be
+elsewhere.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from cordwood.client.answers import EARLIEST
 from cordwood.model.identifiers import TopicPartition
@@ -15,6 +19,9 @@ from cordwood.model.identifiers import TopicPartition
 Positions = dict[TopicPartition, int]
 SparkOffset = dict[str, dict[str, int]]
 """What Spark's planner process turns into JSON and back."""
+
+_BEGAN_AT: Final = " began at"
+"""Behind a topic's name, in which there are no blanks."""
 
 
 def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
@@ -27,7 +34,22 @@ def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
 
 def from_spark(offset: Mapping[str, Mapping[str, int]]) -> Positions:
     """Positions from what Spark kept. ValueError if it is not an offset of this source."""
-    return _partition_values(offset, _offset_of_checkpoint)
+    return _partition_values(without_beginning(offset), _offset_of_checkpoint)
+
+
+def with_beginning(began: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> SparkOffset:
+    """The end of the first batch of a query that began there."""
+    return to_spark(end) | {topic + _BEGAN_AT: partitions for topic, partitions in to_spark(began).items()}
+
+
+def without_beginning(offset: Mapping[str, Any]) -> dict[str, Any]:
+    return {topic: partitions for topic, partitions in offset.items() if not topic.endswith(_BEGAN_AT)}
+
+
+def beginning_in(offset: Mapping[str, Mapping[str, int]]) -> Positions:
+    """Where the query began, if this is the end of its first batch; else nothing."""
+    began = {name.removesuffix(_BEGAN_AT): found for name, found in offset.items() if name.endswith(_BEGAN_AT)}
+    return from_spark(began)
 
 
 def parse_offsets(text: str) -> Positions:

@@ -43,6 +43,8 @@ class StreamPlanner:
         self.box = notes.new_box(options.group_prefix)
         self.ledger = Ledger()
         self.progress = ProgressGroup(options)
+        self.began: Positions | None = None
+        """Where a query without a checkpoint begins: no earlier batch says so."""
         self._cluster = Cluster(options.client)
         self._scales = Scales(options.isolation)
         self._known_ids: dict[str, TopicId] = {}
@@ -83,6 +85,7 @@ class StreamPlanner:
             if loss.cause is not Cause.REMOVED:
                 start[loss.partition] = found.readable[loss.partition]
         self._remember(found)
+        self.began = start
         return start
 
     def fix_end(self) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from cordwood.spark.batch_planner import cores
-from cordwood.spark.offsets import SparkOffset, from_spark, to_spark
+from cordwood.spark.offsets import SparkOffset, beginning_in, from_spark, to_spark, with_beginning
 from cordwood.spark.options import SourceOptions
 from cordwood.spark.planning import plan_tasks, ranges_between
 from cordwood.spark.reading import ReadTask, TaskReader
@@ -68,14 +68,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:
         limited = not isinstance(limit, ReadAllAvailable)
-        return to_spark(self._planner.latest(from_spark(start), limited=limited))
+        known = from_spark(start)
+        end = self._planner.latest(known, limited=limited)
+        if end == known:
+            return start  # as it came: Spark takes another text for something new
+        return with_beginning(known, end) if known == self._planner.began else to_spark(end)
 
     def reportLatestOffset(self) -> SparkOffset | None:
         return to_spark(self._planner.last_seen) or None
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         planner = self._planner
-        ranges = ranges_between(from_spark(start), from_spark(end))
+        # Of the first batch `start` is what initialOffset says now, which need not be what it said when it was planned.
+        ranges = [] if start == end else ranges_between(beginning_in(end) or from_spark(start), from_spark(end))
         planned = plan_tasks(ranges, self._options.task_sizes, cores())
         introduces = planner.progress.needs_name
         box = planner.box if introduces or not self._options.fail_on_data_loss else None

@@ -25,6 +25,7 @@ def test_positions_are_told_in_words_and_not_all_of_them() -> None:
 def test_positions_are_kept_as_json() -> None:
     assert to_json(FIRST) == {"orders": {"0": 12, "1": 3}, "returns": {"0": 1}}
     assert from_json(to_json(FIRST)) == FIRST
+    assert from_json({"orders": {"0": 12}, "orders began at": {"0": 5}}) == {"orders": {0: 12}}
     with pytest.raises(DamagedState):
         from_json({"orders": 5})
     with pytest.raises(DamagedState):

@@ -5,13 +5,30 @@ import json
 import pytest
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.offsets import from_spark, parse_offsets, parse_partitions, parse_timestamps, to_spark
+from cordwood.spark.offsets import (
+    beginning_in,
+    from_spark,
+    parse_offsets,
+    parse_partitions,
+    parse_timestamps,
+    to_spark,
+    with_beginning,
+)
 
 
 def test_the_text_is_that_of_sparks_kafka_source_in_one_order() -> None:
     positions = {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
     assert json.dumps(to_spark(positions)) == '{"a": {"0": 3}, "b": {"9": 2, "10": 1}}'
     assert from_spark(json.loads('{"b":{"10":1,"9":2},"a":{"0":3}}')) == positions
+
+
+def test_the_end_of_the_first_batch_says_where_the_query_began() -> None:
+    began, end = {TopicPartition("a", 0): 3}, {TopicPartition("a", 0): 8, TopicPartition("b", 0): 0}
+    offset = with_beginning(began, end)
+    assert json.dumps(offset) == '{"a": {"0": 8}, "b": {"0": 0}, "a began at": {"0": 3}}'
+    assert from_spark(offset) == end
+    assert beginning_in(offset) == began
+    assert beginning_in(to_spark(end)) == {}
 
 
 def test_nothing_has_a_text_too() -> None:
