@@ -71,6 +71,12 @@ class Held:
             self.begun.set()
             assert self.go_on.wait(60)
 
+    def later(self) -> Iterator[Any]:
+        """None before that: Spark sorts, say."""
+        self.begun.set()
+        assert self.go_on.wait(60)
+        yield batch_of(self.rows)
+
 
 class InBackground:
     """An attempt that goes on while the test does other things."""
@@ -206,18 +212,25 @@ def test_a_checkpoint_that_is_elsewhere_says_nothing(checkpoint: str | None) -> 
 
 
 def test_a_task_that_still_runs_keeps_alive_those_that_are_done(query: MakeQuery) -> None:
-    stream = query(timeout_ms=RENEWED_MS)
-    done = stream.task(0, 0, ["done long ago"])
-    held = Held(["slow", "slower"])
-    slow = InBackground(lambda: stream.task(0, 1, iter(held)))
-    assert held.begun.wait(60)
+    between, before = query(timeout_ms=RENEWED_MS), query(timeout_ms=RENEWED_MS)
+    done = [stream.task(0, 0, ["done long ago"]) for stream in (between, before)]
+    rows, first_row = Held(["slow", "slower"]), Held(["late"])
+    slow = InBackground(lambda: between.task(0, 1, iter(rows)))
+    slow_to_begin = InBackground(lambda: before.task(0, 1, first_row.later()))
+    eventually(lambda: between.open_slots == 2, within_s=60, what="the slow task's first row")
+    assert first_row.begun.wait(60)
     with pytest.raises(AssertionError):
-        eventually(lambda: stream.open_slots < 2, within_s=RENEWED_MS / 1000 * 1.4, what="a slot times out")
-    held.go_on.set()
-    slow.wait()
-    assert slow.failure is None
-    stream.commit(0, done, slow.report)
-    assert stream.visible() == ["done long ago", "slow", "slower"]
+        eventually(
+            lambda: (between.open_slots, before.open_slots) != (2, 1),
+            within_s=RENEWED_MS / 1000 * 1.4,
+            what="a slot times out",
+        )
+    for stream, first, held, task in ((between, done[0], rows, slow), (before, done[1], first_row, slow_to_begin)):
+        held.go_on.set()
+        task.wait()
+        assert task.failure is None
+        stream.commit(0, first, task.report)
+    assert sorted(between.visible()) == ["done long ago", "done long ago", "late", "slow", "slower"]
 
 
 def test_what_nobody_keeps_alive_times_out_and_the_commit_says_so(query: MakeQuery) -> None:

@@ -48,7 +48,8 @@ def gather(
     block_bytes: int = BLOCK_BYTES,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Any]:
-    """RecordBatches that hold rows, put together up to `block_bytes` or until the first has waited `linger_ms`."""
+    """RecordBatches that hold rows, put together up to `block_bytes`, or until one comes when the first has waited
+    `linger_ms`: Spark cannot be asked whether there will be another."""
     held: list[Any] = []
     held_bytes = 0
     since = 0.0

@@ -2,7 +2,7 @@
 
 Renewing is for the whole family: a task that is done long before the others is kept by those that still work. It
 happens in a thread with a connection of its own, because the task may spend minutes inside Spark waiting for its next
-rows.
+rows; and before it has a slot of its own, because the first rows may take as long.
 """
 
 import logging
@@ -15,6 +15,7 @@ from cordwood.client.settings import ClientSettings
 from cordwood.spark.sink_options import Guarantee, OlderBatches
 from cordwood.spark.sink_promises import Producer, Promise, WriteIdentity
 from cordwood.spark.sink_protocol import Slot, Verdict, judge
+from cordwood.wire.apis import ApiKey
 
 _log = logging.getLogger("cordwood.spark.sink")
 
@@ -25,14 +26,11 @@ RENEWALS_PER_TIMEOUT = 4
 class FamilyPromise(Promise):
     guarantee = Guarantee.MICRO_BATCH
 
-    def __init__(
-        self, cluster: Cluster, settings: ClientSettings, identity: WriteIdentity, timeout_ms: int, older: OlderBatches
-    ) -> None:
+    def __init__(self, cluster: Cluster, identity: WriteIdentity, timeout_ms: int, older: OlderBatches) -> None:
         self._cluster = cluster
         self._identity = identity
         self._timeout_ms = timeout_ms
         self._older = older
-        self._renewer = Renewer(settings, identity.family, identity.batch_id, timeout_ms)
 
     def begin(self) -> Producer | None:
         family, batch_id = self._identity.family, self._identity.batch_id
@@ -41,14 +39,9 @@ class FamilyPromise(Promise):
             return None
         assert joined.member is not None, f"{family}: no slot for batch {batch_id}, which is not decided"
         self.slot = Slot(*joined.member)
-        self._renewer.start()
         return Producer(*joined.member)
 
-    def complete(self, written: object) -> None:
-        self._renewer.stop()
-
     def abandon(self) -> None:
-        self._renewer.stop()
         if self.slot is None:
             return
         try:
@@ -60,7 +53,8 @@ class FamilyPromise(Promise):
 
 
 class Renewer:
-    """Renews a family from a thread of its own, from the first quarter of its timeout on."""
+    """Renews a family from a thread of its own, from the first quarter of its timeout on, for as long as the context
+    lasts. A batch that nobody has joined is not renewed by that."""
 
     def __init__(self, settings: ClientSettings, family: str, batch_id: int, timeout_ms: int) -> None:
         self._settings = settings
@@ -69,13 +63,12 @@ class Renewer:
         self._interval_s = timeout_ms / RENEWALS_PER_TIMEOUT / 1000
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"renew {family}", daemon=True)
-        self.renewals = 0
 
-    def start(self) -> None:
+    def __enter__(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """Safe to call before the start and twice. Does not wait for an answer that is under way."""
+    def __exit__(self, *_: object) -> None:
+        """Does not wait for an answer that is under way."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -84,8 +77,9 @@ class Renewer:
         with Cluster(self._settings) as cluster:
             while True:
                 try:
+                    if not cluster.supports(ApiKey.FAMILY_RENEW):
+                        return
                     decided = cluster.family_renew(self._family, self._batch_id).decided
-                    self.renewals += 1
                 except ClientError as error:
                     decided = False
                     _log.warning("family %s could not be renewed, will be tried again: %s", self._family, error)

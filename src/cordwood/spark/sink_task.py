@@ -8,6 +8,7 @@ their state only then.
 import itertools
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from cordwood.client.cluster import Cluster
@@ -17,7 +18,7 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
 from cordwood.spark.sink_blocks import gather, to_block
 from cordwood.spark.sink_columns import SinkColumns
-from cordwood.spark.sink_families import FamilyPromise
+from cordwood.spark.sink_families import FamilyPromise, Renewer
 from cordwood.spark.sink_faults import reached
 from cordwood.spark.sink_options import Guarantee, SinkOptions
 from cordwood.spark.sink_promises import Producer, Promise, WriteIdentity, transaction_timeout_ms
@@ -35,6 +36,21 @@ def write_task(
     options: SinkOptions, columns: SinkColumns, identity: WriteIdentity, batches: Iterator[Any]
 ) -> TaskReport:
     """Raises whatever prevents it; then nothing of this attempt will be visible (unless exactlyOnce=false)."""
+    with _signs_of_life(options, identity):
+        return _write_task(options, columns, identity, batches)
+
+
+def _signs_of_life(options: SinkOptions, identity: WriteIdentity) -> AbstractContextManager[None]:
+    """Other tasks may be done, and wait for this one."""
+    if options.guarantee is not Guarantee.MICRO_BATCH:
+        return nullcontext()
+    timeout_ms = transaction_timeout_ms(options, Guarantee.MICRO_BATCH)
+    return Renewer(options.client, identity.family, identity.batch_id, timeout_ms)
+
+
+def _write_task(
+    options: SinkOptions, columns: SinkColumns, identity: WriteIdentity, batches: Iterator[Any]
+) -> TaskReport:
     blocks = gather(batches, options.linger_ms)
     first = next(blocks, None)
     if first is None:
@@ -68,7 +84,7 @@ def choose_promise(cluster: Cluster, options: SinkOptions, identity: WriteIdenti
     if options.guarantee is Guarantee.MICRO_BATCH:
         if cluster.supports(ApiKey.FAMILY_JOIN):
             timeout_ms = transaction_timeout_ms(options, Guarantee.MICRO_BATCH)
-            return FamilyPromise(cluster, options.client, identity, timeout_ms, options.older_batches)
+            return FamilyPromise(cluster, identity, timeout_ms, options.older_batches)
         if options.batch_id is not None:
             raise SinkFailure(
                 "This broker has no transaction families, so it cannot remember batch "
