@@ -124,6 +124,7 @@ def test_a_stream_of_committed_records_waits_for_an_open_transaction_and_then_sa
         with pytest.raises(EndNotReached, match=r"ends at offset 1, where a transaction is open") as raised:
             next(stream)
         assert (raised.value.partition, raised.value.reached, raised.value.asked) == (partition, 1, 2)
+        assert raised.value.log_end_offset == 2
         # Up to where it is readable there is nothing to wait for.
         assert records_of(cluster.stream(partition, 0, 1, isolation=COMMITTED)) == [(0, b"plain")]
         cluster.end_transaction(transactional_id, producer, commit=True)

@@ -55,9 +55,9 @@ class Query:
         self.start = end
         return found
 
-    def read(self, start: Positions, end: Positions) -> list[int]:
+    def read(self, start: Positions, end: Positions, min_tasks: int = 2) -> list[int]:
         reader = TaskReader(self.planner.options, VALUES)
-        tasks = plan_tasks(ranges_between(start, end), TaskSizes(min_tasks=2), 1)
+        tasks = plan_tasks(ranges_between(start, end), TaskSizes(min_tasks=min_tasks), 1)
         batches = [
             batch for task in tasks for batch in reader.read(ReadTask(task, self.planner.topic_ids, self.planner.box))
         ]
@@ -192,6 +192,12 @@ def delete(admin: AdminClient, topic: str) -> None:
     eventually(lambda: topic not in admin.list_topics(timeout=20).topics, what="the end of a topic")
 
 
+def create_again(admin: AdminClient, topic: str, partitions: int) -> None:
+    delete(admin, topic)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    await_topic(admin, topic, partitions)
+
+
 def test_a_deleted_topic_is_a_loss(query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient) -> None:
     topic = make_topic()
     put(topic, numbered(0, 5))
@@ -218,9 +224,7 @@ def test_a_topic_that_was_created_again_is_another_even_if_the_offsets_fit(
     put(topic, numbered(0, 5))
     strict, lenient = query(subscribe=topic), query(subscribe=topic, failOnDataLoss="false")
     assert strict.step() == lenient.step() == [0, 1, 2, 3, 4]
-    delete(admin, topic)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    await_topic(admin, topic, 1)
+    create_again(admin, topic, 1)
     put(topic, numbered(100, 109))
     with pytest.raises(DataLoss, match="the topic was deleted and created again"):
         strict.step()
@@ -238,12 +242,29 @@ def test_a_topic_that_is_created_again_between_planning_and_reading_is_not_read(
     put(topic, numbered(0, 5))
     stream = query(subscribe=topic)
     end = stream.planner.latest(stream.start, limited=True)
-    delete(admin, topic)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    await_topic(admin, topic, 1)
+    create_again(admin, topic, 1)
     put(topic, numbered(100, 109))
     with pytest.raises(DataLoss, match=r"offsets 0 to 1 .*: the topic was deleted and created again"):
         stream.read(stream.start, end)
+
+
+def test_a_planned_batch_whose_topic_was_created_again_and_is_shorter_does_not_stop_a_query_for_ever(
+    query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient
+) -> None:
+    topic = make_topic()
+    put(topic, numbered(0, 10))
+    planned = query(subscribe=topic)
+    end = planned.planner.latest(planned.start, limited=True)
+    create_again(admin, topic, 1)
+    put(topic, numbered(100, 104))
+    given = {"subscribe": topic, "kafkaConsumer.pollTimeoutMs": 1000, "kafka.default.api.timeout.ms": 1000}
+    strict = query(planned.start, **given)
+    lenient = query(planned.start, **given, failOnDataLoss="false")
+    with pytest.raises(DataLoss, match=r"offsets 4 to 9 .*the log ends before .* \(it ends at 4\)"):
+        strict.read(strict.start, end, min_tasks=1)
+    assert lenient.read(lenient.start, end, min_tasks=1) == [100, 101, 102, 103]
+    lenient.start = end
+    assert [lenient.step() for _ in range(3)] == [[], [], [100, 101, 102, 103]]
 
 
 def test_a_topic_that_is_no_longer_subscribed_to_is_said(query: Any, put: Produce, make_topic: MakeTopic) -> None:

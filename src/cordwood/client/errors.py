@@ -64,16 +64,18 @@ class OffsetOutOfRange(ClientError):
 
 
 class EndNotReached(ClientError):
-    """A range was to be read up to an offset that readers are not given within the time allowed."""
+    """A range was to be read up to an offset that readers are not given within the time allowed. If the log does not
+    come so far, its end is below what was asked for; else an open transaction is in the way, or the broker."""
 
-    def __init__(self, partition: TopicPartition, reached: int, asked: int, message: str) -> None:
+    def __init__(self, partition: TopicPartition, reached: int, asked: int, log_end_offset: int, message: str) -> None:
         super().__init__(message)
         self.partition = partition
         self.reached = reached
         self.asked = asked
+        self.log_end_offset = log_end_offset
 
-    def __reduce__(self) -> tuple[type["EndNotReached"], tuple[TopicPartition, int, int, str]]:
-        return type(self), (self.partition, self.reached, self.asked, str(self))
+    def __reduce__(self) -> tuple[type["EndNotReached"], tuple[TopicPartition, int, int, int, str]]:
+        return type(self), (self.partition, self.reached, self.asked, self.log_end_offset, str(self))
 
 
 class VersionMismatch(ClientError):

@@ -89,5 +89,5 @@ class Attempts:
         if isinstance(failure, BrokerUnreachable):
             return BrokerUnreachable(text)
         if isinstance(failure, EndNotReached):
-            return EndNotReached(failure.partition, failure.reached, failure.asked, text)
+            return EndNotReached(failure.partition, failure.reached, failure.asked, failure.log_end_offset, text)
         return ClientError(text)

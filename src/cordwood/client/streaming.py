@@ -171,6 +171,7 @@ class RangeStream:
             self._partition,
             self._position,
             self._end,
+            fetched.high_watermark,
             f"{self._partition} was to be read up to offset {self._end} and could be up to {self._position}: {reason}",
         )
 

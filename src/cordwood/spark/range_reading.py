@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from cordwood.client.answers import Fetched, Isolation, TopicMetadata
-from cordwood.client.errors import OffsetOutOfRange, UnknownTopic
+from cordwood.client.errors import EndNotReached, OffsetOutOfRange, UnknownTopic
 from cordwood.client.streaming import OffsetRange as StreamedRange
 from cordwood.columnar.decoding import Decoder
 from cordwood.records.corruption import CorruptRecords
@@ -89,6 +89,11 @@ class RangeReader:
             except OffsetOutOfRange as gone:
                 position = self._go_on_after(wanted, position, gone)
                 stream = self._cluster.stream(wanted.partition, position, wanted.end, isolation=isolation)
+            except EndNotReached as short:
+                if short.log_end_offset >= wanted.end:
+                    raise  # a transaction is open, or the broker does not answer as it should: nothing is lost
+                self._lose(Loss(wanted.partition, position, wanted.end, Cause.ENDS_EARLIER, None, short.log_end_offset))
+                return
             except UnknownTopic:
                 self._lose(Loss(wanted.partition, position, wanted.end, Cause.TOPIC_GONE))
                 return
