@@ -267,6 +267,19 @@ def test_a_planned_batch_whose_topic_was_created_again_and_is_shorter_does_not_s
     assert [lenient.step() for _ in range(3)] == [[], [], [100, 101, 102, 103]]
 
 
+def test_a_topic_created_again_with_fewer_partitions_while_a_query_was_stopped_is_another_one(
+    query: Any, put: Produce, make_topic: MakeTopic, admin: AdminClient
+) -> None:
+    topic = make_topic(2)
+    position = {zero(topic): 3, TopicPartition(topic, 1): 0}
+    create_again(admin, topic, 1)
+    put(topic, numbered(100, 105))
+    with pytest.raises(DataLoss, match=f"{topic}-0: .*the topic was deleted and created again"):
+        query(position, subscribe=topic).step()
+    lenient = query(position, subscribe=topic, failOnDataLoss="false")
+    assert [lenient.step() for _ in range(3)] == [[], [], [100, 101, 102, 103, 104]]
+
+
 def test_a_topic_that_is_no_longer_subscribed_to_is_said(query: Any, put: Produce, make_topic: MakeTopic) -> None:
     one, two = make_topic(), make_topic()
     put(one, numbered(0, 3))

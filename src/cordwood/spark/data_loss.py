@@ -5,7 +5,7 @@ without a record are no loss, and neither is a position ahead of the last stable
 topic's settings say about the reason.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -70,19 +70,24 @@ def find_losses(
     *,
     known_ids: Mapping[str, TopicId],
     last_seen: Mapping[TopicPartition, int],
-    existing_topics: Iterable[str] = (),
+    existing: Collection[TopicPartition] = (),
 ) -> list[Loss]:
     """`start`: where the query stands. `found`: what it may read now. `known_ids`: the ids of the topics that its
-    positions belong to, as far as known. `last_seen`: the ends of logs at an earlier time. `existing_topics`: topics
-    that are there, subscribed or not."""
+    positions belong to, as far as known. `last_seen`: the ends of logs at an earlier time. `existing`: all
+    partitions, read or not, of the topics of which some are not found."""
     losses = []
+    # A topic never has fewer partitions than it had.
+    topics = {partition.topic for partition in existing}
+    shrunk = {name.topic for name in start if name.topic in topics and name not in found and name not in existing}
     for partition, position in sorted(start.items()):
         now = found.get(partition)
         seen = last_seen.get(partition)
         seen_end = seen if seen is not None and seen > position else None
         known_id = known_ids.get(partition.topic)
-        if now is None:
-            gone = Cause.NOT_SUBSCRIBED if partition.topic in set(existing_topics) else Cause.TOPIC_GONE
+        if partition.topic in shrunk:
+            losses.append(Loss(partition, position, seen_end, Cause.RECREATED))
+        elif now is None:
+            gone = Cause.NOT_SUBSCRIBED if partition in existing else Cause.TOPIC_GONE
             losses.append(Loss(partition, position, seen_end, gone))
         elif known_id is not None and now.topic_id is not None and now.topic_id != known_id:
             losses.append(Loss(partition, position, seen_end, Cause.RECREATED, now.earliest, now.latest))

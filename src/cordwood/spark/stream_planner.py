@@ -165,13 +165,17 @@ class StreamPlanner:
 
     def _losses(self, start: Positions, found: Survey) -> list[Loss]:
         gone = {partition.topic for partition in start if partition not in found.partitions}
-        existing = set(self._cluster.topics(gone)) if gone else set()
+        existing = {
+            TopicPartition(name, partition.index)
+            for name, topic in (self._cluster.topics(gone) if gone else {}).items()
+            for partition in topic.partitions
+        }
         losses = find_losses(
             start,
             found.partitions,
             known_ids=self._known_ids,
             last_seen=self._last_seen,
-            existing_topics=existing,
+            existing=existing,
         )
         if self._target is None:
             return losses

@@ -12,14 +12,18 @@ ZERO = TopicPartition("t", 0)
 
 
 def losses(
-    position: int | None, now: Partition | None, *, seen: int | None = None, existing: tuple[str, ...] = ()
+    position: int | None,
+    now: Partition | None,
+    *,
+    seen: int | None = None,
+    existing: tuple[TopicPartition, ...] = (),
 ) -> list[Loss]:
     return find_losses(
         {} if position is None else {ZERO: position},
         {} if now is None else {ZERO: now},
         known_ids={"t": OLD},
         last_seen={} if seen is None else {ZERO: seen},
-        existing_topics=existing,
+        existing=existing,
     )
 
 
@@ -63,8 +67,20 @@ def test_a_topic_that_is_gone_lost_what_was_seen_of_it() -> None:
 
 
 def test_a_topic_that_is_only_not_read_any_more_is_not_gone() -> None:
-    (loss,) = losses(4, None, existing=("t",))
+    (loss,) = losses(4, None, existing=(ZERO,))
     assert loss.cause is Cause.NOT_SUBSCRIBED
+
+
+def test_a_topic_with_fewer_partitions_than_before_is_another_one() -> None:
+    one = TopicPartition("t", 1)
+    found = find_losses(
+        {ZERO: 4, one: 5, TopicPartition("u", 0): 6},
+        {ZERO: Partition(None, 0, 20), TopicPartition("u", 0): Partition(None, 0, 20)},
+        known_ids={},
+        last_seen={},
+        existing=(ZERO,),
+    )
+    assert [(loss.partition, loss.cause) for loss in found] == [(ZERO, Cause.RECREATED), (one, Cause.RECREATED)]
 
 
 def test_the_ledger_counts_an_offset_once() -> None:
