@@ -44,8 +44,11 @@ class PushedFilters:
 
     @property
     def min_timestamp_ms(self) -> int | None:
-        """Records have milliseconds: the first that can be late enough."""
-        return None if self.min_timestamp_us is None else max(0, -(-self.min_timestamp_us // 1000))
+        """Records have milliseconds: the first that can be late enough. None also for times up to 1970: brokers are
+        asked for later ones only, and a record without a time (-1) would not be found."""
+        if self.min_timestamp_us is None or self.min_timestamp_us <= 0:
+            return None
+        return -(-self.min_timestamp_us // 1000)
 
     def allows(self, partition: TopicPartition) -> bool:
         values: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}

@@ -75,6 +75,13 @@ def test_filters_on_time_are_applied_and_left_to_spark() -> None:
     assert [id(condition) for condition in pushed.left_to_spark] == [id(condition) for condition in filters]
 
 
+@pytest.mark.parametrize(("since_us", "asked_ms"), [(-1, None), (0, None), (1, 1), (1000, 1), (1001, 2)])
+def test_brokers_are_not_asked_for_times_up_to_1970(since_us: int, asked_ms: int | None) -> None:
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=since_us)
+    pushed = push([GreaterThanOrEqual(TIMESTAMP, moment)])
+    assert (pushed.min_timestamp_us, pushed.min_timestamp_ms) == (since_us, asked_ms)
+
+
 @pytest.mark.parametrize(
     "condition",
     [
