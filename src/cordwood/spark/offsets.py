@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from cordwood.client.answers import EARLIEST
 from cordwood.model.identifiers import TopicPartition
+from cordwood.spark.quantities import MAX_LONG
 
 Positions = dict[TopicPartition, int]
 SparkOffset = dict[str, dict[str, int]]
@@ -86,6 +87,8 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as failure:
         raise ValueError(f"not JSON: {failure}") from None
+    except RecursionError:
+        raise ValueError("JSON within JSON, too deep to read") from None
 
 
 def _partition_values(given: Any, value_of: Callable[[str, Any], int]) -> dict[TopicPartition, int]:
@@ -111,6 +114,8 @@ def _partition(topic: str, given: Any) -> int:
 def _number(name: str, given: Any) -> int:
     if isinstance(given, bool) or not isinstance(given, int):
         raise ValueError(f"expected a whole number for {name}, found {given!r}")
+    if given > MAX_LONG:
+        raise ValueError(f"{given} is too large for {name}: expected {MAX_LONG} or less")
     return given
 
 

@@ -29,7 +29,7 @@ from cordwood.spark.boundaries import (
 from cordwood.spark.kafka_keys import ONLY_VALUE, Key, reason_to_refuse
 from cordwood.spark.offsets import parse_offsets, parse_partitions, parse_timestamps
 from cordwood.spark.option_names import did_you_mean
-from cordwood.spark.quantities import duration_ms, one_of, size_bytes, whole_number, yes_or_no
+from cordwood.spark.quantities import MAX_INT, duration_ms, one_of, size_bytes, whole_number, yes_or_no
 
 T = TypeVar("T")
 
@@ -225,12 +225,12 @@ class _Reading:
         if not servers:
             self._problems.append("kafka.bootstrap.servers is missing: say where the brokers are, as host:9092.")
         numbers = {
-            "request_timeout_ms": self._take_key(Key.REQUEST_TIMEOUT_MS, _positive, None),
-            "retry_timeout_ms": self._take_key(Key.DEFAULT_API_TIMEOUT_MS, _positive, None),
-            "retry_backoff_ms": self._take_key(Key.RETRY_BACKOFF_MS, _positive, None),
-            "retry_backoff_max_ms": self._take_key(Key.RETRY_BACKOFF_MAX_MS, _positive, None),
-            "fetch_max_bytes": self._take_key(Key.MAX_PARTITION_FETCH_BYTES, _positive, None),
-            "fetch_max_wait_ms": self._take_key(Key.FETCH_MAX_WAIT_MS, _positive, None),
+            "request_timeout_ms": self._take_key(Key.REQUEST_TIMEOUT_MS, _positive_int, None),
+            "retry_timeout_ms": self._take_key(Key.DEFAULT_API_TIMEOUT_MS, _positive_int, None),
+            "retry_backoff_ms": self._take_key(Key.RETRY_BACKOFF_MS, _positive_int, None),
+            "retry_backoff_max_ms": self._take_key(Key.RETRY_BACKOFF_MAX_MS, _positive_int, None),
+            "fetch_max_bytes": self._take_key(Key.MAX_PARTITION_FETCH_BYTES, _positive_int, None),
+            "fetch_max_wait_ms": self._take_key(Key.FETCH_MAX_WAIT_MS, _positive_int, None),
             "receive_buffer_bytes": self._take_key(Key.RECEIVE_BUFFER_BYTES, _size_or_system, None),
         }
         given_numbers = {name: number for name, number in numbers.items() if number is not None}
@@ -380,9 +380,13 @@ def _positive(text: str) -> int | None:
     return whole_number(text, at_least=1)
 
 
+def _positive_int(text: str) -> int | None:
+    return whole_number(text, at_least=1, at_most=MAX_INT)
+
+
 def _size_or_system(text: str) -> int | None:
     """Kafka's -1: as the system sees fit."""
-    return whole_number(text, at_least=-1)
+    return whole_number(text, at_least=-1, at_most=MAX_INT)
 
 
 def _not_empty(text: str) -> str:

@@ -1,19 +1,27 @@
 """Quantities as users write them in options: whole numbers, yes or no, times with units, sizes with units."""
 
 import re
+from typing import Final
 
 _TIME_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _WITH_UNIT = re.compile(r"(\d+)\s*([a-z]*)\Z")
 
 
-def whole_number(text: str, *, at_least: int) -> int:
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
+"""What Kafka's protocol and settings have room for."""
+
+
+def whole_number(text: str, *, at_least: int, at_most: int = MAX_LONG) -> int:
     try:
         number = int(text.strip())
     except ValueError:
         raise ValueError(f"expected a whole number, found {text!r}") from None
     if number < at_least:
         raise ValueError(f"expected {at_least} or more, found {number}")
+    if number > at_most:
+        raise ValueError(f"expected {at_most} or less, found {number}")
     return number
 
 

@@ -15,6 +15,7 @@ from typing import TypeVar
 from cordwood.client.settings import ClientSettings
 from cordwood.records.batch import Codec
 from cordwood.spark.option_names import OPTIONS
+from cordwood.spark.quantities import MAX_INT, MAX_LONG
 from cordwood.spark.sink_producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
 
 SINK_OPTIONS = ("topic", "exactlyOnce", "family", "batchId", "olderBatches", "includeHeaders")
@@ -29,8 +30,6 @@ _OF_THE_SOURCE = frozenset(name.lower() for name in (*OPTIONS, "fetchOffset.numR
 _FAMILY_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 _CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
-_MAX_INT = 2**31 - 1
-_MAX_LONG = 2**63 - 1
 
 E = TypeVar("E", bound=Enum)
 
@@ -176,7 +175,7 @@ def _acknowledgements(given: Mapping[str, str], guarantee: Guarantee) -> tuple[i
             f"Options 'kafka.enable.idempotence=true' and 'kafka.acks={text}' contradict each other: idempotence needs "
             "acks=all"
         )
-    if idempotent and _integer(given, "kafka.retries", _MAX_INT, low=0) == 0:
+    if idempotent and _integer(given, "kafka.retries", MAX_INT, low=0) == 0:
         raise SinkOptionError(
             "Option 'kafka.retries=0' contradicts idempotent producers, which need to try again: leave it out, or set "
             "'kafka.enable.idempotence=false' and 'exactlyOnce=false'"
@@ -208,7 +207,7 @@ def _family(given: Mapping[str, str], guarantee: Guarantee, *, streaming: bool) 
         )
     if "batchid" not in given:
         return family, None
-    batch_id = _integer(given, "batchId", 0, low=0, high=_MAX_LONG)
+    batch_id = _integer(given, "batchId", 0, low=0, high=MAX_LONG)
     if streaming:
         raise SinkOptionError(
             "Option 'batchId' is for batch writes, such as those in foreachBatch: a streaming query numbers its "
@@ -231,7 +230,7 @@ def _client_settings(given: Mapping[str, str], servers: str) -> ClientSettings:
         request_timeout_ms=_integer(given, "kafka.request.timeout.ms", 30_000, low=1),
         retry_timeout_ms=(
             0
-            if _integer(given, "kafka.retries", _MAX_INT, low=0) == 0
+            if _integer(given, "kafka.retries", MAX_INT, low=0) == 0
             else _integer(given, "kafka.delivery.timeout.ms", 120_000, low=0)
         ),
         retry_backoff_ms=_integer(given, "kafka.retry.backoff.ms", 50, low=1),
@@ -248,10 +247,10 @@ def _request_bytes(given: Mapping[str, str]) -> int:
 
 
 def _buffer_bytes(given: Mapping[str, str]) -> int:
-    return _integer(given, "kafka.buffer.memory", 32 << 20, low=1, high=_MAX_LONG)
+    return _integer(given, "kafka.buffer.memory", 32 << 20, low=1, high=MAX_LONG)
 
 
-def _integer(given: Mapping[str, str], name: str, default: int, *, low: int, high: int = _MAX_INT) -> int:
+def _integer(given: Mapping[str, str], name: str, default: int, *, low: int, high: int = MAX_INT) -> int:
     text = given.get(name.lower())
     if text is None:
         return default

@@ -184,6 +184,25 @@ def test_a_beginning_after_its_end_is_a_contradiction(options: dict[str, str]) -
 
 
 @pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("startingTimestamp", str(2**63), "expected 9223372036854775807 or less"),
+        ("endingTimestamp", str(2**63), "expected 9223372036854775807 or less"),
+        ("startingOffsetsByTimestamp", '{"orders": {"0": 9223372036854775808}}', "too large for orders-0"),
+        ("startingOffsets", '{"orders": {"0": 9223372036854775808}}', "too large for orders-0"),
+        ("startingOffsets", '{"a": ' * 3000 + "1" + "}" * 3000, "too deep"),
+        ("kafka.request.timeout.ms", str(2**31), "expected 2147483647 or less"),
+        ("kafka.fetch.max.wait.ms", str(2**31), "expected 2147483647 or less"),
+        ("kafka.max.partition.fetch.bytes", str(2**31), "expected 2147483647 or less"),
+        ("kafka.receive.buffer.bytes", str(2**31), "expected 2147483647 or less"),
+    ],
+)
+def test_numbers_that_the_protocol_has_no_room_for_are_refused(option: str, value: str, said: str) -> None:
+    problem = next(line for line in problems({**ENOUGH, option: value}, streaming=False).splitlines() if option in line)
+    assert said in problem
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"startingOffsets": "latest"}, "startingOffsets=latest leaves a batch read nothing"),
