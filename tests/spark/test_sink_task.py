@@ -47,7 +47,7 @@ MakeQuery = Callable[..., Query]
 
 @pytest.fixture
 def query(quick_broker: BrokerProcess, topic: str) -> MakeQuery:
-    def make(timeout_ms: int = LONG_MS, **options: str) -> Query:
+    def make(timeout_ms: int = LONG_MS, topic: str = topic, **options: str) -> Query:
         return Query(
             quick_broker.bootstrap,
             topic,
@@ -231,6 +231,20 @@ def test_a_task_that_still_runs_keeps_alive_those_that_are_done(query: MakeQuery
         assert task.failure is None
         stream.commit(0, first, task.report)
     assert sorted(between.visible()) == ["done long ago", "done long ago", "late", "slow", "slower"]
+
+
+def test_a_topic_with_small_batches_is_written_with_a_small_batch_size_and_the_error_says_so(
+    query: MakeQuery, quick_broker: BrokerProcess
+) -> None:
+    topic = f"small-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": "2000"})])[topic].result(timeout=30)
+    rows = ["x" * 500] * 10
+    with pytest.raises(SinkFailure, match=r"MESSAGE_TOO_LARGE.*'kafka\.batch\.size'"):
+        query(topic=topic).task(0, 0, rows)
+    small = query(topic=topic, **{"kafka.batch.size": "1500"})
+    small.commit(0, small.task(0, 0, rows))
+    assert small.visible() == rows
 
 
 def test_what_nobody_keeps_alive_times_out_and_the_commit_says_so(query: MakeQuery) -> None:

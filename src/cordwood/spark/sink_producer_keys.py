@@ -12,7 +12,8 @@ SUPPORTED_KEYS: dict[str, str] = {
     "compression.gzip.level": "1 to 9",
     "compression.lz4.level": "1 to 17",
     "compression.zstd.level": "-131072 to 22",
-    "batch.size": "the largest record batch, in bytes before compression (1,000,000; a larger record goes alone)",
+    "batch.size": "the largest record batch, in bytes before compression (1,000,000; a larger record goes alone). "
+    "Not above the topic's `max.message.bytes`",
     "linger.ms": "how long rows may be gathered into larger batches (100)",
     "max.request.size": "the largest request, in bytes (8 MiB)",
     "buffer.memory": "how many encoded bytes may wait or be under way in a task (32 MiB)",

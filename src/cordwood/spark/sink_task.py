@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from cordwood.client.cluster import Cluster
-from cordwood.client.errors import BrokerUnreachable
+from cordwood.client.errors import BrokerUnreachable, RequestRefused
 from cordwood.columnar.encoding import OutgoingRows
+from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
 from cordwood.spark.sink_blocks import gather, to_block
@@ -118,6 +119,18 @@ class _Task:
 
     def write(self, batches: Iterator[Any]) -> None:
         """Returns when every row is acknowledged."""
+        try:
+            self._send(batches)
+        except RequestRefused as refused:
+            if refused.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            raise SinkFailure(
+                f"{refused}. Rows are put together into batches of up to {self._options.batch_bytes} bytes: set "
+                "'kafka.batch.size' below the topic's max.message.bytes, or raise that. A row that is larger alone "
+                "needs the latter"
+            ) from refused
+
+    def _send(self, batches: Iterator[Any]) -> None:
         pipeline = self._cluster.pipeline(acks=self._options.acks, transactional_id=self._producer.transactional_id)
         for batch in batches:
             block = to_block(batch, self._columns, int(time.time() * 1000))
