@@ -1,8 +1,10 @@
 """FamilyDecide: a batch is committed or aborted as a whole, and every slot that was joined for it ends.
 
-A commit is one append: what the family remembers, the end of every winner, and the end of all others that were joined
-for this batch or an earlier one. Either all of it is in the log or nothing is. Slots that were joined for a later batch
-are left alone, so that a decision that comes late, or twice, harms nobody.
+A commit is one append: what the family remembers and the end of every winner. Either all of it is in the log or nothing
+is. The end of all others that were joined for this batch or an earlier one is in it too, as far as there is room, and
+follows otherwise. If it gets lost on the way nobody can win with them any more, and they end with the next decision or
+by time. Slots that were joined for a later batch are left alone, so that a decision that comes late, or twice, harms
+nobody.
 
 Every end raises the slot's epoch. Whoever joined before can write no more: where it wrote already the marker fences it,
 and anywhere else the coordinator, which is asked before the first write of an epoch in a partition.
@@ -78,19 +80,21 @@ def _commit(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> Decisi
     memory = replace(
         family.memory or NOTHING_DECIDED, last_batch_id=asked.batch_id, decided_ms=now_ms, forgotten=asked.forget
     )
-    append = [family_record(family.name, memory)]
+    decided: Append = [family_record(family.name, memory)]
+    lost: Append = []
     for slot in family.joined(asked.batch_id):
-        append.append(record_of(end(slot, commit=slot.transactional_id in winning, now_ms=now_ms)))
-    size = _BATCH_OVERHEAD_BYTES + sum(map(_size, append))
+        wins = slot.transactional_id in winning
+        (decided if wins else lost).append(record_of(end(slot, commit=wins, now_ms=now_ms)))
+    size = _BATCH_OVERHEAD_BYTES + sum(map(_size, decided))
     if size > max_bytes:
         return Decision(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The end of {len(append) - 1} slots of family {family.name} takes {size} bytes, and a decision is one "
+            f"The end of {len(decided) - 1} slots of family {family.name} takes {size} bytes, and a decision is one "
             f"record batch of at most {max_bytes} bytes: write with fewer tasks or to fewer partitions, or raise "
             "max.message.bytes of __transaction_state.",
             last_batch_id=family.last_batch_id,
         )
-    return Decision(last_batch_id=asked.batch_id, appends=[append])
+    return Decision(last_batch_id=asked.batch_id, appends=list(in_appends([*decided, *lost], max_bytes)))
 
 
 def _refusal(family: Family, batch_id: int, winner: Winner) -> Decision | None:

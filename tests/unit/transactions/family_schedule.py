@@ -86,6 +86,7 @@ class Played:
     timed_out: int = 0
     crashes: int = 0
     cut_off: int = 0
+    losers_left: int = 0
     writes_refused: int = 0
 
 
@@ -213,19 +214,26 @@ class Schedule:
         commit = self.chance.random() < 0.8
         winners = self._winners(batch_id)
         asked = Asked(batch_id, commit, [winner(task.slot) for task in winners])
-        max_bytes = MAX_BYTES if commit else self.chance.choice((400, MAX_BYTES))
-        decision = families_deciding.decide(self.table.family, asked, max_bytes=max_bytes, now_ms=self.table.now_ms)
+        decision = self._decision(asked, self.chance.choice((200, 300, MAX_BYTES)))
+        if decision.error is ErrorCode.MESSAGE_TOO_LARGE:
+            decision = self._decision(asked, MAX_BYTES)
+        members = [task.member for task in winners]
         try:
             self._append(list(decision.appends))
         except Crash:
             self.played.cut_off += 1
             if not commit or decision.already_decided:
                 self._follow_aborts()
+            elif self.table.family.has_decided(batch_id):
+                self.played.losers_left += 1
+                self.twin.commit(batch_id, members)
             raise
-        members = [task.member for task in winners]
         expected = self.twin.commit(batch_id, members) if commit else self.twin.abort(batch_id, members)
         self._compare(decision, expected, batch_id)
         self._maybe_unanswered()
+
+    def _decision(self, asked: Asked, max_bytes: int) -> Decision:
+        return families_deciding.decide(self.table.family, asked, max_bytes=max_bytes, now_ms=self.table.now_ms)
 
     def _winners(self, batch_id: int) -> list[Task]:
         """Mostly all tasks of the batch that are done and alive; sometimes not all, and sometimes wrong ones."""

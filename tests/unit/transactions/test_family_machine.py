@@ -8,8 +8,9 @@ from tests.unit.transactions.family_table import NAME, Table, winner
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import slot_id
 from cordwood.transactions import families_joining
-from cordwood.transactions.families_deciding import FORGET_AFTER_MS, Asked
-from cordwood.transactions.log_records import record_of
+from cordwood.transactions.families_deciding import FORGET_AFTER_MS, Asked, decide
+from cordwood.transactions.families_records import family_key
+from cordwood.transactions.log_records import encode_key, record_of
 from cordwood.transactions.transaction import LAST_CLIENT_EPOCH, MAX_EPOCH, State, Transaction
 
 
@@ -215,6 +216,29 @@ def test_a_decision_that_does_not_fit_into_one_batch_is_refused_before_anything_
         assert word in (decision.message or "")
     assert (decision.last_batch_id, unchanged(table, length)) == (-1, True)
     assert table.asks_to_decide(asked, max_bytes=10_000).error is ErrorCode.NONE
+
+
+def test_losers_that_do_not_fit_into_the_decision_end_after_it(table: Table) -> None:
+    slots = [table.joins_and_writes(0) for _ in range(20)]
+    asked = Asked(0, True, [winner(each) for each in slots[:2]])
+    decision = table.asks_to_decide(asked, max_bytes=1_000)
+    assert decision.error is ErrorCode.NONE
+    first, *rest = decision.appends
+    assert rest
+    assert first[0][0] == family_key(NAME)
+    assert {key for key, _ in first} >= {encode_key(each.transactional_id) for each in slots[:2]}
+    assert states(table) == [State.PREPARE_COMMIT] * 2 + [State.PREPARE_ABORT] * 18
+
+
+def test_losers_whose_end_was_cut_off_win_nothing_and_end_with_the_next_decision(table: Table) -> None:
+    won, *lost = [table.joins_and_writes(0) for _ in range(20)]
+    decision = decide(table.family, Asked(0, True, [winner(won)]), max_bytes=1_000, now_ms=table.now_ms)
+    table.append(decision.appends[0])
+    table.restart()
+    assert State.ONGOING in states(table)
+    again = table.commits(0, won, *lost)
+    assert (again.error, again.already_decided) == (ErrorCode.NONE, True)
+    assert states(table) == [State.PREPARE_COMMIT] + [State.PREPARE_ABORT] * 19
 
 
 # Deciding again, late, or by somebody else
