@@ -1,6 +1,8 @@
 """A whole broker on a loop: how it stops, and what ends it."""
 
 import asyncio
+import logging
+import resource
 import socket
 import struct
 import time
@@ -104,6 +106,25 @@ async def test_a_stop_that_fails_gives_everything_back(tmp_path: Path, monkeypat
         await server.stop()
     again = await Server.start(settings(log_dirs=str(tmp_path)))
     await again.stop()
+
+
+async def test_connections_leave_descriptors_for_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
+    try:
+        server = await Server.start(settings(log_dirs=str(tmp_path)))
+        assert server._storage.max_open_files == 500
+        assert server._connections is not None
+        assert server._connections.limits.max_connections == (1000 - 500 - 64) // 2
+        assert "up to 218 connections, not max.connections (10000)" in caplog.text
+        await server.stop()
+        modest = await Server.start(settings(max_connections="10"), in_memory=True)
+        assert modest._connections is not None
+        assert modest._connections.limits.max_connections == 10
+        await modest.stop()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_a_broken_invariant_ends_the_broker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

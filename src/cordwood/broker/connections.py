@@ -106,7 +106,7 @@ class Connections:
     def admit(self, connection: Connection) -> bool:
         """Counts a new connection and gives it its id; False if there is no room for it."""
         if len(self._open) >= self.limits.max_connections:
-            reason = f"there are max.connections ({self.limits.max_connections}) already"
+            reason = f"there are {self.limits.max_connections} already: see max.connections, and ulimit -n"
         elif self._stopping:
             reason = "the broker is stopping"
         else:

@@ -12,6 +12,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Final
 
+from cordwood.broker import descriptors
 from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
 from cordwood.broker.driver import Driver
@@ -108,7 +109,7 @@ class Server:
             loop,
             self.node,
             ConnectionLimits(
-                max_connections=settings.max_connections,
+                max_connections=self._max_connections(),
                 max_idle_s=settings.connections_max_idle_ms / 1000,
                 max_request_bytes=settings.socket_request_max_bytes,
                 max_total_bytes=settings.queued_max_request_bytes,
@@ -122,6 +123,17 @@ class Server:
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher)
         self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
+
+    def _max_connections(self) -> int:
+        wanted = self.settings.max_connections
+        possible = descriptors.connections(wanted, self._storage.max_open_files)
+        if possible < wanted:
+            logger.info(
+                "up to %d connections, not max.connections (%d): this process may open no more files (ulimit -n)",
+                possible,
+                wanted,
+            )
+        return possible
 
     async def _recover(self) -> None:
         started_s = self._loop.time()

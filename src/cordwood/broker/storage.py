@@ -2,9 +2,9 @@
 
 import logging
 import os
-import resource
 from typing import TYPE_CHECKING
 
+from cordwood.broker import descriptors
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.log.data_directory import PROPERTIES_FILE, DataDirectory, Identity
 from cordwood.model.broker_settings import BrokerSettings
@@ -49,7 +49,7 @@ class Storage:
 
         filesystem = OsFilesystem(
             path,
-            max_open_files=min(settings.open_files_max, _descriptors_to_spare()),
+            max_open_files=descriptors.log_files(settings.open_files_max),
             tail_bytes=settings.tail_memory_max_bytes,
         )
         filesystem.make_directory(path)
@@ -61,6 +61,13 @@ class Storage:
         from cordwood.log.memory_filesystem import MemoryFilesystem
 
         return isinstance(self.filesystem, MemoryFilesystem)
+
+    @property
+    def max_open_files(self) -> int:
+        """How many files of the log may be open at a time."""
+        from cordwood.log.os_filesystem import OsFilesystem
+
+        return self.filesystem.max_open_files if isinstance(self.filesystem, OsFilesystem) else 0
 
     def claim(self, cluster_id: str) -> None:
         """Takes the data directory for this node of this cluster. StorageFailure if it is somebody else's."""
@@ -103,9 +110,3 @@ class Storage:
             self._open = False
             self.logs.close(clean=False)
         await self.metadata.close()
-
-
-def _descriptors_to_spare() -> int:
-    """Half of what the process may open: the other half is for connections."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 2**31 if soft == resource.RLIM_INFINITY else max(16, soft // 2)

@@ -28,8 +28,8 @@ HOT_TAIL_BYTES = 8 << 20
 """So much of a file's end is read without asking whether it is cached: it was just written."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
-_FLAGS = os.O_RDWR | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -183,7 +183,7 @@ class OsFile:
         # A handle of its own, because the advice against read-ahead holds for a whole handle: pages read ahead would
         # look, to the next cold read, as if somebody else had wanted them.
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._filesystem.open_descriptor(self.path, os.O_RDONLY)
         except OSError as error:
             raise _failure(error, "open", self.path) from error
         try:
@@ -286,7 +286,7 @@ class OsFile:
     def _open(self) -> int:
         """Opens the handle; the caller holds the lock."""
         try:
-            self._descriptor = os.open(self.path, _FLAGS)
+            self._descriptor = self._filesystem.open_descriptor(self.path, os.O_RDWR)
         except OSError as error:
             raise _failure(error, "open", self.path) from error
         self._filesystem.admit_handle(self)
@@ -352,7 +352,7 @@ class OsFilesystem:
         try:
             if not create:
                 return OsFile(self, path, os.stat(path).st_size)
-            descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o644)
+            descriptor = self.open_descriptor(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -419,16 +419,15 @@ class OsFilesystem:
             os.close(descriptor)
 
     def sync_everything(self) -> None:
+        # Before files count as synced: if it cannot be opened, they still have to be.
+        descriptor = self._open_directory(self.root)
         with self._handles_lock:
             files = list(self._handles)
         pinned = [file for file in files if file.begin_shared_sync()]
         try:
-            descriptor = self._open_directory(self.root)
-            try:
-                self.sync_descriptor(descriptor, self.root, _syncfs)
-            finally:
-                os.close(descriptor)
+            self.sync_descriptor(descriptor, self.root, _syncfs)
         finally:
+            os.close(descriptor)
             for file in pinned:
                 file.end_shared_sync()
 
@@ -442,10 +441,9 @@ class OsFilesystem:
             self.sync_failure = f"{call.__name__} of {path} failed: {error.strerror}"
             raise SyncFailure(self.sync_failure) from error
 
-    @staticmethod
-    def _open_directory(path: str) -> int:
+    def _open_directory(self, path: str) -> int:
         try:
-            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return self.open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise _failure(error, "open directory", path) from error
 
@@ -461,7 +459,7 @@ class OsFilesystem:
     def replace(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            descriptor = self.open_descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
                 OsFile._write_rest(descriptor, data, 0, 0)
                 self.sync_descriptor(descriptor, temporary)
@@ -495,6 +493,18 @@ class OsFilesystem:
         self.reads_without_waiting = works
         return works
 
+    def open_descriptor(self, path: str, flags: int) -> int:
+        """Opens it. If others have used up the descriptors, one of our handles is given up for it. Raises OSError."""
+        while True:
+            try:
+                return os.open(path, flags | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTORS:
+                    raise
+                with self._handles_lock:
+                    if not self._give_up_one_handle():
+                        raise
+
     def admit_handle(self, file: OsFile) -> None:
         """Counts a handle that was just opened, giving up the least used one if there are too many."""
         with self._handles_lock:
@@ -506,17 +516,18 @@ class OsFilesystem:
         with self._handles_lock:
             self._handles.pop(file, None)
 
-    def _give_up_one_handle(self) -> None:
+    def _give_up_one_handle(self) -> bool:
         # Second chance instead of true recency: the hot path only sets a flag on the file.
         handles = self._handles
         for _ in range(2 * len(handles)):
             file, _nothing = handles.popitem(last=False)
             if file.give_up_if_idle():
-                return
+                return True
             handles[file] = None
         # All are unsynced or in use. Syncing blocks, but a bound that yields under load is none.
         for file in list(handles):
             if file.sync_and_give_up():
                 self.forced_syncs += 1
                 del handles[file]
-                return
+                return True
+        return False

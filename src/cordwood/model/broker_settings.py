@@ -289,7 +289,8 @@ _OWN_SETTINGS = [
         "max.connections",
         Kind.INT,
         10_000,
-        "Connections beyond this many are closed at once.",
+        "Connections beyond this many are closed at once. Fewer if the process may not open enough files: see "
+        "`ulimit -n`; one may need two descriptors, beside those of `open.files.max` and 64 more.",
         low=1,
         changeable=False,
     ),
@@ -397,7 +398,8 @@ _OWN_SETTINGS = [
         Kind.INT,
         2048,
         "Files of the log that are open at one time; the least recently used are closed and opened again when needed. "
-        "More than there are partitions written to within a flush keeps flushes short.",
+        "More than there are partitions written to within a flush keeps flushes short. At most half of what the "
+        "process may open (`ulimit -n`).",
         low=16,
         changeable=False,
     ),

@@ -32,6 +32,21 @@ def full_disk_at(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, before)
 
 
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """Nothing more can be opened in this process, but for what is closed before."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(0)
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_what_is_appended_can_be_read_in_every_way(tmp_path: Path) -> None:
     filesystem = OsFilesystem(str(tmp_path))
     file = filesystem.open(f"{tmp_path}/f", create=True)
@@ -158,6 +173,37 @@ def test_after_one_failed_sync_nothing_is_ever_called_durable_again(
     for call in (first.sync, second.sync, filesystem.sync_everything, lambda: filesystem.sync_directory(str(tmp_path))):
         with pytest.raises(SyncFailure):
             call()
+
+
+def test_where_others_have_taken_every_descriptor_handles_are_given_up_for_what_has_to_be_opened(
+    tmp_path: Path,
+) -> None:
+    filesystem = OsFilesystem(str(tmp_path))
+    files = [filesystem.open(f"{tmp_path}/{number}", create=True) for number in range(3)]
+    for file in files:
+        file.append(b"unsynced")
+    with no_descriptor_left():
+        filesystem.sync_everything()
+        filesystem.sync_directory(str(tmp_path))
+        filesystem.replace(f"{tmp_path}/replaced", b"new")
+        files.append(filesystem.open(f"{tmp_path}/3", create=True))
+        for file in files:
+            file.append(b".")
+            file.sync()
+            assert file.read_cold(0, memoryview(bytearray(9))) == file.size
+        assert filesystem.open_files < len(files)
+        for file in files:
+            file.close()
+    assert [(tmp_path / str(number)).read_bytes() for number in range(4)] == [b"unsynced."] * 3 + [b"."]
+
+
+def test_files_still_have_to_be_synced_if_syncing_everything_cannot_begin(tmp_path: Path) -> None:
+    filesystem = OsFilesystem(str(tmp_path / "gone"))
+    file = filesystem.open(f"{tmp_path}/f", create=True)
+    file.append(b"x")
+    with pytest.raises(StorageFailure, match="cannot open directory"):
+        filesystem.sync_everything()
+    assert filesystem.unsynced_files == 1
 
 
 def test_where_the_page_cache_cannot_be_asked_recent_bytes_answer() -> None:
