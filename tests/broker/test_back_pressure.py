@@ -4,7 +4,7 @@ import asyncio
 import struct
 from typing import Any
 
-from cordwood.broker.connections import REQUEST_ARRIVAL_S
+from cordwood.broker.connections import REQUEST_ARRIVAL_S, SILENCE_S
 
 MANY = 400
 
@@ -133,6 +133,33 @@ async def test_under_pressure_a_large_request_has_to_arrive_and_small_ones_do_no
         assert await loris.closed()
         assert (await honest.receive_response())[0] == 2
         await sending
+
+
+async def test_under_pressure_peers_that_fall_silent_do_not_keep_large_requests_waiting(
+    serving: Any, request_frame: Any
+) -> None:
+    async with serving(max_total_bytes=1 << 20) as broker:
+        connections = broker.connections
+        broker.node.answer = lambda header, body, reply: reply.send(struct.pack(">ii", 4, header.correlation_id))
+        first, second, honest = [await broker.connect() for _ in range(3)]
+        await broker.until(lambda: len(connections) == 3)
+        holder = connections._open[1]
+        await first.send(request_frame(1, bytes(3 << 20))[: 2 << 20])
+        await broker.until(lambda: holder._reader.unread_bytes == 2 << 20)
+        holder.last_received_s += 1000
+        await second.send(request_frame(2, bytes(3 << 20))[: 200 << 10])
+        await broker.until(lambda: len(connections._waiting_to_grow) == 1)
+        sending = asyncio.create_task(honest.send(request_frame(3, bytes(300 << 10))))
+        await broker.until(lambda: len(connections._waiting_to_grow) == 2)
+        connections._let_through_since_s -= 2 * SILENCE_S
+        sweep = connections._sweep_timer
+        await broker.until(lambda: connections._sweep_timer is not sweep)
+        assert len(connections) == 3, "its bytes keep coming"
+        holder.last_received_s -= 1000 + SILENCE_S
+        assert await first.closed()
+        assert (await honest.receive_response())[0] == 3, "though another silent peer was before it"
+        await sending
+        assert len(connections) == 2
 
 
 async def test_a_peer_that_never_takes_its_answer_is_closed_as_idle(serving: Any, request_frame: Any) -> None:

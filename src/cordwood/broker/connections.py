@@ -4,7 +4,8 @@ Bounded: how many there are; how long one may be idle; the bytes of requests tha
 which large requests are received (an ordinary buffer is always to be had, one for each connection). When a bound
 in bytes is reached connections are not closed: they are not read from until there is room. One of them is always let
 through, however large its request, so that connections that each hold half a request cannot block each other for ever;
-under such pressure a request has to arrive within REQUEST_ARRIVAL_S.
+under such pressure the bytes of a request have to keep coming, without SILENCE_S between them, and all of them within
+REQUEST_ARRIVAL_S.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.broker")
 
 REQUEST_ARRIVAL_S: Final = 30.0
+SILENCE_S: Final = 2.0
 _SWEEP_S: Final = 1.0
 _SELDOM_S: Final = 15.0
 """Every connection is looked at: with ten thousand of them that takes milliseconds."""
@@ -156,6 +158,7 @@ class Connections:
     def may_grow(self, connection: Connection) -> bool:
         """Whether a connection may receive more of a large request; if not, `serve_on` is called when it may."""
         if not self.memory_is_short:
+            self._let_next_grow()
             return True
         if self._let_through is None:
             self._let(connection)
@@ -169,9 +172,13 @@ class Connections:
         """A connection has given back its large buffer, if it had one."""
         if connection is self._let_through:
             self._let_through = None
+        self._let_next_grow()
+
+    def _let_next_grow(self) -> None:
+        # One at a time: the next when this one has taken what it needs, which may be all there is.
         if self._waiting_to_grow and (self._let_through is None or not self.memory_is_short):
             waiting = self._waiting_to_grow.popleft()
-            if self._let_through is None:
+            if self.memory_is_short:
                 self._let(waiting)
             waiting.serve_on()
 
@@ -192,8 +199,13 @@ class Connections:
         if now_s >= self._next_idle_check_s:
             self._next_idle_check_s = now_s + self._idle_check_s
             self._close_idle(now_s - self.limits.max_idle_s)
-        slow = self._let_through
-        if slow is not None and self._waiting_to_grow and now_s - self._let_through_since_s > REQUEST_ARRIVAL_S:
+        if self._let_through is not None and self._waiting_to_grow:
+            self._close_slow(self._let_through, now_s)
+
+    def _close_slow(self, slow: Connection, now_s: float) -> None:
+        if slow.receiving and now_s - slow.last_received_s > SILENCE_S:
+            slow.close(f"it fell silent within a request for {SILENCE_S:.0f} s while others wait for memory")
+        elif now_s - self._let_through_since_s > REQUEST_ARRIVAL_S:
             slow.close(f"its request did not arrive within {REQUEST_ARRIVAL_S:.0f} s while others wait for memory")
 
     def _close_idle(self, since_s: float) -> None:
