@@ -1,6 +1,7 @@
 """Metrics and warnings of a whole broker: a group that falls behind, and is overtaken, is seen."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cordwood.broker import metrics_endpoint
 from cordwood.broker.server import Server
 from cordwood.groups.positions import Commit
-from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.broker_settings import BrokerSettings, Listener
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.group_positions import CommitRequest
@@ -205,6 +207,24 @@ async def test_what_is_no_scrape_is_refused(request_bytes: bytes, status: bytes)
     async with broker() as stage:
         head, _ = await stage.http(request_bytes)
         assert head.startswith(status)
+
+
+async def test_a_scrape_that_is_not_read_is_dropped_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_endpoint, "TIMEOUT_S", 0.2)
+    text = bytes(32 << 20)  # more than the kernel takes for a peer that does not read
+    endpoint = await metrics_endpoint.MetricsEndpoint.start(Listener("METRICS", "127.0.0.1", 0), lambda: lambda: text)
+    reader, writer = await asyncio.open_connection(*endpoint.address, limit=1024)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    for scrapes in (1, 0):
+        while endpoint._scrapes != scrapes:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    received = 0
+    with contextlib.suppress(ConnectionError):
+        while part := await reader.read(1 << 20):
+            received += len(part)
+    assert received < len(text)
+    writer.close()
+    endpoint.close()
 
 
 async def test_a_stalled_loop_is_counted() -> None:

@@ -53,6 +53,8 @@ class MetricsEndpoint:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._scrapes += 1
+        # `drain` waits until the kernel has everything: what is over then leaves nothing behind.
+        writer.transport.set_write_buffer_limits(0)
         try:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(TIMEOUT_S):
@@ -63,7 +65,8 @@ class MetricsEndpoint:
                     await writer.drain()
         finally:
             self._scrapes -= 1
-            writer.close()
+            # Not `close`, which waits for ever for a peer that does not read.
+            writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:
         try:
