@@ -80,6 +80,8 @@ def test_poison_records_are_set_aside_whole_and_everything_else_goes_on(
     assert bytes(first["key"]) == b"k1"
     assert headers["trace"] == "7"
     assert int(headers.pop("cordwood.timestamp")) >= 0
+    state = workshop.project.state(name)
+    assert headers.pop("cordwood.query") == state.edition("v3").query_id
     assert {key: text for key, text in headers.items() if key.startswith("cordwood.")} == {
         "cordwood.error": headers["cordwood.error"],
         "cordwood.topic": topic,
@@ -187,12 +189,16 @@ def test_a_batch_that_was_interrupted_and_fails_on_another_record_now_does_not_l
 
 
 def test_a_record_that_was_set_aside_before_an_interruption_comes_into_the_outputs_once(
-    workshop: Workshop, interrupted: tuple[str, Path]
+    workshop: Workshop, interrupted: tuple[str, Path], put: Produce
 ) -> None:
     """By the batch that is repeated, in which it passes, or by a requeue: not by both."""
     topic, unlucky = interrupted
     name = f"p-{topic[-6:]}"
     unlucky.write_text("")
+    # Another edition of this name was there before and was forgotten: what it set aside is not this one's.
+    theirs = {"topic": topic, "partition": "0", "offset": "0", "timestamp": "0", "edition": "v1", "batch": "0"}
+    headers = [(f"cordwood.{key}", text.encode()) for key, text in {**theirs, "query": "another"}.items()]
+    put(f"{name}.quarantine", [each._replace(headers=headers) for each in orders([12])])
     (event,) = workshop.run()
     assert (event["rows_in"], event["quarantined"]) == (3, 1)
     assert [row[0] for row in workshop.rows(name)] == ["o12", "o14"]

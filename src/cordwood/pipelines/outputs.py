@@ -57,23 +57,24 @@ class Work:
 
 class Outputs:
     """`replaying`: nothing is written to outputs that are not replayable. `before_effects` is told of a batch that
-    writes something to them, before it does. `series` tells batches of an edition apart that have the same number."""
+    writes something to them, before it does. `requeue`: its batches are requeues, which have numbers of their own."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         place: Place,
-        application: str,
+        query_id: str,
         *,
         replaying: bool,
         before_effects: Callable[[int], None] | None = None,
-        series: str = "",
+        requeue: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._before_effects = before_effects
         self._place = place
-        self._application = application
-        self._series = series
+        self._query_id = query_id
+        self._application = f"{query_id}.requeue" if requeue else query_id
+        self._series = "requeue " if requeue else ""
         self._tables: dict[str, BatchTable] = {
             name: _open_table(table, place) for name, table in pipeline.tables.items()
         }
@@ -153,6 +154,7 @@ class Outputs:
             "pipeline": self._pipeline.name,
             "version": str(self._pipeline.version),
             "edition": self._place.edition,
+            "query": self._query_id,
             "batch": f"{self._series}{batch_id}",
         }
 

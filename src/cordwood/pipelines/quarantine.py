@@ -2,7 +2,8 @@
 
 A quarantined record has the key, the value and the headers of the original, and more headers: `cordwood.error`, where
 it came from (`cordwood.topic`, `.partition`, `.offset`, `.timestamp`), and who gave up on it (`cordwood.pipeline`,
-`.version`, `.edition`, `.batch`). Its bytes are whole, so it can be sent through again.
+`.version`, `.edition`, `.query`, `.batch`). Its bytes are whole, so it can be sent through again. An edition's name may
+be given again to another one, after the first was forgotten: what belongs to an edition is told by its query's id.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -133,7 +134,7 @@ def told(name: str) -> "Column":
 
 def addresses_of(written: "DataFrame", who: Mapping[str, str]) -> "DataFrame":
     """Which records a batch has set aside: `topic`, `partition`, `offset`."""
-    return written.where((told("edition") == who["edition"]) & (told("batch") == who["batch"])).select(*_address())
+    return written.where((told("query") == who["query"]) & (told("batch") == who["batch"])).select(*_address())
 
 
 def check_repeated(rows: "DataFrame", written: "DataFrame", who: Mapping[str, str]) -> None:

@@ -73,6 +73,7 @@ class Requeue:
         self._pipeline = pipeline
         self._state = state
         self._edition = edition
+        self._query_id = edition.query_id
         self._servers = bootstrap_servers
         self._path: Path = state.edition_directory(edition.name) / "requeue.json"
 
@@ -112,7 +113,7 @@ class Requeue:
     def _candidates(self, done: OffsetSet) -> list[_Candidate]:
         from pyspark.sql import functions as F
 
-        rows = _among(self._quarantined(), done, "left_anti").where(F.col("_edition") == self._edition.name)
+        rows = _among(self._quarantined(), done, "left_anti").where(F.col("_query") == self._query_id)
         addresses = rows.select("partition", "offset", "_topic", "_partition", "_offset")
         found = addresses.orderBy("partition", "offset").limit(MAX_RECORDS + 1).collect()
         return [
@@ -173,8 +174,7 @@ class Requeue:
         )
         lenient = replace(self._pipeline, budget=Budget(rows=len(chosen)))
         place = place_of(self._state, self._edition, self._servers)
-        application = f"{self._edition.query_id}.requeue"
-        outputs = Outputs(lenient, place, application, replaying=False, series="requeue ")
+        outputs = Outputs(lenient, place, self._query_id, replaying=False, requeue=True)
         live = self._state.live()
         # What an edition set aside while it was built may have had its effects from the one that was live then.
         effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}
@@ -196,7 +196,7 @@ class Requeue:
             "partition",
             "offset",
             "headers",
-            told("edition").alias("_edition"),
+            told("query").alias("_query"),
             told("topic").alias("_topic"),
             told("partition").cast("int").alias("_partition"),
             told("offset").cast("long").alias("_offset"),

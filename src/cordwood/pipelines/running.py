@@ -147,20 +147,20 @@ class Running:
             with self._in_batch:
                 self._check_wanted()
                 if self._process is None:
-                    application = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-                    assert application is not None
-                    self._process = self._made(application)
+                    query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+                    assert query_id is not None
+                    self._process = self._made(query_id)
                 self._reports[batch_id] = self._process(rows, batch_id)
         except BaseException as failure:
             self._failure = failure
             # Spark copies the message into ever longer ones and searches them; the whole story is told by `wait`.
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
 
-    def _made(self, application: str) -> "Callable[[DataFrame, int], BatchReport]":
+    def _made(self, query_id: str) -> "Callable[[DataFrame, int], BatchReport]":
         outputs = Outputs(
             self._pipeline,
             self._place,
-            application,
+            query_id,
             replaying=self._replaying,
             before_effects=lambda batch_id: note_begun(self._state, self._edition.name, batch_id),
         )
