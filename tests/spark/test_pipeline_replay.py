@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
@@ -132,12 +134,14 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
     name = f"p-{topic[-6:]}"
     workshop.write(BROKEN.format(name=name, topic=topic, version=1))
     newer = Record(b'{"id": "o3", "amount": 30}', b"o3")
-    put(topic, [*orders([1, 2, 3, 77]), newer])
+    unkeyed = Record(b'{"id": "o5", "amount": 5}')
+    put(topic, [*orders([1, 2, 3, 77]), unkeyed, newer])
     (event,) = workshop.run()
-    assert event["quarantined"] == 3
+    assert event["quarantined"] == 4
     assert [row[:2] for row in workshop.rows(name)] == [("o2", 2), ("o3", 30)]
 
-    # The function is mended; the record of o3 is not sent, because a newer one has been read.
+    # The function is mended; the record of o3 is not sent, because a newer one has been read. Of the one without a key
+    # nobody can say which row a newer one is about.
     workshop.write(BROKEN.format(name=name, topic=topic, version=2))
     assert workshop.run(in_place=True) == []
     state = workshop.project.state(name)
@@ -147,24 +151,30 @@ def test_quarantined_records_go_through_again_once_and_never_over_newer_ones(
         made = Requeue(spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=superseded)
         return made.sent, made.failed_again, [str(origin) for origin in made.superseded]
 
-    assert requeue() == (2, 1, [f"{topic}/0@2"])
+    assert requeue() == (2, 1, [f"{topic}/0@2", f"{topic}/0@4"])
     assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
 
     # The one that failed again is back in quarantine, and fails once more; the others are not sent twice. One that is
     # superseded stands in nobody's way, also where as many as are sent at once are.
     with pytest.MonkeyPatch.context() as fewer:
         fewer.setattr("cordwood.pipelines.requeueing.MAX_RECORDS", 1)
-        assert requeue() == (1, 1, [f"{topic}/0@2"])
-    assert load(f"{name}.quarantine", **READING).count() == 5
+        assert requeue() == (1, 1, [f"{topic}/0@2", f"{topic}/0@4"])
+    assert load(f"{name}.quarantine", **READING).count() == 6
     assert [row[:2] for row in workshop.rows(name)] == [("o1", 1), ("o2", 2), ("o3", 30)]
 
     # Interrupted after its outputs were written: it is gone on with, to no double effect.
     path = state.edition_directory("v1") / "requeue.json"
     kept = json.loads(path.read_text())
-    state.files.replace(path, {**kept, "pending": {"0": [[4, 5]]}, "done": {"0": [[0, 1], [2, 4]]}})
+    state.files.replace(path, {**kept, "pending": {"0": [[5, 6]]}, "done": {"0": [[0, 1], [2, 3]]}})
     assert requeue()[:2] == (1, 1)
-    assert load(f"{name}.quarantine", **READING).count() == 5
+    assert load(f"{name}.quarantine", **READING).count() == 6
     assert json.loads(path.read_text())["pending"] is None
+
+    # Whether what retention has removed was of the same key, nobody can say any more.
+    admin = AdminClient({"bootstrap.servers": workshop.bootstrap})
+    for answer in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
+        answer.result(30)
+    assert requeue() == (0, 0, [f"{topic}/0@2", f"{topic}/0@3", f"{topic}/0@4"])
 
 
 UNLUCKY = """

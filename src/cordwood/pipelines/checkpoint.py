@@ -23,10 +23,13 @@ def query_id(checkpoint: Path) -> str | None:
 
 
 def last_committed_batch(checkpoint: Path) -> int | None:
-    directory = checkpoint / "commits"
-    if not directory.is_dir():
-        return None
-    return max((int(path.name) for path in directory.iterdir() if path.name.isdecimal()), default=None)
+    return _last(checkpoint / "commits")
+
+
+def unfinished_batch(checkpoint: Path) -> int | None:
+    """A batch that was planned and is not done: the next run repeats it."""
+    planned, done = _last(checkpoint / "offsets"), last_committed_batch(checkpoint)
+    return planned if planned is not None and (done is None or planned > done) else None
 
 
 def committed_position(checkpoint: Path) -> Positions:
@@ -44,3 +47,9 @@ def position_of(checkpoint: Path, batch: int) -> Positions:
     except (OSError, IndexError, ValueError) as error:
         raise DamagedState(f"{path} is not Spark's: {error}") from error
     return from_json(offset)
+
+
+def _last(directory: Path) -> int | None:
+    if not directory.is_dir():
+        return None
+    return max((int(path.name) for path in directory.iterdir() if path.name.isdecimal()), default=None)

@@ -5,24 +5,28 @@ then it is written down as sent. A requeue that was interrupted anywhere is gone
 fail again go back to quarantine, as new records there.
 
 A requeued record comes after everything that was read before it. In a table with a key it could therefore put an old
-row in the place of a newer one: records of whose key a later one was read are superseded, and left where they are.
+row in the place of a newer one: records of whose key a later one was read are superseded, and left where they are. That
+is asked before anything is sent, so nothing may be read between the plan and its end, and no batch may be half done:
+`run` waits for a requeue that was interrupted, and a requeue for a batch that was.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.pipelines.batches import Batches, BatchReport
-from cordwood.pipelines.checkpoint import committed_position
+from cordwood.pipelines.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.definition import Budget, Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
-from cordwood.pipelines.errors import DamagedState, WrongState
+from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.isolation import Origin
+from cordwood.pipelines.log_ends import log_starts
 from cordwood.pipelines.offset_sets import OffsetSet
 from cordwood.pipelines.outputs import Outputs
+from cordwood.pipelines.positions import Positions
 from cordwood.pipelines.quarantine import PREFIX, told
+from cordwood.pipelines.requeue_plan import RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.running import place_of
 
 if TYPE_CHECKING:
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 
 MAX_RECORDS: Final = 10_000
 """Of one requeue: they are listed in the driver. More take another one."""
-_FORMAT: Final = 1
 
 
 @dataclass(frozen=True)
@@ -43,17 +46,11 @@ class Requeued:
     rows_out: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class _Plan:
-    number: int
-    done: OffsetSet
-    pending: OffsetSet | None
-
-
 class _Candidate(NamedTuple):
     partition: int
     offset: int
     origin: Origin
+    has_key: bool
 
 
 class Requeue:
@@ -75,25 +72,34 @@ class Requeue:
         self._edition = edition
         self._query_id = edition.query_id
         self._servers = bootstrap_servers
-        self._path: Path = state.edition_directory(edition.name) / "requeue.json"
 
     def run(self, *, superseded: bool) -> Requeued:
         """With `superseded`, records that are superseded are sent too."""
-        plan = self._read()
+        plan = read_plan(self._state, self._edition.name)
         passed_over: list[Origin] = []
         left = False
         if plan.pending is None:
+            self._check_no_batch_is_unfinished()
             candidates, passed_over, left = self._choose(plan.done, superseded=superseded)
             if not candidates:
                 return Requeued(0, 0, passed_over, left, {})
             chosen = OffsetSet().with_offsets((each.partition, each.offset) for each in candidates)
-            plan = _Plan(plan.number + 1, plan.done, chosen)
-            self._write(plan)
+            plan = RequeuePlan(plan.number + 1, plan.done, chosen)
+            write_plan(self._state, self._edition.name, plan)
         assert plan.pending is not None
         report = self._send(plan.number, plan.pending)
-        self._write(_Plan(plan.number, plan.done.union(plan.pending), None))
+        write_plan(self._state, self._edition.name, RequeuePlan(plan.number, plan.done.union(plan.pending)))
         assert report.rows_in is not None
         return Requeued(report.rows_in, report.quarantined, passed_over, left, report.rows_out)
+
+    def _check_no_batch_is_unfinished(self) -> None:
+        batch = unfinished_batch(self._state.checkpoint(self._edition.name))
+        if batch is not None:
+            raise WrongState(
+                f"edition {self._edition.name} of {self._pipeline.name} has begun batch {batch} and not finished it: "
+                "records that are sent through again now would come before older ones",
+                f"`cordwood pipeline run {self._pipeline.name} --once` finishes it first",
+            )
 
     def _choose(self, done: OffsetSet, *, superseded: bool) -> tuple[list[_Candidate], list[Origin], bool]:
         """What is to be sent, what is superseded, and whether there is more. Those that are superseded stay where they
@@ -114,45 +120,71 @@ class Requeue:
         from pyspark.sql import functions as F
 
         rows = _among(self._quarantined(), done, "left_anti").where(F.col("_query") == self._query_id)
-        addresses = rows.select("partition", "offset", "_topic", "_partition", "_offset")
+        has_key = F.col("key").isNotNull().alias("has_key")
+        addresses = rows.select("partition", "offset", "_topic", "_partition", "_offset", has_key)
         found = addresses.orderBy("partition", "offset").limit(MAX_RECORDS + 1).collect()
         return [
-            _Candidate(row["partition"], row["offset"], Origin(row["_topic"], row["_partition"], row["_offset"]))
+            _Candidate(
+                row["partition"],
+                row["offset"],
+                Origin(row["_topic"], row["_partition"], row["_offset"]),
+                row["has_key"],
+            )
             for row in found
         ]
 
     def _superseded(self, candidates: Sequence[_Candidate]) -> set[Origin]:
-        """Those of whose key a later record was read, from the same partition."""
+        """Those of whose key a later record was read, from the same partition. Where that cannot be told, because the
+        record has no key or because retention has removed records after it, any later one counts."""
         from pyspark.sql import functions as F
 
         position = committed_position(self._state.checkpoint(self._edition.name))
+        first_left = log_starts(self._servers, {each.origin.topic for each in candidates})
+        superseded: set[Origin] = set()
+        asked: list[_Candidate] = []
+        for each in candidates:
+            topic, partition, offset = each.origin
+            if offset + 1 >= position.get(topic, {}).get(partition, 0):
+                continue
+            if offset + 1 < first_left.get(topic, {}).get(partition, 0):
+                superseded.add(each.origin)
+            else:
+                asked.append(each)
+        if not asked:
+            return superseded
+        later = self._later({each.origin for each in asked}, position)
+        chosen = OffsetSet().with_offsets((each.partition, each.offset) for each in asked)
+        places = _among(self._quarantined(), chosen, "left_semi").selectExpr(
+            "_topic as topic", "_partition as partition", "_offset as asked", "key"
+        )
+        found = later.join(F.broadcast(places), ["topic", "partition", "key"])
+        if not all(each.has_key for each in asked):
+            last = later.groupBy("topic", "partition").agg(F.max("later").alias("later"))
+            found = found.unionByName(
+                last.join(F.broadcast(places.where("key is null")), ["topic", "partition"]).select(*found.columns)
+            )
+        rows = found.where(F.col("later") > F.col("asked")).select("topic", "partition", "asked").distinct().collect()
+        return superseded | {Origin(*row) for row in rows}
+
+    def _later(self, after: Set[Origin], position: Positions) -> "DataFrame":
+        """What was read of the partitions of these records, from the first of them on."""
+        from pyspark.sql import functions as F
+
         starts: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
-        for topic, partition, offset in (each.origin for each in candidates):
-            end = position.get(topic, {}).get(partition, 0)
-            if offset + 1 < end:
-                known = starts.setdefault(topic, {})
-                known[str(partition)] = min(known.get(str(partition), offset + 1), offset + 1)
-                ends.setdefault(topic, {})[str(partition)] = end
-        if not starts:
-            return set()
-        later = (
+        for topic, partition, offset in after:
+            known = starts.setdefault(topic, {})
+            known[str(partition)] = min(known.get(str(partition), offset + 1), offset + 1)
+            ends.setdefault(topic, {})[str(partition)] = position[topic][partition]
+        rows: DataFrame = (
             self._reader()
             .option("assign", json.dumps({topic: sorted(map(int, each)) for topic, each in starts.items()}))
             .option("startingOffsets", json.dumps(starts))
             .option("endingOffsets", json.dumps(ends))
             .option("failOnDataLoss", "false")
             .load()
-            .select("topic", "partition", F.col("offset").alias("later"), "key")
         )
-        chosen = OffsetSet().with_offsets((each.partition, each.offset) for each in candidates)
-        asked = (
-            _among(self._quarantined(), chosen, "left_semi")
-            .where(F.col("key").isNotNull())
-            .selectExpr("_topic as topic", "_partition as partition", "_offset as asked", "key")
-        )
-        found = later.join(F.broadcast(asked), ["topic", "partition", "key"]).where(F.col("later") > F.col("asked"))
-        return {Origin(*row) for row in found.select("topic", "partition", "asked").distinct().collect()}
+        return rows.select("topic", "partition", F.col("offset").alias("later"), "key")
 
     def _send(self, number: int, chosen: OffsetSet) -> BatchReport:
         """The records as they came from the source, through the function and into the outputs."""
@@ -208,26 +240,6 @@ class Requeue:
             self._spark.read.format("cordwood")
             .option("kafka.bootstrap.servers", self._servers)
             .option("kafka.isolation.level", "read_committed")
-        )
-
-    def _read(self) -> _Plan:
-        value = self._state.files.read(self._path)
-        if value is None:
-            return _Plan(-1, OffsetSet(), None)
-        if value.get("format") != _FORMAT:
-            raise DamagedState(f"{self._path} is of format {value.get('format')!r}")
-        pending = None if value["pending"] is None else OffsetSet.from_json(value["pending"])
-        return _Plan(value["number"], OffsetSet.from_json(value["done"]), pending)
-
-    def _write(self, plan: _Plan) -> None:
-        self._state.files.replace(
-            self._path,
-            {
-                "format": _FORMAT,
-                "number": plan.number,
-                "done": plan.done.to_json(),
-                "pending": None if plan.pending is None else plan.pending.to_json(),
-            },
         )
 
 

@@ -27,6 +27,7 @@ from cordwood.pipelines.events import Tell, say
 from cordwood.pipelines.outputs import Outputs, Place
 from cordwood.pipelines.positions import Positions, ahead, distance, from_json
 from cordwood.pipelines.project import Project
+from cordwood.pipelines.requeue_plan import read_plan
 from cordwood.pipelines.run_lock import RunLock
 from cordwood.pipelines.sources import source_stream
 from cordwood.pipelines.stateful import StatefulBatches, one_stream
@@ -85,6 +86,7 @@ class Running:
         self._reports: dict[int, BatchReport] = {}
         self._lag: int | None = None
         self._check_checkpoint()
+        self._check_requeue()
         self.query = self._start(spark, bootstrap_servers, once)
         try:
             if edition.query_id is None:
@@ -244,6 +246,16 @@ class Running:
                 "its outputs are not: going on would write batches twice or not at all",
                 f"`cordwood pipeline replay {self._pipeline.name}` builds the outputs anew beside them",
             )
+
+    def _check_requeue(self) -> None:
+        """What a requeue has not sent yet would come after, and over, the newer records that are read now."""
+        if read_plan(self._state, self._edition.name).pending is None:
+            return
+        finish = f"`cordwood pipeline requeue {self._pipeline.name}` finishes it first"
+        raise WrongState(
+            f"a requeue of edition {self._edition.name} of {self._pipeline.name} was interrupted",
+            "--fresh builds another edition" if self._replaying else finish,
+        )
 
     def _who(self) -> dict[str, Any]:
         return {

@@ -14,7 +14,10 @@ def requeue(
     target: Target,
     superseded: Annotated[
         bool,
-        typer.Option("--superseded", help="Also records of whose key a later one was read: they would undo it."),
+        typer.Option(
+            "--superseded",
+            help="Also records of whose key a later one was, or may have been, read: they would undo it.",
+        ),
     ] = False,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
@@ -23,7 +26,8 @@ def requeue(
     """Send the quarantined records of the live edition through again, each once. The pipeline must not be running.
 
     Records that fail again go back to quarantine. Where the pipeline writes a table with a key, records of whose key a
-    later one was read from the same partition are left where they are. Runs on Spark.
+    later one was read from the same partition are left where they are. Of a record without a key every later one may
+    be of the same row, so it counts; so do those that retention has removed. Runs on Spark.
     """
     with refusals():
         from cordwood.cli.connection import reachable_family
@@ -58,6 +62,6 @@ def requeue(
     say(f"{found.pipeline.name}: {sent} sent through again, {done.failed_again} failed again")
     if done.superseded:
         shown = ", ".join(str(origin) for origin in done.superseded[:5])
-        remark(f"{count_in_words(len(done.superseded), 'record')} superseded by later ones of the same key: {shown}")
+        remark(f"{count_in_words(len(done.superseded), 'record')} superseded by later ones: {shown}")
     if done.left:
         remark(f"There are more than {MAX_RECORDS:,}: the same command again sends the next ones.")

@@ -1,0 +1,50 @@
+"""`requeue.json` of an edition: which quarantined records were sent through again, and which are about to be.
+
+A requeue writes down what it is going to send before it does. What is pending was begun, and may be in some outputs.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cordwood.pipelines.editions import PipelineState
+from cordwood.pipelines.errors import DamagedState
+from cordwood.pipelines.offset_sets import OffsetSet
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class RequeuePlan:
+    number: int = -1
+    """Of the last requeue."""
+    done: OffsetSet = field(default_factory=OffsetSet)
+    """Offsets of the quarantine topic."""
+    pending: OffsetSet | None = None
+
+
+def read_plan(state: PipelineState, edition: str) -> RequeuePlan:
+    path = _path(state, edition)
+    value = state.files.read(path)
+    if value is None:
+        return RequeuePlan()
+    if value.get("format") != _FORMAT:
+        raise DamagedState(f"{path} is of format {value.get('format')!r}")
+    pending = None if value["pending"] is None else OffsetSet.from_json(value["pending"])
+    return RequeuePlan(value["number"], OffsetSet.from_json(value["done"]), pending)
+
+
+def write_plan(state: PipelineState, edition: str, plan: RequeuePlan) -> None:
+    state.files.replace(
+        _path(state, edition),
+        {
+            "format": _FORMAT,
+            "number": plan.number,
+            "done": plan.done.to_json(),
+            "pending": None if plan.pending is None else plan.pending.to_json(),
+        },
+    )
+
+
+def _path(state: PipelineState, edition: str) -> Path:
+    return state.edition_directory(edition) / "requeue.json"
