@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.settings import ClientSettings
@@ -25,9 +25,6 @@ from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_QUARANTINE: Final = "_quarantine"
-
 
 @dataclass(frozen=True)
 class Place:
@@ -110,7 +107,7 @@ class Outputs:
         """Tables that have this batch. Topics know it too, and pass over what they have."""
         found = []
         for name, table in self._tables.items():
-            last = table.last_batch(self._application_of(name))
+            last = table.last_batch(self._application_of(self._pipeline.outputs[name]))
             if name in self.skipped or last is None or last < batch_id:
                 continue
             if last > batch_id:
@@ -130,17 +127,18 @@ class Outputs:
             if name in repeated:
                 self._tables[name].discard(staged)
             else:
-                self._tables[name].commit(staged, self._application_of(name), batch_id)
+                self._tables[name].commit(staged, self._application_of(self._pipeline.outputs[name]), batch_id)
         for name, rows in work.topics.items():
             if work.rows[name]:
-                self._produce(rows, self._place.topics[self._pipeline.outputs[name].name], name, batch_id)
+                output = self._pipeline.outputs[name]
+                self._produce(rows, self._place.topics[output.name], self._application_of(output), batch_id)
 
     def quarantine(self, rows: "DataFrame", batch_id: int) -> None:
         """Before everything else of the batch: a record may be in quarantine and not yet missing, never the reverse."""
         if self._has_quarantined(batch_id):
             quarantine.check_repeated(rows, self._quarantined(rows.sparkSession), self.who(batch_id))
             return
-        self._produce(rows, self._pipeline.quarantine_topic, _QUARANTINE, batch_id)
+        self._produce(rows, self._pipeline.quarantine_topic, self._application_of(None), batch_id)
 
     def set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
         """Records (`topic`, `partition`, `offset`) that this batch quarantined before it was interrupted, if it was."""
@@ -169,7 +167,7 @@ class Outputs:
         with Cluster(ClientSettings(self._place.bootstrap_servers)) as cluster:
             if not cluster.supports(ApiKey.FAMILY_DECIDE):
                 return False
-            found = cluster.family_decide(self._application_of(_QUARANTINE), batch_id, commit=False)
+            found = cluster.family_decide(self._application_of(None), batch_id, commit=False)
         return found.already_decided and found.last_batch_id == batch_id
 
     def _quarantined(self, spark: "SparkSession") -> "DataFrame":
@@ -182,20 +180,23 @@ class Outputs:
             .load()
         )
 
-    def _produce(self, rows: "DataFrame", topic: str, output: str, batch_id: int) -> None:
+    def _produce(self, rows: "DataFrame", topic: str, application: str, batch_id: int) -> None:
         (
             rows.write.format("cordwood")
             .option("kafka.bootstrap.servers", self._place.bootstrap_servers)
             .option("topic", topic)
-            .option("family", self._application_of(output))
+            .option("family", application)
             .option("batchId", batch_id)
             .mode("append")
             .save()
         )
 
-    def _application_of(self, output: str) -> str:
-        """Every output counts batches by itself. The characters and the length are those of a family's name."""
-        return f"{self._application}.{sha256(output.encode()).hexdigest()[:12]}"
+    def _application_of(self, output: Table | Topic | None) -> str:
+        """Every output counts batches by itself, and so does the quarantine (None). An output is what it was declared
+        as: what the function calls it may change between two tries of a batch. The characters and the length are those
+        of a family's name."""
+        what = "quarantine" if output is None else f"{type(output).__name__} {output.name}"
+        return f"{self._application}.{sha256(what.encode()).hexdigest()[:12]}"
 
 
 def _open_table(table: Table, place: Place) -> BatchTable:
