@@ -57,7 +57,7 @@ class Workshop:
         pipeline = load_pipeline(self.file)
         state = self.project.state(pipeline.name)
         edition = edition_for(self.project, state, pipeline, starting=starting, fresh=fresh, now_ms=0)
-        prepare_topics(pipeline, edition, self.bootstrap)
+        prepare_topics(pipeline, state, edition, self.bootstrap)
         topics = [topic.name for topic in pipeline.inputs.values()]
 
         def begin(once: bool) -> Running:

@@ -60,14 +60,18 @@ def test_what_a_forgotten_edition_has_written_is_not_taken_for_the_new_one_s(
         return state.make_edition(pipeline, starting="earliest", now_ms=2, replayed=True)
 
     first = replayed()
-    assert f"{name}.out.v1.2" in prepare_topics(pipeline, first, broker.bootstrap)
-    prepare_topics(pipeline, first, broker.bootstrap)  # again, if it was interrupted here
+    assert f"{name}.out.v1.2" in prepare_topics(pipeline, state, first, broker.bootstrap)
+    prepare_topics(pipeline, state, first, broker.bootstrap)  # again, if it was interrupted here
     put(f"{name}.out.v1.2", numbered(0, 3))
-    prepare_topics(pipeline, state.note_query(first, "a query"), broker.bootstrap)
+    prepare_topics(pipeline, state, state.note_query(first, "a query"), broker.bootstrap)
+    # Killed when the query had begun, and before the edition had its id: it goes on, from where the query is.
+    state.checkpoint(first.name).mkdir()
+    (state.checkpoint(first.name) / "metadata").write_text('{"id": "a query"}')
+    prepare_topics(pipeline, state, first, broker.bootstrap)
     state.forget(first.name)
     again = replayed()
     assert again.name == first.name
     with pytest.raises(WrongState, match=rf"its topic {name}\.out\.v1\.2 has records already") as refused:
-        prepare_topics(pipeline, again, broker.bootstrap)
+        prepare_topics(pipeline, state, again, broker.bootstrap)
     assert f"cordwood topic delete {name}.out.v1.2" in refused.value.hint
-    assert f"{name}.out.v1.3" in prepare_topics(pipeline, replayed(), broker.bootstrap)
+    assert f"{name}.out.v1.3" in prepare_topics(pipeline, state, replayed(), broker.bootstrap)

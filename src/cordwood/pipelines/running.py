@@ -290,7 +290,7 @@ def start(
     now_ms = int(time.time() * 1000)
     edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     try:
-        prepare_topics(pipeline, edition, bootstrap_servers)
+        prepare_topics(pipeline, state, edition, bootstrap_servers)
         return Running(
             pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=tell, lock=lock
         )
@@ -339,14 +339,18 @@ def _check_version(edition: Edition, pipeline: Pipeline, *, in_place: bool) -> N
         )
 
 
-def prepare_topics(pipeline: Pipeline, edition: Edition, bootstrap_servers: str) -> list[str]:
+def prepare_topics(
+    pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str
+) -> list[str]:
     """Makes the topics that are missing. Those of an edition that has not run yet are its own, and are empty."""
     from cordwood.pipelines.log_ends import log_ends
     from cordwood.pipelines.topics import ensure_topics
 
     written = {topic.name: edition.topics[topic.name] for topic in pipeline.topics.values()}
     own = [name for declared, name in written.items() if name != declared]
-    if own and edition.query_id is None:
+    # Spark notes a query's id before the edition does: who was killed between the two may have written.
+    has_run = edition.query_id is not None or checkpoint.query_id(state.checkpoint(edition.name)) is not None
+    if own and not has_run:
         used = sorted(topic for topic, ends in log_ends(bootstrap_servers, own).items() if any(ends.values()))
         if used:
             # An edition of this name was there before and was forgotten, and topics are not forgotten with it.

@@ -65,7 +65,7 @@ def replay(
         lock = RunLock(lock_path(found.state, edition.name))
         lock.take(f"edition {edition.name} of {found.pipeline.name}", now_ms)
         try:
-            prepare_topics(found.pipeline, edition, bootstrap_servers)
+            prepare_topics(found.pipeline, found.state, edition, bootstrap_servers)
             if edition.effects and not as_json:
                 remark(f"Not replayable, so nothing is written to: {', '.join(edition.effects)}")
             run_in_foreground(

@@ -54,7 +54,7 @@ def run(
             found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms
         )
         try:
-            prepare_topics(found.pipeline, edition, bootstrap_servers)
+            prepare_topics(found.pipeline, found.state, edition, bootstrap_servers)
             run_in_foreground(
                 found,
                 edition,
