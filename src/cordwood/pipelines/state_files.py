@@ -28,11 +28,11 @@ class StateFiles:
     def read(self, path: Path) -> dict[str, Any] | None:
         """The object in a file; None if there is no file."""
         try:
-            text = path.read_text(encoding="utf-8")
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
         try:
-            value = json.loads(text)
+            value = json.loads(content.decode("utf-8"))
         except ValueError as error:
             raise DamagedState(f"{path} is not JSON: {error}") from error
         if not isinstance(value, dict):

@@ -50,13 +50,18 @@ _EXIT_CODES = {"NOT_FOUND": ExitCode.NOT_FOUND, "OVER_BUDGET": ExitCode.PROBLEM_
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What `cordwood.pipelines` refuses is a failure of the command; so is an installation without Spark."""
+    """What `cordwood.pipelines` refuses is a failure of the command; so are an installation without Spark and a
+    file that cannot be read or written."""
     from cordwood.pipelines.errors import Refusal
 
     try:
         yield
     except Refusal as refusal:
         raise as_failure(refusal.code, refusal.message, refusal.hint) from refusal
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise Failure("NOT_ACCESSIBLE", f"{error.filename}: {error.strerror}") from error
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in ("pyspark", "pyarrow", "deltalake", "numba", "pandas"):
             raise
