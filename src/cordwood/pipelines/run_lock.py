@@ -22,17 +22,12 @@ _PAUSE_S: Final = 0.02
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that runs an edition. `pid` is None for an instant while it starts."""
+    """Who runs an edition."""
 
     pid: int | None
-    process_start: int | None
-    """As the system counts it; None where it does not tell."""
+    """The process that took the lock. None for an instant while it starts, and where it is gone and a child of it holds
+    the lock still: its number may be another's by now."""
     since_ms: int | None
-
-    @property
-    def is_that_process(self) -> bool:
-        """Whether the process with this number is still the one that took the lock."""
-        return self.pid is not None and process_start(self.pid) == self.process_start
 
 
 class RunLock:
@@ -82,9 +77,10 @@ def holder(path: Path) -> Holder | None:
     except BlockingIOError:
         try:
             said = json.loads(os.pread(descriptor, 4096, 0))
-            return Holder(said["pid"], said["process_start"], said["since_ms"])
+            is_there = process_start(said["pid"]) == said["process_start"]
+            return Holder(said["pid"] if is_there else None, said["since_ms"])
         except (ValueError, KeyError, TypeError):
-            return Holder(None, None, None)
+            return Holder(None, None)
     finally:
         os.close(descriptor)
 

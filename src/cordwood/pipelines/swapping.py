@@ -58,14 +58,15 @@ def stop(state: PipelineState, edition: str, timeout_s: float) -> Holder | None:
     if found is None:
         return None
     what = f"edition {edition} of {state.name}"
-    if found.is_that_process:
-        assert found.pid is not None
+    if found.pid is not None:
         os.kill(found.pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_s
     # Where only a child of a killed supervisor is left, it has seen that it is alone and ends by itself.
     while holder(path) is not None:
         if time.monotonic() > deadline:
-            hint = f"a longer --timeout waits on; kill {found.pid} ends it at once, and nothing is lost"
+            hint = "a longer --timeout waits on"
+            if found.pid is not None:
+                hint += f"; kill {found.pid} ends it at once, and nothing is lost"
             raise AlreadyRunning(f"{what} has not ended within {timeout_s:g} s: a batch is under way", hint)
         time.sleep(_LOOK_S)
     return found

@@ -35,4 +35,4 @@ def stop_pipeline(
         print_json({"pipeline": name, "stopped": stopped})
         return
     for each, pid in stopped.items():
-        say(f"{name} {each}: stopped (process {pid})")
+        say(f"{name} {each}: stopped" + ("" if pid is None else f" (process {pid})"))

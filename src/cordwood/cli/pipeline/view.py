@@ -13,6 +13,7 @@ class EditionView(NamedTuple):
     role: str
     """live, fresh (beside it), before (a rollback leads there)."""
     pid: int | None
+    """None where the supervisor is gone, and its worker ends after the batch under way."""
     is_running: bool
     progress: dict[str, Any]
 
@@ -35,7 +36,9 @@ class EditionView(NamedTuple):
 
     def cells(self) -> list[object]:
         last = self.progress.get("last_batch") or {}
-        state = f"running (process {self.pid})" if self.is_running else "stopped"
+        state = "stopped"
+        if self.is_running:
+            state = "ending" if self.pid is None else f"running (process {self.pid})"
         if self.role == "fresh" and self.edition.caught_up_at_ms is not None:
             state += ", caught up"
         return [
