@@ -82,6 +82,11 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
                 f"{state.name} has no edition beside the live one",
                 f"`cordwood pipeline replay {state.name}` builds one",
             )
+        if fresh.name in live.before[-1:] and not force:
+            raise WrongState(
+                f"edition {fresh.name} of {state.name} was live before {live.edition}",
+                f"`cordwood pipeline rollback {state.name}` makes it live again",
+            )
         if fresh.caught_up_at_ms is None and not force:
             raise WrongState(
                 f"edition {fresh.name} of {state.name} has not caught up yet",
