@@ -5,6 +5,7 @@ No row is dropped and no row fails the query: a record that cannot be decoded co
 """
 
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from cordwood.pipelines.definition import RECORD, Pipeline, Topic
 from cordwood.pipelines.errors import InvalidDefinition
@@ -19,6 +20,7 @@ POISON: Final = "_poison"
 SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _RESERVED: Final = frozenset({RECORD, ERROR, POISON})
 _CORRUPT: Final = "_corrupt"
+_LAST: Final = uuid4().hex
 _MAX_ERROR_LENGTH: Final = 500
 
 
@@ -96,16 +98,18 @@ def _parsed_json(part: str, text: "Column", not_text: "Column", schema: "StructT
 
     optional = StructType([StructField(field.name, field.dataType, True) for field in schema])
     # Spark stops reading at the end of the first object, whatever follows it. As a field of another object the value is
-    # read to its end, so that `{"id": 1}{"id": 2}` is an error and not half of what was sent.
+    # read to its end, so that `{"id": 1}{"id": 2}` is an error and not half of what was sent. If that object has other
+    # fields than its own two, the value has ended early and gone on: the last one has a name that no value knows.
     envelope = StructType([StructField("content", optional), StructField(_CORRUPT, StringType())])
-    wrapped = F.concat(F.lit('{"content":'), text, F.lit("}"))
+    wrapped = F.concat(F.lit('{"content":'), text, F.lit(f',"{_LAST}":0}}'))
+    is_one = F.coalesce(F.json_object_keys(wrapped) == F.array(F.lit("content"), F.lit(_LAST)), F.lit(False))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     read = F.from_json(wrapped, envelope, options)
     content = read["content"]
     wrong = F.coalesce(
         not_text,
         F.when(
-            read[_CORRUPT].isNotNull() | content.isNull(),
+            read[_CORRUPT].isNotNull() | content.isNull() | ~is_one,
             F.concat(F.lit(f"the {part} is no JSON object of the declared types: "), F.left(text, F.lit(120))),
         ),
         *(
