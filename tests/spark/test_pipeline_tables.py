@@ -6,6 +6,8 @@ import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
+from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 
+from cordwood.pipelines.comparing import compare
 from cordwood.pipelines.definition import Table, TableFormat, table, topic
 from cordwood.pipelines.encoding import records
 from cordwood.pipelines.errors import InvalidRows
@@ -76,6 +79,33 @@ def test_rows_are_added_once_per_batch_and_application(
     write(opened(directory, declared), plain(spark, []), 2)
     write(opened(directory, declared), plain(spark, [4]), 0, application="another")
     assert [row[1] for row in content(spark, directory, format_)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("format_", list(TableFormat))
+def test_a_column_that_is_never_null_may_be_so_in_a_later_batch(
+    spark: SparkSession, tmp_path: Path, format_: TableFormat
+) -> None:
+    directory, declared = tmp_path / "t", table("t", format=format_.value)
+    write(opened(directory, declared), spark.sql("select 1 as n, 'never' as said"), 0)
+    write(opened(directory, declared), spark.sql("select 2 as n, cast(null as string) as said"), 1)
+    assert content(spark, directory, format_) == [(1, "never"), (2, None)]
+
+
+def test_timestamps_are_compared_and_sent_to_the_microsecond(spark: SparkSession, tmp_path: Path) -> None:
+    def row(microseconds: int) -> DataFrame:
+        return spark.sql(f"select 'a' as id, timestamp'2026-01-01 00:00:00.{microseconds:06}Z' as at")
+
+    found = []
+    for name, microseconds in (("one", 123_456), ("two", 123_856)):
+        write(opened(tmp_path / name, table(name, format="parquet")), row(microseconds), 0)
+        found.append(snapshot(tmp_path / name, TableFormat.PARQUET))
+    one, two = found
+    assert one is not None
+    assert two is not None
+    assert compare(spark, "t", ["id"], one, two, samples=1).changed == 1
+    (sent,) = records(row(123_456), replace(topic("t", key="id"), value=json())).collect()
+    at = datetime.fromisoformat(loads(bytes(sent["value"]))["at"])
+    assert at == datetime(2026, 1, 1, microsecond=123_456, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("format_", list(TableFormat))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.pipelines.encoding import JSON_OPTIONS
 from cordwood.pipelines.tables.reading import rows_of
 from cordwood.pipelines.tables.staged import Snapshot
 
@@ -124,7 +125,7 @@ def _json(columns: Sequence[str]) -> "Column":
     from pyspark.sql import functions as F
 
     quoted = [F.col("`" + name.replace("`", "``") + "`") for name in columns]
-    return F.to_json(F.struct(*quoted), {"ignoreNullFields": "false"}) if quoted else F.lit("{}")
+    return F.to_json(F.struct(*quoted), {**JSON_OPTIONS, "ignoreNullFields": "false"}) if quoted else F.lit("{}")
 
 
 def _sample(kind: str, row: Any, key: Sequence[str]) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ The order of a key has the scope of the partition that its records come from, an
 several tasks at a time, so rows of one key are brought together again and sorted before they are written.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines.definition import RECORD, Topic
 from cordwood.pipelines.errors import InvalidRows
@@ -13,6 +13,12 @@ from cordwood.pipelines.formats import Json
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+JSON_OPTIONS: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+}
+"""Timestamps with all that Spark keeps of them; by itself it writes milliseconds."""
+
 
 def records(rows: "DataFrame", topic: Topic) -> "DataFrame":
     """`key` and `value` of each row. A row made from a tombstone becomes one: a record without a value."""
@@ -20,7 +26,7 @@ def records(rows: "DataFrame", topic: Topic) -> "DataFrame":
 
     columns = [name for name in rows.columns if name != RECORD]
     if isinstance(topic.value, Json):
-        value = F.to_json(F.struct(*(F.col(_quoted(name)) for name in columns)))
+        value = F.to_json(F.struct(*(F.col(_quoted(name)) for name in columns)), JSON_OPTIONS)
     else:
         if "value" not in columns:
             hint = "or declare value=json()"

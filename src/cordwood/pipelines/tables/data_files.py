@@ -36,10 +36,11 @@ class DataFile(NamedTuple):
 
 
 def arrow_schema(schema: "StructType") -> "pa.Schema":
-    """How Spark's rows are written: timestamps in UTC, as table formats want them."""
+    """How Spark's rows are written: timestamps in UTC, as table formats want them. Whether a column is null in no row
+    of this batch says nothing of the next: every column may be."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema.toNullable(), timezone="UTC")
 
 
 def write_data_files(rows: "DataFrame", directory: Path) -> list[DataFile]:

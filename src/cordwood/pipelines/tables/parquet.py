@@ -45,7 +45,8 @@ class ParquetBatches:
         manifest = _read(self._files, self._directory)
         if manifest is None:
             self._files.make_directory(self._directory)
-            self._write({"schema": json.loads(written.schema.json()), "files": [], "replaced": [], "batches": {}})
+            schema = json.loads(written.schema.toNullable().json())
+            self._write({"schema": schema, "files": [], "replaced": [], "batches": {}})
         else:
             self._check(written.schema, manifest)
         files = write_data_files(written, self._directory)
