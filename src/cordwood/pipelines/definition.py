@@ -98,6 +98,11 @@ class Settings:
     source_options: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def fails_on_data_loss(self) -> bool:
+        options = {name.lower(): str(value).lower() for name, value in self.source_options.items()}
+        return options.get("failondataloss", "true") != "false"
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -236,6 +241,10 @@ def pipeline(
             source_options=dict(source_options or {}),
             spark=dict(spark or {}),
         )
+        begins = next((name for name in settings.source_options if name.lower().startswith("starting")), None)
+        if begins is not None:
+            hint = "starting=… says where the first edition begins, and --from where a replay does"
+            raise InvalidDefinition(f"{wanted}: {begins} is no option for its source", site, hint)
         if max_rows_per_batch < 1:
             raise InvalidDefinition(f"{wanted}: max_rows_per_batch={max_rows_per_batch}", site, "at least 1")
         if not _INTERVAL.fullmatch(trigger.strip()):

@@ -129,6 +129,12 @@ def test_a_mistake_is_told_with_file_and_line() -> None:
             lambda: pipeline(version=1, inputs=topic("t"), outputs=table("t"), trigger="every second")(same),
             "trigger='every second'",
         ),
+        (
+            lambda: pipeline(
+                version=1, inputs=topic("t"), outputs=table("t"), source_options={"startingoffsets": "latest"}
+            )(same),
+            "startingoffsets is no option for its source",
+        ),
     ],
 )
 def test_mistakes_are_refused_where_they_are_made(wrong: Any, said: str) -> None:
