@@ -20,9 +20,9 @@ replace `live.json`, whole, by a rename: after a crash anywhere the old edition 
 import fcntl
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -66,6 +66,8 @@ class Edition:
     query_id: str | None = None
     """Of the checkpoint, once it has one."""
     caught_up_at_ms: int | None = None
+    input_ids: Mapping[str, str] = field(default_factory=dict)
+    """The id of each topic that it has begun to read: its positions mean nothing in one that was made again."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,6 +87,7 @@ class Edition:
             "effects": list(self.effects),
             "query_id": self.query_id,
             "caught_up_at_ms": self.caught_up_at_ms,
+            "input_ids": dict(self.input_ids),
         }
 
     @classmethod
@@ -107,6 +110,7 @@ class Edition:
                 effects=tuple(value["effects"]),
                 query_id=value["query_id"],
                 caught_up_at_ms=value["caught_up_at_ms"],
+                input_ids=dict(value.get("input_ids", {})),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedState(f"{path}: {type(error).__name__}: {error}") from error
@@ -120,7 +124,8 @@ class Live:
     before: tuple[str, ...]
     """Editions that were live, the last one last: where rollbacks lead."""
     effects_from: Positions
-    """Records before these have had their effects: outputs that are not replayable pass them over."""
+    """Records before these have had their effects: outputs that are not replayable pass them over. In the topics that
+    the live edition reads; those of another edition may have had the same names."""
     since_ms: int
 
     def to_json(self) -> dict[str, Any]:
@@ -218,7 +223,10 @@ class PipelineState:
 
     def make_edition(self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool) -> Edition:
         """A new edition, there once its `edition.json` is. The first of a pipeline writes to the topics as declared."""
-        name = self._free_name(made.version)
+        there = self.editions()
+        name = _free_name(made.version, there)
+        # Editions are in the order in which they were made, also if the clock was set back between.
+        made_at_ms = max([now_ms, *(each.made_at_ms + 1 for each in there.values())])
         directory = self.edition_directory(name)
         if directory.exists():
             # Its making was interrupted: nothing refers to it.
@@ -230,7 +238,7 @@ class PipelineState:
             source_file=made.site.file,
             definition_file=self._keep_definition(directory, made),
             starting=starting,
-            made_at_ms=now_ms,
+            made_at_ms=made_at_ms,
             replayed=replayed,
             tables=_table_facts(made),
             topics=_topic_names(made, name if replayed else None),
@@ -254,9 +262,12 @@ class PipelineState:
         """Another version goes on in an edition, from where the last one stopped: nothing is built again."""
         for name, facts in _table_facts(made).items():
             if edition.tables.get(name, facts) != facts:
+                hint = f"give it a new version, and `cordwood pipeline replay {made.name}`"
+                if self.live() is None:
+                    forget = f"`cordwood pipeline forget {made.name} {edition.name}`"
+                    hint = f"{forget} removes what its first run has left when it was interrupted"
                 raise WrongState(
-                    f"{made.name}: the table {name} has another key or format than in edition {edition.name}",
-                    f"give it a new version, and `cordwood pipeline replay {made.name}`",
+                    f"{made.name}: the table {name} has another key or format than in edition {edition.name}", hint
                 )
         added = _topic_names(made, edition.name if edition.replayed else None)
         changed = replace(
@@ -278,6 +289,11 @@ class PipelineState:
 
     def note_query(self, edition: Edition, query_id: str) -> Edition:
         changed = replace(edition, query_id=query_id)
+        self._write(changed)
+        return changed
+
+    def note_inputs(self, edition: Edition, input_ids: Mapping[str, str]) -> Edition:
+        changed = replace(edition, input_ids={**edition.input_ids, **input_ids})
         self._write(changed)
         return changed
 
@@ -305,6 +321,16 @@ class PipelineState:
         self.edition(live.before[-1])
         return self._replace_live(live, live.before[-1], live.before[:-1], position, now_ms)
 
+    def effects_before(self, live: Live, to: Edition, position: Positions) -> Positions:
+        """Which records have had their effects when another edition comes after the live one, which has read up to
+        `position`: none of a topic that was deleted and made again between the two."""
+        read = self.edition(live.edition).input_ids
+        return {
+            topic: each
+            for topic, each in furthest(live.effects_from, position).items()
+            if topic not in read or topic not in to.input_ids or read[topic] == to.input_ids[topic]
+        }
+
     def forget(self, edition: str) -> None:
         """Removes an edition with its tables. `edition.json` goes first: what is left of a crash is no edition."""
         self.edition(edition)
@@ -320,7 +346,8 @@ class PipelineState:
     def _replace_live(
         self, live: Live, edition: str, before: tuple[str, ...], position: Positions, now_ms: int
     ) -> Live:
-        changed = Live(edition, before, furthest(live.effects_from, position), now_ms)
+        effects_from = self.effects_before(live, self.edition(edition), position)
+        changed = Live(edition, before, effects_from, now_ms)
         self.files.replace(self.directory / "live.json", changed.to_json())
         return changed
 
@@ -336,18 +363,18 @@ class PipelineState:
         self.files.replace_bytes(directory / name, Path(made.site.file).read_bytes())
         return name
 
-    def _free_name(self, version: int) -> str:
-        taken = self.editions()
-        name, build = f"v{version}", 1
-        while name in taken:
-            build += 1
-            name = f"v{version}.{build}"
-        return name
-
     def _edition_directories(self) -> Iterator[Path]:
         parent = self.directory / "editions"
         if parent.is_dir():
             yield from (path for path in parent.iterdir() if _EDITION_NAME.fullmatch(path.name))
+
+
+def _free_name(version: int, taken: Container[str]) -> str:
+    name, build = f"v{version}", 1
+    while name in taken:
+        build += 1
+        name = f"v{version}.{build}"
+    return name
 
 
 def _check_format(value: Mapping[str, Any], path: Path) -> None:

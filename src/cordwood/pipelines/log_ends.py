@@ -1,4 +1,4 @@
-"""Where the log ends and begins: how far behind a pipeline is, and how much of history is left."""
+"""Where the log begins and ends, and which topic it is: how far behind a pipeline is, and what is left of history."""
 
 from collections.abc import Iterable
 
@@ -22,6 +22,14 @@ def log_starts(bootstrap_servers: str, topics: Iterable[str]) -> Positions:
 
 def records_behind(bootstrap_servers: str, topics: Iterable[str], position: Positions) -> int:
     return distance(ahead(log_ends(bootstrap_servers, topics), position))
+
+
+def topic_ids(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, str | None]:
+    """Of those that exist. A topic that was deleted and made again has another id, and offsets of its own. None where
+    the broker gives no ids."""
+    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+        found = cluster.topics(list(topics))
+    return {name: None if topic.topic_id is None else str(topic.topic_id) for name, topic in found.items()}
 
 
 def _offsets(bootstrap_servers: str, topics: Iterable[str], which: int) -> Positions:

@@ -87,6 +87,7 @@ class Running:
         self._lag: int | None = None
         self._check_checkpoint()
         self._check_requeue()
+        self._edition = edition = self._with_inputs(bootstrap_servers)
         self.query = self._start(spark, bootstrap_servers, once)
         try:
             if edition.query_id is None:
@@ -257,6 +258,22 @@ class Running:
             "--fresh builds another edition" if self._replaying else finish,
         )
 
+    def _with_inputs(self, bootstrap_servers: str) -> Edition:
+        """The edition, with the ids of the topics that it reads. Offsets are another topic's if one was made again."""
+        from cordwood.pipelines.log_ends import topic_ids
+
+        found = topic_ids(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
+        ids = {topic: id_ for topic, id_ in found.items() if id_ is not None}
+        known = self._edition.input_ids
+        again = sorted(topic for topic, id_ in ids.items() if known.get(topic, id_) != id_)
+        if again and self._pipeline.settings.fails_on_data_loss:
+            raise WrongState(
+                f"the topic {again[0]} was deleted and made again since edition {self._edition.name} of "
+                f"{self._pipeline.name} began to read it: its positions mean nothing there",
+                f"`cordwood pipeline replay {self._pipeline.name} --fresh` builds the outputs anew from what there is",
+            )
+        return self._edition if ids.items() <= known.items() else self._state.note_inputs(self._edition, ids)
+
     def _who(self) -> dict[str, Any]:
         return {
             "pipeline": self._pipeline.name,
@@ -339,9 +356,7 @@ def _check_version(edition: Edition, pipeline: Pipeline, *, in_place: bool) -> N
         )
 
 
-def prepare_topics(
-    pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str
-) -> list[str]:
+def prepare_topics(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> list[str]:
     """Makes the topics that are missing. Those of an edition that has not run yet are its own, and are empty."""
     from cordwood.pipelines.log_ends import log_ends
     from cordwood.pipelines.topics import ensure_topics

@@ -94,14 +94,16 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
             )
         with _standing_still(state, [live.edition, fresh.name], timeout_s):
             leaving = effects_position(state, live.edition, skip=skip_effects)
-            done = furthest(live.effects_from, leaving)
+            done = state.effects_before(live, fresh, leaving)
             gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
             if fresh.effects and gap and not skip_effects:
+                again = sorted(furthest(live.effects_from, leaving).keys() - done.keys())
+                there = f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first"
+                made_again = f"{', '.join(again)} was deleted and made again, and {live.edition} cannot read it"
                 raise WrongState(
                     f"edition {fresh.name} of {state.name} has read further than {live.edition}, and the records "
                     f"between would never reach {', '.join(fresh.effects)}: {in_words(gap)}",
-                    f"`cordwood pipeline run {state.name} --once` takes {live.edition} there first; --skip-effects "
-                    "swaps",
+                    f"{made_again if again else there}; --skip-effects swaps",
                 )
             state.swap(fresh.name, position=leaving, now_ms=_now_ms())
         return _swapped(state, live.edition, fresh.name)

@@ -241,3 +241,42 @@ def test_an_edition_is_forgotten_with_its_tables_and_its_topic_is_named(commands
     assert "topic priced.v2 is still there" in commands("forget", "enrich", "v2")
     assert not commands.state.edition_directory("v2").exists()
     assert commands.error("forget", "enrich", "v2")[0] == ExitCode.NOT_FOUND
+
+
+def test_the_edition_that_was_live_before_comes_back_by_a_rollback(commands: Commands) -> None:
+    commands.with_two_editions()
+    commands("swap", "enrich", "--force")
+    result = commands.run("swap", "enrich", "--edition", "v1")
+    assert "edition v1 of enrich was live before v2" in result.stderr
+    assert "`cordwood pipeline rollback enrich` makes it live again" in result.stderr
+
+
+def test_an_edition_beside_one_whose_topic_was_made_again_is_swapped_in_only_over_its_effects(
+    commands: Commands,
+) -> None:
+    commands.with_two_editions()
+    commands.state.note_inputs(commands.state.edition("v1"), {"orders": "first"})
+    commands.state.note_inputs(commands.state.edition("v2"), {"orders": "second"})
+    result = commands.run("swap", "enrich", "--force")
+    assert "would never reach mails: orders/0: 0 to 10" in result.stderr
+    assert "orders was deleted and made again, and v1 cannot read it; --skip-effects swaps" in result.stderr
+    commands("swap", "enrich", "--force", "--skip-effects")
+    live = commands.state.live()
+    assert live is not None
+    assert live.effects_from == {}
+
+
+def test_a_file_that_is_no_text_is_damaged(commands: Commands) -> None:
+    commands.with_two_editions()
+    (commands.state.directory / "live.json").write_bytes(b"\xff\xfe")
+    code, name, message = commands.error("status", "enrich")
+    assert (code, name) == (ExitCode.FAILED, "DAMAGED_STATE")
+    assert "live.json is not JSON: 'utf-8' codec" in message
+
+
+def test_a_directory_that_cannot_be_looked_into_is_told_of(commands: Commands) -> None:
+    directory = commands.directory / ("too-long-" * 100)
+    assert commands.error("list", "--directory", directory)[1:] == (
+        "NOT_ACCESSIBLE",
+        f"{directory}: File name too long",
+    )

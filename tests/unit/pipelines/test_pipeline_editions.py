@@ -1,5 +1,6 @@
 """Editions, swap and rollback on disk, and what is left when the program is killed before any operation on it."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -302,3 +303,40 @@ def test_a_run_that_is_refused_because_another_one_runs_changes_nothing(state: P
     edition, lock = locked_live_edition(project, state, changed, in_place=False, now_ms=2)
     assert state.definition(edition).read_bytes() != kept
     lock.release()
+
+
+def test_editions_are_in_the_order_in_which_they_were_made_whatever_the_clock_says(
+    state: PipelineState, tmp_path: Path
+) -> None:
+    with_two_editions(state, tmp_path)
+    made = state.make_edition(version(tmp_path, 1), starting="earliest", now_ms=2, replayed=True)
+    assert list(state.editions()) == ["v1", "v2", "v1.2"]
+    assert state.fresh_edition() == made
+
+
+def test_effects_in_a_topic_that_was_made_again_are_counted_anew(state: PipelineState, tmp_path: Path) -> None:
+    with_two_editions(state, tmp_path)
+    state.note_inputs(state.edition("v1"), {"orders": "first", "clients": "c"})
+    state.note_inputs(state.edition("v2"), {"orders": "second", "clients": "c"})
+    position = {"orders": {0: 10}, "clients": {0: 4}, "unknown": {0: 1}}
+    after = state.swap("v2", position=position, now_ms=4)
+    assert after.effects_from == {"clients": {0: 4}, "unknown": {0: 1}}
+    assert state.edition("v2").input_ids == {"orders": "second", "clients": "c"}
+
+
+def test_a_first_run_that_was_interrupted_and_whose_key_changed_can_begin_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "project" / "enrich"
+
+    def killed(operation: str, path: Path) -> None:
+        if path.name == ".live.json." + str(os.getpid()):
+            raise Killed
+
+    with pytest.raises(Killed):
+        PipelineState(directory, StateFiles(killed)).begin(version(tmp_path, 1), starting="earliest", now_ms=1)
+    state = PipelineState(directory)
+    (tmp_path / "enrich.py").write_text(FILE.format(version=1).replace('"latest", key="id"', '"latest", key="other"'))
+    with pytest.raises(WrongState, match="another key") as refused:
+        state.begin(load_pipeline(tmp_path / "enrich.py"), starting="earliest", now_ms=2)
+    assert "cordwood pipeline forget enrich v1" in refused.value.hint
+    state.forget("v1")
+    assert state.begin(load_pipeline(tmp_path / "enrich.py"), starting="earliest", now_ms=3).name == "v1"
