@@ -185,6 +185,10 @@ def table(
     if format == TableFormat.PARQUET and keys:
         hint = "leave out key=, or use format='delta'"
         raise InvalidDefinition(f"table {name}: plain Parquet has no rows to replace by key", site, hint)
+    dotted = next((each for each in keys if "." in each), None)
+    if dotted is not None:
+        hint = "select it under another name: a dot leads into a struct"
+        raise InvalidDefinition(f"table {name}: {dotted!r} cannot be a key", site, hint)
     if not keys and (latest_by or delete_when):
         raise InvalidDefinition(f"table {name}: latest_by and delete_when are for tables with a key", site, "give key=")
     return Table(name, keys, _columns(latest_by), delete_when, TableFormat(format), replayable, site)

@@ -26,6 +26,7 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
 @dataclass(frozen=True)
 class Place:
     """Where the outputs of an edition are."""

@@ -84,6 +84,7 @@ def test_a_mistake_is_told_with_file_and_line() -> None:
         (lambda: table("t", format="orc"), "no format 'orc'"),
         (lambda: table("t", format="parquet", key="id"), "no rows to replace"),
         (lambda: table("t", delete_when="x"), "for tables with a key"),
+        (lambda: table("t", key="order.id"), "'order.id' cannot be a key"),
         (lambda: budget(rows=-1), "rows >= 0"),
         (lambda: budget(share=1.5), "share from 0 to 1"),
         (lambda: pipeline("a b", version=1, inputs=topic("t"), outputs=table("t"))(same), "pipeline's name"),
