@@ -2,6 +2,7 @@
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
@@ -11,7 +12,10 @@ from tests.spark.conftest import Produce, numbered
 from cordwood.pipelines.editions import Edition
 from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.offset_sets import OffsetSet
 from cordwood.pipelines.project import Project
+from cordwood.pipelines.requeue_plan import RequeuePlan, read_plan, write_plan
+from cordwood.pipelines.requeueing import Requeue
 from cordwood.pipelines.running import prepare_topics
 from cordwood.pipelines.topics import ensure_topics
 
@@ -75,3 +79,17 @@ def test_what_a_forgotten_edition_has_written_is_not_taken_for_the_new_one_s(
         prepare_topics(pipeline, state, again, broker.bootstrap)
     assert f"cordwood topic delete {name}.out.v1.2" in refused.value.hint
     assert f"{name}.out.v1.3" in prepare_topics(pipeline, state, replayed(), broker.bootstrap)
+
+
+def test_what_was_to_be_sent_from_a_quarantine_that_was_deleted_holds_nobody_up(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    name = f"p-{uuid.uuid4().hex[:6]}"
+    (tmp_path / "passed_on.py").write_text(FILE.format(name=name))
+    pipeline = load_pipeline(tmp_path / "passed_on.py")
+    state = Project(tmp_path / "project").state(name)
+    edition = state.note_query(state.begin(pipeline, starting="earliest", now_ms=1), "a query")
+    write_plan(state, "v1", RequeuePlan(4, OffsetSet(), OffsetSet({0: ((0, 1),)}), "gone"))
+    no_spark: Any = None
+    assert Requeue(no_spark, pipeline, state, edition, broker.bootstrap).run(superseded=False).sent == 0
+    assert read_plan(state, "v1") == RequeuePlan(4)

@@ -75,9 +75,11 @@ class Batches:
             work, poison = self._make(good, batch_id, rows_in, bad, effects_from)
             kept.callback(lambda: [rows.unpersist() for rows in work.kept])
             who = self._outputs.who(batch_id)
-            aside = quarantine.undecoded(inputs.values(), who) if bad else []
+            aside = []
+            if bad:
+                aside = quarantine.undecoded(inputs.values(), who, self._effects(effects_from, f"{RECORD}."))
             if poison:
-                aside.append(quarantine.failed(source, poison, who))
+                aside.append(quarantine.failed(source, poison, who, self._effects(effects_from, "")))
             if aside:
                 self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
             quarantined = bad + len(poison) if before is None else before.count()
@@ -98,6 +100,14 @@ class Batches:
         """What an interrupted run of this batch has quarantined. Only the first batch of a query may be repeated."""
         may_be_repeated, self._may_be_repeated = self._may_be_repeated, False
         return self._outputs.set_aside_before(spark, batch_id) if may_be_repeated else None
+
+    def _effects(self, effects_from: Positions, address: str) -> "Column | None":
+        """What is said of effects of records that are set aside: a later requeue has them, or they were had."""
+        from pyspark.sql import functions as F
+
+        if all(output.replayable for output in self._outputs.wanted.values()):
+            return None
+        return F.when(_before(effects_from, address), quarantine.EFFECTS_HAD).otherwise(quarantine.EFFECTS_DUE)
 
     def _count(self, inputs: "Mapping[str, DataFrame]", batch_id: int) -> tuple[int, int]:
         """Records, and records that could not be decoded."""
@@ -216,14 +226,15 @@ def _spans(inputs: "Mapping[str, DataFrame]") -> list[Span]:
     return sorted(found)
 
 
-def _within(spans: Sequence[Span]) -> "Column":
+def _within(spans: Sequence[Span], address: str = f"{RECORD}.") -> "Column":
+    """Of rows whose record's place is in the columns `<address>topic`, `<address>partition` and `<address>offset`."""
     from pyspark.sql import functions as F
 
     conditions = [
-        (F.col(f"{RECORD}.topic") == span.topic)
-        & (F.col(f"{RECORD}.partition") == span.partition)
-        & (F.col(f"{RECORD}.offset") >= span.start)
-        & (F.col(f"{RECORD}.offset") < span.end)
+        (F.col(f"{address}topic") == span.topic)
+        & (F.col(f"{address}partition") == span.partition)
+        & (F.col(f"{address}offset") >= span.start)
+        & (F.col(f"{address}offset") < span.end)
         for span in spans
     ]
     # By halves: Spark walks through a condition by recursion, and a topic may have a thousand partitions.
@@ -233,9 +244,10 @@ def _within(spans: Sequence[Span]) -> "Column":
     return conditions[0] if conditions else F.lit(False)
 
 
-def _before(positions: Positions) -> "Column":
+def _before(positions: Positions, address: str = f"{RECORD}.") -> "Column":
     return _within(
-        [Span(topic, partition, 0, end) for topic, each in positions.items() for partition, end in each.items()]
+        [Span(topic, partition, 0, end) for topic, each in positions.items() for partition, end in each.items()],
+        address,
     )
 
 

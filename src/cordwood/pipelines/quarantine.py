@@ -4,6 +4,8 @@ A quarantined record has the key, the value and the headers of the original, and
 it came from (`cordwood.topic`, `.partition`, `.offset`, `.timestamp`), and who gave up on it (`cordwood.pipeline`,
 `.version`, `.edition`, `.query`, `.batch`). Its bytes are whole, so it can be sent through again. An edition's name may
 be given again to another one, after the first was forgotten: what belongs to an edition is told by its query's id.
+Where there are outputs that are not replayable and the edition was live, `cordwood.effects` says whether the record has
+had its effects by then, from another edition. A replay does not know: those that it sets aside have no such header.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "cordwood."
 MAX_ISOLATED: Final = 10_000
 """Poison records of one batch that are told apart by their address, in the driver's memory."""
+EFFECTS_DUE: Final = "due"
+EFFECTS_HAD: Final = "had"
 SHOWN: Final = 3
 """How many poison records are told of when the budget is spent."""
 _ORIGIN: Final = "topic string, partition int, offset long, error string"
@@ -85,7 +89,9 @@ def origins_of(failures: "Sequence[DataFrame]", limit: int) -> dict[Origin, str]
     return found
 
 
-def undecoded(inputs: "Iterable[DataFrame]", who: "Mapping[str, str]") -> "list[DataFrame]":
+def undecoded(
+    inputs: "Iterable[DataFrame]", who: "Mapping[str, str]", effects: "Column | None" = None
+) -> "list[DataFrame]":
     """The records that could not be decoded, as records of the quarantine topic."""
     from pyspark.sql import functions as F
 
@@ -93,17 +99,21 @@ def undecoded(inputs: "Iterable[DataFrame]", who: "Mapping[str, str]") -> "list[
     for rows in inputs:
         bad = rows.where(F.col(ERROR).isNotNull())
         origin = {name: F.col(f"{RECORD}.{name}") for name in ("topic", "partition", "offset", "timestamp", "key")}
-        found.append(_quarantined(bad, origin, F.col(f"{POISON}.value"), F.col(f"{POISON}.headers"), F.col(ERROR), who))
+        told = {"error": F.col(ERROR), **({} if effects is None else {"effects": effects})}
+        found.append(_quarantined(bad, origin, F.col(f"{POISON}.value"), F.col(f"{POISON}.headers"), told, who))
     return found
 
 
-def failed(source: "DataFrame", poison: Mapping[Origin, str], who: "Mapping[str, str]") -> "DataFrame":
+def failed(
+    source: "DataFrame", poison: Mapping[Origin, str], who: "Mapping[str, str]", effects: "Column | None" = None
+) -> "DataFrame":
     """The records that the function failed on, with their bytes from the source."""
     from pyspark.sql import functions as F
 
     rows = source.join(F.broadcast(origins(source.sparkSession, poison)), ["topic", "partition", "offset"])
     origin = {name: F.col(name) for name in ("topic", "partition", "offset", "timestamp", "key")}
-    return _quarantined(rows, origin, F.col("value"), F.col("headers"), F.col("error"), who)
+    told = {"error": F.col("error"), **({} if effects is None else {"effects": effects})}
+    return _quarantined(rows, origin, F.col("value"), F.col("headers"), told, who)
 
 
 def without(rows: "DataFrame", poison: Mapping[Origin, str]) -> "DataFrame":
@@ -165,13 +175,12 @@ def _quarantined(
     origin: "Mapping[str, Column]",
     value: "Column",
     headers: "Column",
-    error: "Column",
+    why: "Mapping[str, Column]",
     who: Mapping[str, str],
 ) -> "DataFrame":
     from pyspark.sql import functions as F
 
-    told = {name: F.lit(text) for name, text in who.items()}
-    told["error"] = error
+    told = {**{name: F.lit(text) for name, text in who.items()}, **why}
     for name in ("topic", "partition", "offset"):
         told[name] = origin[name].cast("string")
     told["timestamp"] = F.unix_millis(origin["timestamp"]).cast("string")

@@ -21,6 +21,8 @@ class RequeuePlan:
     done: OffsetSet = field(default_factory=OffsetSet)
     """Offsets of the quarantine topic."""
     pending: OffsetSet | None = None
+    topic_id: str | None = None
+    """Of the quarantine topic: the offsets mean nothing in one that was made again."""
 
 
 def read_plan(state: PipelineState, edition: str) -> RequeuePlan:
@@ -31,7 +33,7 @@ def read_plan(state: PipelineState, edition: str) -> RequeuePlan:
     if value.get("format") != _FORMAT:
         raise DamagedState(f"{path} is of format {value.get('format')!r}")
     pending = None if value["pending"] is None else OffsetSet.from_json(value["pending"])
-    return RequeuePlan(value["number"], OffsetSet.from_json(value["done"]), pending)
+    return RequeuePlan(value["number"], OffsetSet.from_json(value["done"]), pending, value.get("topic_id"))
 
 
 def write_plan(state: PipelineState, edition: str, plan: RequeuePlan) -> None:
@@ -42,6 +44,7 @@ def write_plan(state: PipelineState, edition: str, plan: RequeuePlan) -> None:
             "number": plan.number,
             "done": plan.done.to_json(),
             "pending": None if plan.pending is None else plan.pending.to_json(),
+            "topic_id": plan.topic_id,
         },
     )
 

@@ -11,6 +11,7 @@ is asked before anything is sent, so nothing may be read between the plan and it
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,11 +22,11 @@ from cordwood.pipelines.definition import Budget, Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.isolation import Origin
-from cordwood.pipelines.log_ends import log_starts
+from cordwood.pipelines.log_ends import log_starts, topic_ids
 from cordwood.pipelines.offset_sets import OffsetSet
 from cordwood.pipelines.outputs import Outputs
 from cordwood.pipelines.positions import Positions
-from cordwood.pipelines.quarantine import PREFIX, told
+from cordwood.pipelines.quarantine import EFFECTS_DUE, PREFIX, told
 from cordwood.pipelines.requeue_plan import RequeuePlan, read_plan, write_plan
 from cordwood.pipelines.running import place_of
 
@@ -51,6 +52,7 @@ class _Candidate(NamedTuple):
     offset: int
     origin: Origin
     has_key: bool
+    effects_due: bool
 
 
 class Requeue:
@@ -75,22 +77,43 @@ class Requeue:
 
     def run(self, *, superseded: bool) -> Requeued:
         """With `superseded`, records that are superseded are sent too."""
-        plan = read_plan(self._state, self._edition.name)
-        passed_over: list[Origin] = []
-        left = False
-        if plan.pending is None:
+        known = read_plan(self._state, self._edition.name)
+        if known.pending is None:
             self._check_no_batch_is_unfinished()
-            candidates, passed_over, left = self._choose(plan.done, superseded=superseded)
-            if not candidates:
-                return Requeued(0, 0, passed_over, left, {})
-            chosen = OffsetSet().with_offsets((each.partition, each.offset) for each in candidates)
-            plan = RequeuePlan(plan.number + 1, plan.done, chosen)
-            write_plan(self._state, self._edition.name, plan)
+        plan = self._as_of_now(known)
+        if plan is None:
+            return Requeued(0, 0, (), False, {})
+        if plan.pending is not None:
+            return _together([self._finished(plan)], (), left=False)
+        candidates, passed_over, left = self._choose(plan.done, superseded=superseded)
+        reports = []
+        # Records of a batch have had their effects up to a position, or none of them has: so they are two batches.
+        for due in (True, False):
+            group = [(each.partition, each.offset) for each in candidates if each.effects_due is due]
+            if group:
+                plan = replace(plan, number=plan.number + 1, pending=OffsetSet().with_offsets(group))
+                write_plan(self._state, self._edition.name, plan)
+                reports.append(self._finished(plan))
+                plan = read_plan(self._state, self._edition.name)
+        return _together(reports, passed_over, left=left)
+
+    def _finished(self, plan: RequeuePlan) -> BatchReport:
         assert plan.pending is not None
         report = self._send(plan.number, plan.pending)
-        write_plan(self._state, self._edition.name, RequeuePlan(plan.number, plan.done.union(plan.pending)))
-        assert report.rows_in is not None
-        return Requeued(report.rows_in, report.quarantined, passed_over, left, report.rows_out)
+        finished = replace(plan, done=plan.done.union(plan.pending), pending=None)
+        write_plan(self._state, self._edition.name, finished)
+        return report
+
+    def _as_of_now(self, plan: RequeuePlan) -> RequeuePlan | None:
+        """An empty plan where the quarantine topic was deleted and made again, None if it is gone: records that were
+        deleted are not sent any more."""
+        ids = topic_ids(self._servers, [self._pipeline.quarantine_topic])
+        topic_id = ids.get(self._pipeline.quarantine_topic)
+        if ids and plan.topic_id in (None, topic_id):
+            return replace(plan, topic_id=topic_id)
+        plan = RequeuePlan(plan.number, topic_id=topic_id)
+        write_plan(self._state, self._edition.name, plan)
+        return plan if ids else None
 
     def _check_no_batch_is_unfinished(self) -> None:
         batch = unfinished_batch(self._state.checkpoint(self._edition.name))
@@ -121,7 +144,7 @@ class Requeue:
 
         rows = _among(self._quarantined(), done, "left_anti").where(F.col("_query") == self._query_id)
         has_key = F.col("key").isNotNull().alias("has_key")
-        addresses = rows.select("partition", "offset", "_topic", "_partition", "_offset", has_key)
+        addresses = rows.select("partition", "offset", "_topic", "_partition", "_offset", "_effects_due", has_key)
         found = addresses.orderBy("partition", "offset").limit(MAX_RECORDS + 1).collect()
         return [
             _Candidate(
@@ -129,6 +152,7 @@ class Requeue:
                 row["offset"],
                 Origin(row["_topic"], row["_partition"], row["_offset"]),
                 row["has_key"],
+                row["_effects_due"],
             )
             for row in found
         ]
@@ -208,8 +232,11 @@ class Requeue:
         place = place_of(self._state, self._edition, self._servers)
         outputs = Outputs(lenient, place, self._query_id, replaying=False, requeue=True)
         live = self._state.live()
-        # What an edition set aside while it was built may have had its effects from the one that was live then.
+        # What an edition set aside while it was built may have had its effects from the one that was live then. What it
+        # set aside while it was live itself has not, however far others have come since.
         effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}
+        if effects_from and rows.where("_effects_due").limit(1).count():
+            effects_from = {}
         return Batches(lenient, outputs).process(source, number, effects_from)
 
     def _quarantined(self) -> "DataFrame":
@@ -232,6 +259,7 @@ class Requeue:
             told("topic").alias("_topic"),
             told("partition").cast("int").alias("_partition"),
             told("offset").cast("long").alias("_offset"),
+            F.coalesce(told("effects") == EFFECTS_DUE, F.lit(False)).alias("_effects_due"),
             told("timestamp").cast("long").alias("_timestamp"),
         ).where(F.col("_offset").isNotNull())
 
@@ -241,6 +269,14 @@ class Requeue:
             .option("kafka.bootstrap.servers", self._servers)
             .option("kafka.isolation.level", "read_committed")
         )
+
+
+def _together(reports: Sequence[BatchReport], superseded: Sequence[Origin], *, left: bool) -> Requeued:
+    rows_out: Counter[str] = Counter()
+    for report in reports:
+        rows_out.update(report.rows_out)
+    sent = sum(report.rows_in or 0 for report in reports)
+    return Requeued(sent, sum(report.quarantined for report in reports), superseded, left, rows_out)
 
 
 def _among(rows: "DataFrame", chosen: OffsetSet, how: str) -> "DataFrame":
