@@ -55,6 +55,15 @@ def test_bytes_that_are_no_text_survive_both_ways(cordwood_cli: Cordwood, made: 
     assert raw.stdout_bytes == b"\\xff\\x00\th=\\xff\t\x80\x81\n"
 
 
+def test_keys_that_are_no_text_are_written_as_they_were_given(cordwood_cli: Cordwood, made: str) -> None:
+    cordwood_cli("produce", made, "1", "-k", "\udcff", "-p", 0)
+    cordwood_cli("produce", made, "-K", ":", "-p", 0, stdin=b"\xfe:\xfd\n")
+    assert [record["key"] for record in cordwood_cli.json_lines("consume", made)] == [
+        {"base64": "/w=="},
+        {"base64": "/g=="},
+    ]
+
+
 def test_what_consume_prints_as_json_produce_takes(cordwood_cli: Cordwood, made: str) -> None:
     cordwood_cli("produce", made, "x", "y", "--partition", 1, "--header", "a=b")
     dump = cordwood_cli("consume", made, "--json")

@@ -10,12 +10,15 @@ from cordwood.cli.failure import ExitCode, Failure
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
 MAX_STRING_BYTES = 2**15 - 1
 """What a string of the protocol can have. A longer one cannot be sent, and librdkafka waits for an answer to it."""
+MAX_PARTITIONS = 100_000
+MAX_REPLICATION_FACTOR = 10_000
+"""More than these librdkafka does not send."""
 MAX_WAIT_S = 86_400.0
 """Longer waits than a day are mistakes, and the clients below count milliseconds in 32 bits."""
 
 
 def checked_name(name: str | None) -> str | None:
-    """The name of a group or a transactional id as it was given; a usage error if it cannot be sent."""
+    """The name of a topic or a group, or a transactional id, as it was given; a usage error if it cannot be sent."""
     if name is None:
         return None
     if not name:
@@ -69,7 +72,14 @@ TimeoutSeconds = Annotated[
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts; errors on stderr are JSON too.")]
 
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.", show_default=False)]
+TopicName = Annotated[
+    str, typer.Argument(metavar="TOPIC", callback=checked_name, help="The topic's name.", show_default=False)
+]
+
+TopicNames = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC...", callback=checked_names, help="One or more topics.", show_default=False),
+]
 
 Assignments = Annotated[
     list[str] | None,

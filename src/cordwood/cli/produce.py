@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ from cordwood.cli.options import (
     TopicName,
 )
 from cordwood.cli.output import count_in_words, print_json, remark, say
-from cordwood.cli.record_text import Headers, OutgoingRecord, headers_from_options, record_from_json
+from cordwood.cli.record_text import Headers, OutgoingRecord, bytes_as_given, headers_from_options, record_from_json
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -93,22 +94,25 @@ def produce(
     """
     if key is not None and (key_separator is not None or json_input):
         raise Failure("USAGE", "--key excludes --key-separator and --json-input", "give one", ExitCode.USAGE)
+    if key_separator == "":
+        raise Failure("USAGE", "a key separator cannot be empty", "an example: -K :", ExitCode.USAGE)
     if json_input and (key_separator is not None or values):
         raise Failure("USAGE", "--json-input reads lines of stdin only", "see --help", ExitCode.USAGE)
     if tombstone and (key is None or values):
         raise Failure("USAGE", "a tombstone has a key and no value", "give --key, and no VALUE", ExitCode.USAGE)
     from cordwood.cli.connection import Connection
 
+    headers = headers_from_options(header)
     connection = Connection(bootstrap_servers, timeout_s)
     _require_topic(connection, topic, partition)
-    key_bytes = None if key is None else key.encode()
+    key_bytes = None if key is None else bytes_as_given(key)
     if tombstone:
         records: Iterable[OutgoingRecord] = [OutgoingRecord(key_bytes, None)]
     else:
         records = _records(values or _stdin_lines(), key_bytes, key_separator, json_input=json_input)
     sending = _Sending(connection, topic, acks, compression)
     try:
-        sending.send_all(records, headers_from_options(header), partition)
+        sending.send_all(records, headers, partition)
     finally:
         # What was read before bad input or Ctrl-C is written all the same: the summary says how far it came.
         sending.finish(as_json=as_json)
@@ -148,6 +152,9 @@ def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure
 
 
 def _stdin_lines() -> Iterator[str]:
+    if isinstance(sys.stdin, TextIOWrapper):
+        # Python does so by itself in some locales only.
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stdin.isatty():
         remark("One record a line; Ctrl-D ends.")
     for line in sys.stdin:
@@ -169,10 +176,9 @@ def _records(
                     f"no key separator {key_separator!r} in {line[:80]!r}",
                     "lines before it were written",
                 )
-            yield OutgoingRecord(before.encode(), after.encode())
+            yield OutgoingRecord(bytes_as_given(before), bytes_as_given(after))
         else:
-            # surrogateescape is how Python carries bytes of stdin that are not UTF-8: they come out as they went in.
-            yield OutgoingRecord(key, line.encode("utf-8", "surrogateescape"))
+            yield OutgoingRecord(key, bytes_as_given(line))
 
 
 class _Sending:

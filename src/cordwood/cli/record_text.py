@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import checked_name
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -23,6 +24,11 @@ class OutgoingRecord(NamedTuple):
     headers: Headers = ()
     partition: int | None = None
     timestamp_ms: int | None = None
+
+
+def bytes_as_given(text: str) -> bytes:
+    """The bytes of an argument or of a line of stdin, also where they are no UTF-8: they come out as they went in."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def bytes_as_json(data: bytes | None) -> Any:
@@ -39,27 +45,38 @@ def bytes_from_json(value: Any) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return value.encode()
+        return _utf8(value)
     if isinstance(value, dict) and list(value) == ["base64"]:
         try:
             return base64.b64decode(value["base64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
             raise bad_input(f"not base64: {value['base64']!r}") from error
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise bad_input(
+            f'not UTF-8: {text[:80]!r}; bytes that are no text are written as {{"base64": "..."}}'
+        ) from error
 
 
 def record_from_json(line: str) -> OutgoingRecord:
     """The record that a line of JSON describes. Topic and offset in it are ignored: they are where it came from."""
     try:
         fields = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise bad_input(f"not JSON: {line[:80]!r}: {error}") from error
     if not isinstance(fields, dict) or "value" not in fields:
         raise bad_input(f'not an object with a "value": {line[:80]!r}')
     partition, timestamp_ms = fields.get("partition"), fields.get("timestamp_ms")
-    for name, number in (("partition", partition), ("timestamp_ms", timestamp_ms)):
+    for name, number, bits in (("partition", partition, 31), ("timestamp_ms", timestamp_ms, 63)):
         if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
             raise bad_input(f"{name} is not a number: {number!r}")
+        if number is not None and number.bit_length() > bits:
+            raise bad_input(f"{name} is too large a number")
     return OutgoingRecord(
         key=bytes_from_json(fields.get("key")),
         value=bytes_from_json(fields["value"]),
@@ -77,6 +94,8 @@ def _headers_from_json(headers: Any) -> Headers:
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
     ):
         raise bad_input("headers are neither an object nor a list of [name, value] pairs")
+    for name, _ in pairs:
+        _utf8(name)  # a lone surrogate would end the process: the client does not look
     return tuple((name, bytes_from_json(value)) for name, value in pairs)
 
 
@@ -87,7 +106,8 @@ def headers_from_options(texts: list[str] | None) -> Headers:
         name, equals, value = text.partition("=")
         if not name:
             raise Failure("USAGE", f"{text!r} is not NAME=VALUE", "an example: --header trace=42", ExitCode.USAGE)
-        headers.append((name, value.encode() if equals else None))
+        checked_name(name)
+        headers.append((name, bytes_as_given(value) if equals else None))
     return tuple(headers)
 
 

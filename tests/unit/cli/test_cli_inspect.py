@@ -229,6 +229,30 @@ def test_damaged_snapshots_and_checkpoints_are_found(data: Path) -> None:
     }
 
 
+def test_a_directory_in_the_place_of_a_file_is_said(data: Path) -> None:
+    home = data / str(PARTITION)
+    beside = [
+        home / segment_file_name(SPLIT, Suffix.SNAPSHOT),
+        home / segment_file_name(SPLIT, Suffix.INDEX),
+        home / "leader-epoch-checkpoint",
+        data / RECOVERY_POINT_FILE,
+    ]
+    for path in beside:
+        path.unlink()
+        path.mkdir()
+    assert {str(problem["file"]): problem["what"] for problem in _problems(data)} == {
+        str(path): "cannot be read: Is a directory" for path in beside
+    }
+    assert _inspect(data, "--producers").exit_code == ExitCode.DONE
+    log = home / segment_file_name(0, Suffix.LOG)
+    log.unlink()
+    log.mkdir()
+    for view in ("--verify", "--batches", "--records", "--producers", None):
+        result = _inspect(data, *([view] if view else []), "--json")
+        assert result.exit_code == ExitCode.FAILED
+        assert json.loads(result.stderr)["error"]["message"] == f"{log} cannot be read: Is a directory"
+
+
 def test_leader_epochs_that_contradict_the_log_are_found(data: Path) -> None:
     epochs = LeaderEpochs()
     epochs.assign(5, 0)

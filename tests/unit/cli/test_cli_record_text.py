@@ -66,6 +66,13 @@ def test_other_json_values_are_kept_as_json() -> None:
         '{"value": {"base64": 1}}',
         '{"value": "v", "partition": "0"}',
         '{"value": "v", "timestamp_ms": true}',
+        '{"value": "v", "timestamp_ms": 9223372036854775808}',
+        '{"value": "v", "partition": 2147483648}',
+        '{"value": "\\ud800"}',
+        '{"value": ["\\ud800"]}',
+        '{"value": "v", "headers": {"\\ud800": "1"}}',
+        '{"value": ' + "9" * 5000 + "}",
+        '{"value": ' + "[" * 100_000,
     ],
 )
 def test_a_line_that_is_no_record_is_refused_with_a_reason(line: str) -> None:
@@ -76,7 +83,8 @@ def test_a_line_that_is_no_record_is_refused_with_a_reason(line: str) -> None:
 
 
 def test_a_header_may_have_no_value() -> None:
-    assert headers_from_options(["a=1", "b", "c="]) == (("a", b"1"), ("b", None), ("c", b""))
+    given = ["a=1", "b", "c=", "d=\udcff"]
+    assert headers_from_options(given) == (("a", b"1"), ("b", None), ("c", b""), ("d", b"\xff"))
     with pytest.raises(Failure):
         headers_from_options(["=1"])
 

@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import checked_name
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigResource
 
     from cordwood.cli.connection import Connection
 
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic it is about.")]
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", "-t", metavar="TOPIC", callback=checked_name, help="The topic it is about."),
+]
 
 BrokerOption = Annotated[
     int | None,

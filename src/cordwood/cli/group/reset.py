@@ -9,7 +9,14 @@ import typer
 
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.group.options import GroupName
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    checked_name,
+)
 from cordwood.cli.output import count_in_words, print_json, print_table, remark
 from cordwood.cli.starting_point import KAFKA_WORDS
 from cordwood.model.moments import parse_time_ms
@@ -71,7 +78,10 @@ def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
 
 def reset(
     name: GroupName,
-    topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Option("--topic", "-t", metavar="TOPIC", callback=checked_name, help="The topic.", show_default=False),
+    ],
     to: Annotated[
         str | None,
         typer.Option(

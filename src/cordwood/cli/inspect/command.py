@@ -1,7 +1,8 @@
 """`cordwood inspect`, the command: which view of which partitions."""
 
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Annotated
 
 import typer
@@ -47,7 +48,7 @@ def inspect(
         raise Failure(
             "USAGE", "--verify, --batches, --records and --producers exclude each other", "give one", ExitCode.USAGE
         )
-    with ExitStack() as stack:
+    with _readable(directory), ExitStack() as stack:
         for held in (directory, os.path.dirname(os.path.abspath(directory))):
             stack.enter_context(stopped(held))
         data = read_data_directory(directory)
@@ -68,3 +69,14 @@ def inspect(
             show.partition(chosen[0], as_json=as_json)
         else:
             show.overview(data, as_json=as_json)
+
+
+@contextmanager
+def _readable(directory: str) -> Iterator[None]:
+    """What the disk refuses (rights, a directory where a log should be) ends the command in words."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure("UNREADABLE", f"{error.filename or directory} cannot be read: {error.strerror}") from error

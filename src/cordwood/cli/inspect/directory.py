@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.inspect.files import read_whole
 from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
@@ -151,8 +152,7 @@ def _partition(partition: TopicPartition, directory: str) -> Partition:
 
 def _read(path: str, decode: Callable[[bytes], T], unreadable: list[tuple[str, str]]) -> T | None:
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_whole(path)
         # Apache Kafka leaves checkpoints empty that it has no entry for.
         return decode(data) if data else None
     except FileNotFoundError:

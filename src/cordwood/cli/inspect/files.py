@@ -3,6 +3,18 @@
 import os
 
 from cordwood.records.batch import Buffer
+from cordwood.segments.damaged import DamagedFile
+
+
+def read_whole(path: str) -> bytes:
+    """A file beside the log. FileNotFoundError if there is none; DamagedFile if what is there cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedFile(f"cannot be read: {error.strerror}") from error
 
 
 class ReadOnlyFile:
@@ -10,14 +22,15 @@ class ReadOnlyFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 closed by `close`; unlike os.open no directory
+        self._descriptor = self._file.fileno()
         self.size = os.fstat(self._descriptor).st_size
 
     def read(self, position: int, length: int) -> bytes:
         return os.pread(self._descriptor, length, position)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._file.close()
 
     def __enter__(self) -> "ReadOnlyFile":
         return self

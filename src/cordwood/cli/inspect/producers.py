@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cordwood.cli.inspect.directory import Partition
-from cordwood.cli.inspect.files import ReadOnlyFile
+from cordwood.cli.inspect.files import ReadOnlyFile, read_whole
 from cordwood.records.control import read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.segments.damaged import DamagedFile
@@ -62,8 +62,7 @@ def _ends_transaction(batch: memoryview) -> bool:
 def _newest_snapshot(partition: Partition) -> tuple[int | None, dict[int, ProducerView]]:
     for offset in reversed(partition.snapshots):
         try:
-            with open(segment_file(partition.directory, offset, Suffix.SNAPSHOT), "rb") as file:
-                entries = decode_snapshot(file.read())
+            entries = decode_snapshot(read_whole(segment_file(partition.directory, offset, Suffix.SNAPSHOT)))
         except DamagedFile:
             continue  # as recovery does: an older one, and more of the log
         return offset, {

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from cordwood.cli.inspect.directory import Partition, Segment
-from cordwood.cli.inspect.files import ReadOnlyFile
+from cordwood.cli.inspect.files import ReadOnlyFile, read_whole
 from cordwood.cli.inspect.verify_indexes import IndexWalk
 from cordwood.log.holes import HoleyScan
 from cordwood.records.batch import BatchHeader
@@ -141,7 +141,6 @@ def _snapshot_problems(partition: Partition) -> Iterator[Problem]:
     for offset in partition.snapshots:
         path = segment_file(partition.directory, offset, Suffix.SNAPSHOT)
         try:
-            with open(path, "rb") as file:
-                decode_snapshot(file.read())
+            decode_snapshot(read_whole(path))
         except DamagedFile as error:
             yield Problem(Kind.DERIVED, path, None, None, str(error))

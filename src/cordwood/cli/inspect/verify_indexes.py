@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from cordwood.cli.inspect.directory import Segment
+from cordwood.cli.inspect.files import read_whole
 from cordwood.records.batch import BatchHeader
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.names import Suffix
@@ -44,8 +45,7 @@ class IndexWalk:
 
     def _load(self, suffix: Suffix, decode: Callable[[bytes], T]) -> T | None:
         try:
-            with open(self._segment.path(suffix), "rb") as file:
-                return decode(file.read())
+            return decode(read_whole(self._segment.path(suffix)))
         except FileNotFoundError:
             if not self._may_be_missing and suffix is not Suffix.TXN_INDEX:
                 self._wrong[suffix] = "is missing"

@@ -8,6 +8,7 @@ from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
+    MAX_PARTITIONS,
     AsJson,
     Assignments,
     BootstrapServers,
@@ -30,7 +31,10 @@ KEYS_WILL_MOVE = (
 def alter(
     topic: TopicName,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="The new number of partitions; it can only grow.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=MAX_PARTITIONS, help="The new number of partitions; it can only grow."
+        ),
     ] = None,
     config: Assignments = None,
     delete_config: Annotated[

@@ -9,6 +9,8 @@ from cordwood.cli.failure import Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     DEFAULT_TIMEOUT_S,
+    MAX_PARTITIONS,
+    MAX_REPLICATION_FACTOR,
     AsJson,
     Assignments,
     BootstrapServers,
@@ -30,11 +32,22 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, help="How many partitions; the broker's num.partitions if not given."
+            "--partitions",
+            "-p",
+            min=1,
+            max=MAX_PARTITIONS,
+            help="How many partitions; the broker's num.partitions if not given.",
         ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="On how many brokers each partition lives.")
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            min=1,
+            max=MAX_REPLICATION_FACTOR,
+            help="On how many brokers each partition lives.",
+        ),
     ] = None,
     order: Annotated[
         OrderingScope | None,

@@ -7,12 +7,19 @@ import typer
 
 from cordwood.cli.deleting import delete_each
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    TopicNames,
+)
 from cordwood.cli.output import count_in_words, remark, say
 
 
 def delete(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)],
+    topics: TopicNames,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Succeed, and change nothing, for a topic that is not there.")

@@ -4,7 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    TopicNames,
+)
 from cordwood.cli.output import console, count_in_words, facts, print_json, print_table, size_in_words
 
 if TYPE_CHECKING:
@@ -15,7 +22,7 @@ PARTITIONS_SHOWN = 100
 
 
 def describe_topics(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)],
+    topics: TopicNames,
     all_settings: Annotated[
         bool, typer.Option("--all-settings", help="Show every setting, not only those that differ from the defaults.")
     ] = False,
