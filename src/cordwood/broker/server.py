@@ -129,7 +129,7 @@ class Server:
         possible = descriptors.connections(wanted, self._storage.max_open_files)
         if possible < wanted:
             logger.info(
-                "up to %d connections, not max.connections (%d): this process may open no more files (ulimit -n)",
+                "up to %d connections, not max.connections (%d): more do not fit beside the files (ulimit -n)",
                 possible,
                 wanted,
             )
