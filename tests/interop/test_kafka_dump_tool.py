@@ -1,5 +1,6 @@
 """Kafka's own dump tool reads the files of a segment that we wrote, and finds what is in them. Needs Java and Maven."""
 
+import base64
 import re
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     EXPRESSION_TYPE,
     MEMBER_TYPE,
+    ClassicPart,
     Current,
     Profile,
     Resolution,
@@ -280,6 +282,7 @@ def test_the_tool_understands_the_records_of_transactions(kafka: KafkaJars, tmp_
 def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: KafkaJars, tmp_path: Path) -> None:
     """Those of __consumer_offsets that only the newest of its versions have."""
     profile = Profile(None, None, "client", "/127.0.0.1", frozenset(), 1000, None, "ord.*")
+    classic = profile._replace(classic=ClassicPart(6000, (("range", b"metadata"), ("sticky", b"more"))))
     first, second = (share_of([(TopicId(int=77), number)]) for number in (0, 1))
     current = Current(4, 3, 0, first | second, NOTHING, ((2, first), (4, second)))
     records = [
@@ -294,6 +297,7 @@ def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: Ka
         (encode_consumer_key(MEMBER_TYPE, "group", "member"), encode_profile(profile)),
         (encode_consumer_key(EXPRESSION_TYPE, "group", "old"), None),
         (encode_consumer_key(CURRENT_TYPE, "group", "member"), encode_current(current)),
+        (encode_consumer_key(MEMBER_TYPE, "group", "classic"), encode_profile(classic)),
     ]
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(build_batch([(NOW_MS, key, value, ()) for key, value in records]))
@@ -311,3 +315,7 @@ def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: Ka
     assert found[3] == 'key:{"type":"16","data":{"groupId":"group","regularExpression":"old"}}payload:<DELETE>'
     assert '"memberEpoch":4,"previousMemberEpoch":3,"state":0' in found[4]
     assert '"partitions":[0,1],"assignmentEpochs":[2,4]' in found[4]
+    names = [('"name":"range"', "metadata"), ('"name":"sticky"', "more")]
+    assert '"classicMemberMetadata":{"sessionTimeoutMs":6000,"supportedProtocols":[' in found[5]
+    for name, metadata in names:
+        assert f'{name},"metadata":"{base64.b64encode(metadata.encode()).decode()}"' in found[5]

@@ -17,16 +17,17 @@ from cordwood.groups.classic.records import (
     GROUP_METADATA_KEY_TYPE,
     decode_group,
     decode_group_key,
-    encode_group,
     encode_group_key,
 )
 from cordwood.groups.classic.sync import SyncRequest, not_written, sync
+from cordwood.groups.consumer import classic_members
 from cordwood.groups.consumer import heartbeat as consumer_protocol
 from cordwood.groups.consumer.group import ConsumerGroup
 from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, HeartbeatRequest
-from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, decode_consumer_key
+from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, MEMBER_TYPE, decode_consumer_key
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
+from cordwood.groups.migration import emptied_to_classic, to_consumer
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, encode_key, record_type
 from cordwood.groups.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -57,6 +58,8 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self._topics: TopicView = NoTopics() if topics is None else topics
+        self._unheard: set[str] = set()
+        """Groups that may have members without a deadline, because these came by a record."""
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """A record of the log becomes state. Those of types that nobody here writes are passed over."""
@@ -72,7 +75,10 @@ class GroupShard:
         if value is None:
             self.groups.pop(group_id, None)
         else:
-            self.groups.setdefault(group_id, Group(group_id)).restore(decode_group(value))
+            group = self.groups.setdefault(group_id, Group(group_id))
+            group.restore(decode_group(value))
+            if group.state is State.PREPARING_REBALANCE:
+                self._unheard.add(group_id)
 
     def _replay_consumer_group(self, key: bytes, value: bytes | None) -> None:
         named = decode_consumer_key(key)
@@ -82,6 +88,8 @@ class GroupShard:
                 return
             group = self.consumer_groups[named.group_id] = ConsumerGroup(named.group_id)
         group.replay(named, value)
+        if named.type == MEMBER_TYPE and value is not None:
+            self._unheard.add(named.group_id)
         if named.type == GROUP_TYPE and value is None:
             del self.consumer_groups[named.group_id]
 
@@ -91,6 +99,23 @@ class GroupShard:
         for consumer_group in self.consumer_groups.values():
             for member_id in consumer_group.members:
                 consumer_protocol.heard_of(consumer_group, member_id, now_ms, limits)
+        self._unheard.clear()
+
+    def after_writing(self, group_id: str, now_ms: int, limits: ConsumerLimits) -> None:
+        """Members that are in this group since its last record get the same."""
+        if group_id not in self._unheard:
+            return
+        self._unheard.discard(group_id)
+        group = self.groups.get(group_id)
+        if group is not None:
+            after_loading(group, now_ms)
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            for member_id, member in consumer_group.members.items():
+                if member.session_deadline_ms == NEVER_MS:
+                    consumer_protocol.heard_of(consumer_group, member_id, now_ms, limits)
+                    if member.profile.classic is not None:
+                        classic_members.has_to_act(consumer_group, member, now_ms)
 
     def wake_ms(self, group_id: str) -> int:
         """No deadline of this group is before this."""
@@ -111,18 +136,9 @@ class GroupShard:
     # The classic protocol
 
     def to_classic(self, group_id: str) -> list[Record]:
-        """What makes a group of the consumer protocol one of the classic: as long without members, as far with its
-        generations. Nothing if it has members, or is none."""
+        """What makes a group of the consumer protocol one of the classic. Nothing if it has members, or is none."""
         group = self.consumer_groups.get(group_id)
-        if group is None or group.members:
-            return []
-        classic = Group(
-            group_id,
-            generation=group.epoch,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
-            state_timestamp_ms=group.emptied_ms,
-        )
-        return [*group.tombstones(), (encode_group_key(group_id), encode_group(classic.stored()))]
+        return [] if group is None or group.members else emptied_to_classic(group)
 
     def join(
         self, group_id: str, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits
@@ -130,7 +146,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None and consumer_group.members:
-            out.joins.append((ticket, JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)))
+            classic_members.join(consumer_group, request, ticket, self._topics, out, now_ms, limits)
             return
         if group is None:
             if request.member_id:
@@ -143,6 +159,10 @@ class GroupShard:
     def sync(
         self, group_id: str, request: SyncRequest, ticket: SyncTicket, out: Outbox, now_ms: int, limits: Limits
     ) -> None:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            out.syncs.append((ticket, classic_members.sync(consumer_group, request, self._topics, now_ms)))
+            return
         sync(self.groups.get(group_id), request, ticket, out, now_ms, limits)
 
     def not_written(self, group_id: str, out: Outbox, now_ms: int, limits: Limits) -> None:
@@ -155,18 +175,29 @@ class GroupShard:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return classic_members.heartbeat(consumer_group, member_id, instance_id, generation, now_ms)
         return heartbeat(self.groups.get(group_id), member_id, instance_id, generation, now_ms)
 
     def standing(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return classic_members.standing(consumer_group, member_id, instance_id, generation)
         return standing(self.groups.get(group_id), member_id, instance_id, generation)
 
     def may_wait_ms(self, group_id: str, member_id: str) -> int:
+        consumer_group = self.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return classic_members.may_wait_ms(consumer_group, member_id)
         return may_wait_ms(self.groups.get(group_id), member_id)
 
     def leave(self, group_id: str, leaving: list[Leaving], out: Outbox, now_ms: int, limits: Limits) -> list[ErrorCode]:
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            return consumer_protocol.take_out(consumer_group, leaving, self._topics, out.records, now_ms)
+            return consumer_protocol.take_out(
+                consumer_group, leaving, self._topics, out.records, now_ms, limits.max_metadata_bytes
+            )
         group = self.groups.get(group_id)
         errors = leave(group, leaving, out, now_ms, limits)
         if group is not None:
@@ -180,7 +211,7 @@ class GroupShard:
             self._forget_if_blank(group)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            consumer_protocol.time_passed(consumer_group, self._topics, out.records, now_ms)
+            consumer_protocol.time_passed(consumer_group, self._topics, out.records, now_ms, limits.max_metadata_bytes)
 
     def check_commit(
         self,
@@ -204,6 +235,9 @@ class GroupShard:
             return ErrorCode.NONE
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
+            member = consumer_group.members.get(member_id)
+            if member is not None and member.profile.classic is not None:
+                return classic_members.check_commit(consumer_group, member_id, instance_id, generation)
             return consumer_protocol.check_commit(
                 consumer_group, member_id, generation, partitions, knows_epochs=knows_epochs
             )
@@ -241,16 +275,19 @@ class GroupShard:
     ) -> HeartbeatAnswer:
         """Raises ProtocolError. The caller says `consumer_heard_of` when the records are replayed."""
         group = self.consumer_groups.get(group_id)
-        if group is None:
-            classic = self.groups.get(group_id)
-            if request.epoch != consumer_protocol.JOINING or (classic is not None and _has_members(classic)):
-                raise ProtocolError(
-                    ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a group of the consumer protocol."
-                )
-            if classic is not None:
-                out.records.append((encode_group_key(group_id), None))
-            group = ConsumerGroup(group_id)
-        return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
+        if group is not None:
+            return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
+        if request.epoch != consumer_protocol.JOINING:
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a group of the consumer protocol.")
+        group, classic = ConsumerGroup(group_id), self.groups.get(group_id)
+        if classic is not None:
+            out.records += to_consumer(classic, self._topics, limits.max_size)
+            for key, value in out.records[1:]:
+                group.replay(decode_consumer_key(key), value)
+        answer = consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
+        if classic is not None:
+            refuse_all(classic, out, ErrorCode.REBALANCE_IN_PROGRESS)
+        return answer
 
     def expressions(self, group_id: str, request: HeartbeatRequest) -> frozenset[str]:
         """The regular expressions whose topics this heartbeat may ask for."""

@@ -84,8 +84,8 @@ class GroupShards:
 
     def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, done: Done = nothing) -> None:
         """Writes what a transition wants remembered, and gives its answers when that is committed."""
-        self._held.look(group_id, self._node.now_ms)
         if done is nothing and out.is_empty:
+            self._held.look(group_id, self._node.now_ms)
             self.set_alarm(shard, group_id)
             return
 
@@ -99,8 +99,10 @@ class GroupShards:
 
         if out.records:
             self.log.write(shard, out.records, committed)
+            shard.machine.after_writing(group_id, self._node.now_ms, self.consumer_limits())
         else:
             self.log.when_committed(shard, committed)
+        self._held.look(group_id, self._node.now_ms)
         self.set_alarm(shard, group_id)
 
     # Time, and the end of it

@@ -11,6 +11,7 @@ from tests.unit.groups.consumer_stage import ORDERS, REFUNDS
 from cordwood.groups.consumer.records import (
     CONSUMER_GROUP_KEY_TYPES,
     MAX_PARTITIONS,
+    ClassicPart,
     Current,
     GroupEpoch,
     Profile,
@@ -48,6 +49,7 @@ profiles = st.builds(
     ints,
     st.none() | names,
     st.none() | names.filter(bool),
+    st.none() | st.builds(ClassicPart, ints, st.lists(st.tuples(names, st.binary(max_size=200))).map(tuple)),
 )
 resolutions = st.builds(Resolution, st.frozensets(names), st.integers(0, 2**62), st.integers(0, 2**62))
 

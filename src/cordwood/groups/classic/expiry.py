@@ -65,6 +65,9 @@ def after_loading(group: Group, now_ms: int) -> None:
     """The log was read: every member gets a whole session timeout to be heard of, and need not join again."""
     for member in group.members.values():
         group.heard_of(member, now_ms)
+    if group.state is State.PREPARING_REBALANCE:
+        group.gathering_left_ms = None
+        group.join_deadline_ms = group.wake_at(now_ms + group.rebalance_timeout_ms)
 
 
 def shift_deadlines(group: Group, by_ms: int) -> None:

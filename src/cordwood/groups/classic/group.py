@@ -254,4 +254,7 @@ class Group:
         self.protocol = stored.protocol
         self.leader = stored.leader
         self.state = State.STABLE if self.members else State.EMPTY
+        if self.members and self.leader is None:
+            # They had it from a group of the consumer protocol, and have to share its work among themselves.
+            self.state = State.PREPARING_REBALANCE
         self.state_timestamp_ms = stored.state_timestamp_ms

@@ -47,10 +47,9 @@ def join(group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, no
 
 
 def _refusal(group: Group, request: JoinRequest, limits: Limits) -> ErrorCode:
-    if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
-        return ErrorCode.INVALID_SESSION_TIMEOUT
-    if _is_too_large(request, limits):
-        return ErrorCode.INVALID_REQUEST
+    unacceptable = refuse_terms(request, limits)
+    if unacceptable is not ErrorCode.NONE:
+        return unacceptable
     known_as = request.member_id
     if not known_as and request.instance_id is not None:
         known_as = group.static_members.get(request.instance_id, "")
@@ -60,6 +59,13 @@ def _refusal(group: Group, request: JoinRequest, limits: Limits) -> ErrorCode:
     if comes_anew and len(group.members) + len(group.pending) >= limits.max_size:
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     return ErrorCode.NONE
+
+
+def refuse_terms(request: JoinRequest, limits: Limits) -> ErrorCode:
+    """What nobody may ask for, in any group."""
+    if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    return ErrorCode.INVALID_REQUEST if _is_too_large(request, limits) else ErrorCode.NONE
 
 
 def _is_too_large(request: JoinRequest, limits: Limits) -> bool:

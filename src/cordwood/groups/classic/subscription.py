@@ -1,28 +1,42 @@
-"""The only thing a broker reads of what consumers tell each other: the topics of a subscription.
+"""What consumers tell each other through the broker: subscriptions, and assignments.
 
-Everything else in a member's metadata, and all of an assignment, is the clients' own business and stays bytes.
+In a classic group that is the clients' own business and stays bytes; of a subscription only the topics are read. Where
+members of both protocols share a group the broker assigns, so that it reads and writes all of this itself.
 """
 
 import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cordwood.groups.record_fields import FieldReader, UnreadableRecord, string
+
+NamedPartitions = tuple[tuple[str, Sequence[int]], ...]
+"""Partition numbers by the topic's name."""
+
+_OWNED_FROM_VERSION, _GENERATION_FROM_VERSION, _RACK_FROM_VERSION = 1, 2, 3
+
+
+class Subscription(NamedTuple):
+    topics: frozenset[str]
+    owned: NamedPartitions
+    """What the member has and has not given up for the round."""
+    rack_id: str | None
+
+
+class Assignment(NamedTuple):
+    partitions: NamedPartitions
+    has_user_data: bool
+    """An assignor of the client's own said more than that."""
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics of a ConsumerProtocolSubscription, or None if these bytes are something else."""
     try:
-        version, count = struct.unpack_from(">hi", metadata)
-        if version < 0 or not 0 <= count <= len(metadata):
-            return None
-        at, topics = 6, set()
-        for _ in range(count):
-            (length,) = struct.unpack_from(">h", metadata, at)
-            at += 2
-            if length < 0 or at + length > len(metadata):
-                return None
-            topics.add(metadata[at : at + length].decode())
-            at += length
-    except (struct.error, UnicodeDecodeError):
+        fields = FieldReader(metadata)
+        _version(fields)
+        return _topics(fields)
+    except UnreadableRecord:
         return None
-    return frozenset(topics)
 
 
 def same_subscription(before: bytes, after: bytes) -> bool:
@@ -31,3 +45,50 @@ def same_subscription(before: bytes, after: bytes) -> bool:
         return True
     topics = subscribed_topics(before)
     return topics is not None and topics == subscribed_topics(after)
+
+
+def read_subscription(metadata: bytes) -> Subscription:
+    """A whole ConsumerProtocolSubscription of any version. Raises UnreadableRecord."""
+    fields = FieldReader(metadata)
+    version = _version(fields)
+    topics = _topics(fields)
+    fields.octets()
+    owned = _partitions(fields) if version >= _OWNED_FROM_VERSION else ()
+    if version >= _GENERATION_FROM_VERSION:
+        fields.int32()
+    return Subscription(topics, owned, fields.nullable_string() if version >= _RACK_FROM_VERSION else None)
+
+
+def read_assignment(assignment: bytes) -> Assignment:
+    """A ConsumerProtocolAssignment of any version; who was given no bytes has nothing. Raises UnreadableRecord."""
+    if not assignment:
+        return Assignment((), has_user_data=False)
+    fields = FieldReader(assignment)
+    _version(fields)
+    partitions = _partitions(fields)
+    return Assignment(partitions, has_user_data=bool(fields.octets()))
+
+
+def write_assignment(partitions: Iterable[tuple[str, Sequence[int]]]) -> bytes:
+    topics = [
+        string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers) for topic, numbers in partitions
+    ]
+    return struct.pack(">hi", 0, len(topics)) + b"".join(topics) + struct.pack(">i", -1)
+
+
+def _version(fields: FieldReader) -> int:
+    version = fields.int16()
+    if version < 0:
+        raise UnreadableRecord(f"there is no version {version}")
+    return version
+
+
+def _topics(fields: FieldReader) -> frozenset[str]:
+    count = fields.int32()
+    if count < 0:
+        raise UnreadableRecord("the list of topics is null")
+    return frozenset([fields.string() for _ in range(count)])
+
+
+def _partitions(fields: FieldReader) -> NamedPartitions:
+    return tuple([(fields.string(), fields.int32s()) for _ in range(fields.count())])

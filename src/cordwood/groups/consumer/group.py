@@ -52,6 +52,8 @@ class ConsumerMember:
     revocation_deadline_ms: int = NEVER_MS
     revoking: Share = NOTHING
     """What that deadline is for."""
+    step_deadline_ms: int = NEVER_MS
+    """Until when a member of the classic protocol has to join again, or to sync."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +130,7 @@ class ConsumerGroup:
         for member in self.members.values():
             member.session_deadline_ms = shifted(member.session_deadline_ms, by_ms)
             member.revocation_deadline_ms = shifted(member.revocation_deadline_ms, by_ms)
+            member.step_deadline_ms = shifted(member.step_deadline_ms, by_ms)
 
     # The log
 
@@ -190,12 +193,15 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[Record]:
-        """Everything that the log has of a group without members."""
-        assert not self.members
+        """For everything that the log has of the group."""
+        members = sorted(self.members.keys() | self.currents.keys() | self.targets.keys())
         expressions = [(EXPRESSION_TYPE, expression) for expression in sorted(self.expressions)]
         return [
-            (encode_consumer_key(kind, self.group_id, subject), None)
-            for kind, subject in [*expressions, (TARGET_EPOCH_TYPE, ""), (GROUP_TYPE, "")]
+            *(tombstone for member_id in members for tombstone in self.member_tombstones(member_id)),
+            *(
+                (encode_consumer_key(kind, self.group_id, subject), None)
+                for kind, subject in [*expressions, (TARGET_EPOCH_TYPE, ""), (GROUP_TYPE, "")]
+            ),
         ]
 
 

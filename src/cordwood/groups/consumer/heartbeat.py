@@ -12,6 +12,7 @@ from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
     MEMBER_TYPE,
     TARGET_TYPE,
+    ClassicPart,
     Current,
     MemberState,
     Profile,
@@ -24,6 +25,7 @@ from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.since import had_all_in, since_within
 from cordwood.groups.consumer.target import is_up_to_date, retarget
 from cordwood.groups.consumer.topics import TopicView
+from cordwood.groups.migration import to_classic
 from cordwood.groups.positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
 
@@ -59,6 +61,8 @@ class HeartbeatRequest(NamedTuple):
     """None: as before."""
     expression: str | None = None
     """None: as before; empty: no longer any. The caller knows that it is a regular expression."""
+    classic: ClassicPart | None = None
+    """It stands for the JoinGroup of a member that speaks the classic protocol."""
 
     @property
     def subscribes(self) -> bool:
@@ -93,8 +97,21 @@ def heartbeat(
     if _changes_nothing(group, request, topics):
         return HeartbeatAnswer(request.epoch, None)
     if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
-        return _leave(group, request, topics, records, now_ms)
+        return _leave(group, request, topics, records, now_ms, limits)
     replaced = _check(group, request, limits)
+    return advance(group, request, replaced, topics, records, now_ms, limits.max_profile_bytes)
+
+
+def advance(
+    group: ConsumerGroup,
+    request: HeartbeatRequest,
+    replaced: str | None,
+    topics: TopicView,
+    records: list[Record],
+    now_ms: int,
+    max_profile_bytes: int,
+) -> HeartbeatAnswer:
+    """The member is one, or becomes one, perhaps in the place of another: it takes its next step."""
     known = group.members.get(replaced or request.member_id)
     current = group.current(replaced or request.member_id)
     if replaced is not None:
@@ -104,10 +121,10 @@ def heartbeat(
     elif request.epoch == JOINING and known is not None:
         # It lost what it knew: it has nothing now, and whoever waits for its partitions need not.
         current = FRESH
-    profile = _updated(known, request)
+    profile = updated(known, request)
     if known is None or replaced is not None or (profile is not known.profile and profile != known.profile):
         value = encode_profile(profile)
-        if len(value) > limits.max_profile_bytes:
+        if len(value) > max_profile_bytes:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "What the member says about itself is too long.")
         records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), value))
     changed = known is None or (profile is not known.profile and _subscription(profile) != _subscription(known.profile))
@@ -148,7 +165,7 @@ def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: To
 
 def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
     """The id of the static member that this one replaces, if it does."""
-    if not _is_short(request.member_id) or not _is_short(request.instance_id or ""):
+    if not is_short(request.member_id) or not is_short(request.instance_id or ""):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A member's id has at most {MAX_NAME_BYTES} bytes.")
     expression = request.expression
     if expression and expression not in group.expressions and len(group.expressions) >= MAX_EXPRESSIONS:
@@ -162,6 +179,8 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
     if request.epoch == JOINING:
         return _check_joining(group, request, limits)
     _check_known(group, request)
+    if group.members[request.member_id].profile.classic is not None:
+        raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, "The member speaks the classic protocol: join again.")
     current = group.current(request.member_id)
     if request.epoch == current.epoch:
         return None
@@ -186,7 +205,7 @@ def _check_known(group: ConsumerGroup, request: HeartbeatRequest) -> None:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not a member of {group.group_id}.")
 
 
-def _is_short(name: str) -> bool:
+def is_short(name: str) -> bool:
     return len(name) * 4 <= MAX_NAME_BYTES or len(name.encode()) <= MAX_NAME_BYTES
 
 
@@ -199,7 +218,9 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
     if request.instance_id is not None:
         there = group.static_members.get(request.instance_id)
         if there is not None and there != request.member_id:
-            if group.current(there).epoch != LEFT_FOR_A_WHILE:
+            # A member of the classic protocol cannot say that it will be back: whoever comes next takes its place.
+            speaks_classic = group.members[there].profile.classic is not None
+            if group.current(there).epoch != LEFT_FOR_A_WHILE and not speaks_classic:
                 raise ProtocolError(
                     ErrorCode.UNRELEASED_INSTANCE_ID, f"{request.instance_id} is still in use by another member."
                 )
@@ -209,7 +230,7 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
     return None
 
 
-def _updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
+def updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
     """What the member said of itself so far, with what it says now: mostly nothing."""
     before = NOBODY if known is None else known.profile
     if request.says_nothing and (request.client_id, request.client_host) == (before.client_id, before.client_host):
@@ -223,6 +244,7 @@ def _updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile
         before.rebalance_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms,
         before.assignor if request.assignor is None else request.assignor,
         before.expression if request.expression is None else request.expression or None,
+        request.classic,
     )
 
 
@@ -235,7 +257,12 @@ def _subscription(profile: Profile) -> tuple[object, ...]:
 
 
 def _leave(
-    group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView, records: list[Record], now_ms: int
+    group: ConsumerGroup,
+    request: HeartbeatRequest,
+    topics: TopicView,
+    records: list[Record],
+    now_ms: int,
+    limits: ConsumerLimits,
 ) -> HeartbeatAnswer:
     _check_known(group, request)
     profile = group.members[request.member_id].profile
@@ -246,14 +273,21 @@ def _leave(
         value = encode_current(away)
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
-    remove(group, {request.member_id}, topics, records, now_ms)
+    remove(group, {request.member_id}, topics, records, now_ms, limits.max_profile_bytes)
     return HeartbeatAnswer(LEAVING, None)
 
 
 def take_out(
-    group: ConsumerGroup, leaving: list[Leaving], topics: TopicView, records: list[Record], now_ms: int
+    group: ConsumerGroup,
+    leaving: list[Leaving],
+    topics: TopicView,
+    records: list[Record],
+    now_ms: int,
+    max_record_bytes: int,
 ) -> list[ErrorCode]:
-    """Members that an administrator names go, static ones for good. One error code for each."""
+    """Members that say so in the classic protocol, or that an administrator names, go, static ones for good.
+
+    One error code for each."""
     errors: list[ErrorCode] = []
     gone: set[str] = set()
     for named, instance_id in leaving:
@@ -266,15 +300,26 @@ def take_out(
             errors.append(ErrorCode.NONE)
             gone.add(member_id)
     if gone:
-        remove(group, gone, topics, records, now_ms)
+        remove(group, gone, topics, records, now_ms, max_record_bytes)
     return errors
 
 
-def remove(group: ConsumerGroup, gone: set[str], topics: TopicView, records: list[Record], now_ms: int) -> None:
-    """Members go, and what they had is given to the others."""
+def remove(
+    group: ConsumerGroup,
+    gone: set[str],
+    topics: TopicView,
+    records: list[Record],
+    now_ms: int,
+    max_record_bytes: int,
+) -> None:
+    """Members go, and what they had is given to the others. If these all speak the classic protocol, they do that."""
+    profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id not in gone}
+    downgraded = to_classic(group, profiles, topics, now_ms, max_record_bytes)
+    if downgraded:
+        records += downgraded
+        return
     for member_id in sorted(gone):
         records += group.member_tombstones(member_id)
-    profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id not in gone}
     targets = {member_id: share for member_id, share in group.targets.items() if member_id not in gone}
     retarget(group, profiles, targets, topics, records, now_ms, changed=True)
 
@@ -287,7 +332,15 @@ def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: Consumer
     member = group.members.get(member_id)
     if member is None:
         return
-    member.session_deadline_ms = group.wake_at(now_ms + limits.session_timeout_ms)
+    classic = member.profile.classic
+    session_timeout_ms = limits.session_timeout_ms if classic is None else classic.session_timeout_ms
+    count_from(group, member_id, member, now_ms, session_timeout_ms)
+
+
+def count_from(
+    group: ConsumerGroup, member_id: str, member: ConsumerMember, now_ms: int, session_timeout_ms: int
+) -> None:
+    member.session_deadline_ms = group.wake_at(now_ms + session_timeout_ms)
     revoking = group.current(member_id).revoking
     if revoking is not member.revoking and revoking != member.revoking:
         # What it is asked for next, having given back what it was asked for first, has a whole timeout of its own.
@@ -297,17 +350,19 @@ def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: Consumer
             member.revocation_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
 
 
-def time_passed(group: ConsumerGroup, topics: TopicView, records: list[Record], now_ms: int) -> None:
+def time_passed(
+    group: ConsumerGroup, topics: TopicView, records: list[Record], now_ms: int, max_record_bytes: int
+) -> None:
     late = set()
     group.wake_ms = NEVER_MS
     for member_id, member in group.members.items():
-        deadline_ms = min(member.session_deadline_ms, member.revocation_deadline_ms)
+        deadline_ms = min(member.session_deadline_ms, member.revocation_deadline_ms, member.step_deadline_ms)
         if deadline_ms <= now_ms:
             late.add(member_id)
         else:
             group.wake_at(deadline_ms)
     if late:
-        remove(group, late, topics, records, now_ms)
+        remove(group, late, topics, records, now_ms, max_record_bytes)
 
 
 # Positions

@@ -34,6 +34,7 @@ EXPRESSION_TYPE = 16
 CONSUMER_GROUP_KEY_TYPES = (GROUP_TYPE, MEMBER_TYPE, TARGET_EPOCH_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
 _TYPES_WITH_SUBJECT = (MEMBER_TYPE, TARGET_TYPE, CURRENT_TYPE, EXPRESSION_TYPE)
 _METADATA_HASH, _EMPTIED_MS = 0, 10_000
+_CLASSIC_PART = 0
 
 MAX_PARTITIONS = 1 << 24
 """No cluster has as many, so no record means partitions that would: it is damaged, and its share would fill memory."""
@@ -57,6 +58,14 @@ class GroupEpoch(NamedTuple):
     """When its last member went; -1 while it has some, and where the record does not say."""
 
 
+class ClassicPart(NamedTuple):
+    """What a member says that speaks the classic protocol to a group of this one."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names and subscriptions, the preferred one first."""
+
+
 class Profile(NamedTuple):
     """What a member said of itself."""
 
@@ -69,6 +78,8 @@ class Profile(NamedTuple):
     assignor: str | None
     expression: str | None = None
     """It also reads every topic that this regular expression matches."""
+    classic: ClassicPart | None = None
+    """None: it speaks the consumer protocol."""
 
 
 class Current(NamedTuple):
@@ -176,10 +187,28 @@ def encode_profile(profile: Profile) -> bytes:
             compact_string(profile.expression),
             struct.pack(">i", profile.rebalance_timeout_ms),
             compact_string(profile.assignor),
-            b"\0",
+            b"\0" if profile.classic is None else one_tag(_classic_part(profile.classic)),
         )
     )
     return Written(value, profile)
+
+
+def _classic_part(part: ClassicPart) -> bytes:
+    fields = [b"\1", struct.pack(">i", part.session_timeout_ms), uvarint(len(part.protocols) + 1)]
+    for name, subscription in part.protocols:
+        fields += (compact_string(name), uvarint(len(subscription) + 1), subscription, b"\0")
+    return b"".join(fields) + b"\0"
+
+
+def _read_classic_part(raw: bytes) -> ClassicPart | None:
+    fields = FieldReader(raw, flexible=True)
+    if fields.int8() < 0:
+        return None
+    session_timeout_ms, protocols = fields.int32(), []
+    for _ in range(fields.count()):
+        protocols.append((fields.string(), fields.octets()))
+        fields.end_of_struct()
+    return ClassicPart(session_timeout_ms, tuple(protocols))
 
 
 def decode_profile(value: bytes) -> Profile:
@@ -194,7 +223,9 @@ def decode_profile(value: bytes) -> Profile:
     expression = fields.nullable_string() or None  # Kafka writes an empty one where there is none
     timeout_ms = fields.int32()
     assignor = fields.nullable_string()
-    return Profile(instance_id, rack_id, client_id, client_host, topics, timeout_ms, assignor, expression)
+    tag = fields.tagged().get(_CLASSIC_PART)
+    classic = None if tag is None else _read_classic_part(tag)
+    return Profile(instance_id, rack_id, client_id, client_host, topics, timeout_ms, assignor, expression, classic)
 
 
 def encode_target(share: Share) -> bytes:

@@ -21,7 +21,7 @@ from cordwood.wire.apis import ApiKey
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
-CONSUMER_PROTOCOL_MEMBER = 1
+CLASSIC_PROTOCOL_MEMBER, CONSUMER_PROTOCOL_MEMBER = 0, 1
 
 
 def consumer_group_heartbeat(node: Node, request: Request) -> None:
@@ -152,7 +152,9 @@ def _description(node: Node, group: ConsumerGroup) -> Answer:
                 "subscribed_topic_regex": member.profile.expression,
                 "assignment": named(group.current(member_id).assigned),
                 "target_assignment": named(group.targets.get(member_id, NOTHING)),
-                "member_type": CONSUMER_PROTOCOL_MEMBER,
+                "member_type": (
+                    CONSUMER_PROTOCOL_MEMBER if member.profile.classic is None else CLASSIC_PROTOCOL_MEMBER
+                ),
             }
             for member_id, member in sorted(group.members.items())
         ],

@@ -1,0 +1,205 @@
+"""Members that speak the classic protocol to a group of the consumer protocol (KIP-848).
+
+A heartbeat tells such a member to join again whenever there is a step for it to take. It joins and is answered at once,
+waits for nobody and leads nobody; its sync tells what it has then. The generation that it knows is its own epoch.
+"""
+
+from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, NEVER_MS, Limits
+from cordwood.groups.classic.join import JoinRequest, refuse_terms
+from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer
+from cordwood.groups.classic.subscription import Subscription, read_subscription, write_assignment
+from cordwood.groups.classic.sync import SyncRequest
+from cordwood.groups.consumer.group import ConsumerGroup, ConsumerMember
+from cordwood.groups.consumer.heartbeat import JOINING, HeartbeatRequest, advance, count_from, is_short, updated
+from cordwood.groups.consumer.naming import named, share_named
+from cordwood.groups.consumer.records import ClassicPart, MemberState
+from cordwood.groups.consumer.shares import NOTHING
+from cordwood.groups.consumer.topics import TopicView
+from cordwood.groups.migration import to_classic
+from cordwood.groups.record_fields import UnreadableRecord
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+NO_LEADER = ""
+
+
+def join(
+    group: ConsumerGroup,
+    request: JoinRequest,
+    ticket: JoinTicket,
+    topics: TopicView,
+    out: Outbox,
+    now_ms: int,
+    limits: Limits,
+) -> None:
+    records_before = len(out.records)
+    try:
+        answer = _join(group, request, topics, out, now_ms, limits)
+    except ProtocolError as refusal:
+        del out.records[records_before:]
+        answer = JoinAnswer(refusal.code, request.member_id)
+    out.joins.append((ticket, answer))
+
+
+def _join(
+    group: ConsumerGroup, request: JoinRequest, topics: TopicView, out: Outbox, now_ms: int, limits: Limits
+) -> JoinAnswer:
+    unacceptable = refuse_terms(request, limits)
+    if unacceptable is not ErrorCode.NONE:
+        return JoinAnswer(unacceptable, request.member_id)
+    replaced = None
+    if not request.member_id and request.instance_id is not None:
+        replaced = group.static_members.get(request.instance_id)
+    subscription = _readable(request)
+    if subscription is None or not _fits(group, request, but=replaced or request.member_id):
+        return JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+    owned, epoch = share_named(subscription.owned, topics), JOINING
+    if request.member_id:
+        found = _find(group, request.member_id, request.instance_id)
+        if isinstance(found, ConsumerMember):
+            epoch = group.current(request.member_id).epoch
+            _heard_of(group, request.member_id, found, now_ms)
+            has_to_act(group, found, now_ms)
+        elif found is not ErrorCode.UNKNOWN_MEMBER_ID or request.instance_id is not None or owned:
+            return JoinAnswer(found, request.member_id)
+        # Else it may have its id from us, a moment ago. Whoever it is, it says that it has nothing.
+    elif request.instance_id is None and request.asks_for_id_first:
+        return JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
+    member_id = request.member_id or request.new_member_id
+    if not is_short(member_id):
+        return JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    comes_anew = replaced is None and member_id not in group.members
+    if comes_anew and len(group.members) >= limits.max_size:
+        return JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
+    asked = HeartbeatRequest(
+        member_id,
+        epoch,
+        request.instance_id,
+        subscription.rack_id,
+        request.client_id,
+        request.client_host,
+        max(request.rebalance_timeout_ms, 0),
+        tuple(sorted(subscription.topics)),
+        None,
+        owned if epoch != JOINING else NOTHING,
+        "",
+        ClassicPart(request.session_timeout_ms, request.protocols),
+    )
+    if replaced is not None and group.members[replaced].profile.classic is None:
+        profiles = {each: member.profile for each, member in group.members.items()}
+        profiles[replaced] = updated(group.members[replaced], asked)
+        downgraded = to_classic(group, profiles, topics, now_ms, limits.max_metadata_bytes)
+        if downgraded:
+            # It is the last: it comes again, to a classic group that knows it already.
+            out.records += downgraded
+            return JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, request.member_id)
+    step = advance(group, asked, replaced, topics, out.records, now_ms, limits.max_metadata_bytes)
+    return JoinAnswer(
+        ErrorCode.NONE,
+        member_id,
+        step.epoch,
+        CONSUMER_PROTOCOL_TYPE,
+        request.protocols[0][0],
+        NO_LEADER,
+    )
+
+
+def _readable(request: JoinRequest) -> Subscription | None:
+    """All protocols of a member are about the same topics."""
+    try:
+        return read_subscription(request.protocols[0][1]) if request.protocols else None
+    except UnreadableRecord:
+        return None
+
+
+def _fits(group: ConsumerGroup, request: JoinRequest, but: str) -> bool:
+    """Whether all classic members have a protocol in common, as they need it when they are among themselves again."""
+    common = {name for name, _ in request.protocols}
+    for member_id, member in group.members.items():
+        if member.profile.classic is not None and member_id != but:
+            common.intersection_update([name for name, _ in member.profile.classic.protocols])
+    return bool(common) and request.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+
+def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorCode:
+    """The member, if it speaks this protocol, or why these ids do not name one."""
+    if instance_id is not None:
+        known_as = group.static_members.get(instance_id)
+        if known_as is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if known_as != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    member = group.members.get(member_id)
+    return ErrorCode.UNKNOWN_MEMBER_ID if member is None or member.profile.classic is None else member
+
+
+def _find_in_generation(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> ConsumerMember | ErrorCode:
+    member = _find(group, member_id, instance_id)
+    if isinstance(member, ConsumerMember) and generation != group.current(member_id).epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    return member
+
+
+def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now_ms: int) -> SyncAnswer:
+    member = _find_in_generation(group, request.member_id, request.instance_id, request.generation)
+    if not isinstance(member, ConsumerMember):
+        return SyncAnswer(member)
+    assert member.profile.classic is not None
+    protocol, current = member.profile.classic.protocols[0][0], group.current(request.member_id)
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol not in (None, protocol):
+        return SyncAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    _heard_of(group, request.member_id, member, now_ms)
+    if current.epoch < group.epoch and current.state != MemberState.UNREVOKED_PARTITIONS:
+        return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.step_deadline_ms = NEVER_MS
+    assignment = write_assignment(named(current.assigned, member.profile.topics, topics))
+    return SyncAnswer(ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol, assignment)
+
+
+def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+    found = standing(group, member_id, instance_id, generation)
+    if found in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+        member = group.members[member_id]
+        _heard_of(group, member_id, member, now_ms)
+        if found is ErrorCode.REBALANCE_IN_PROGRESS and member.step_deadline_ms == NEVER_MS:
+            has_to_act(group, member, now_ms)
+    return found
+
+
+def has_to_act(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    """It has been told to join again, or has joined and has to sync: who does not holds up everybody."""
+    member.step_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
+
+
+def standing(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """What a heartbeat of this member is answered with: whether there is a step for it to take."""
+    member = _find_in_generation(group, member_id, instance_id, generation)
+    if not isinstance(member, ConsumerMember):
+        return member
+    current = group.current(member_id)
+    if current.epoch < group.epoch or current.state == MemberState.UNREVOKED_PARTITIONS:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    if current.state == MemberState.UNRELEASED_PARTITIONS:
+        missing = group.targets.get(member_id, NOTHING) - current.assigned
+        if not group.held_by_others(missing, (member_id,)):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def may_wait_ms(group: ConsumerGroup, member_id: str) -> int:
+    """How long a heartbeat that finds nothing to tell may wait for news."""
+    member = group.members.get(member_id)
+    if member is None or member.profile.classic is None:
+        return 0
+    return member.profile.classic.session_timeout_ms // 4
+
+
+def check_commit(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    found = _find_in_generation(group, member_id, instance_id, generation)
+    return ErrorCode.NONE if isinstance(found, ConsumerMember) else found
+
+
+def _heard_of(group: ConsumerGroup, member_id: str, member: ConsumerMember, now_ms: int) -> None:
+    assert member.profile.classic is not None
+    count_from(group, member_id, member, now_ms, member.profile.classic.session_timeout_ms)

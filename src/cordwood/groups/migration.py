@@ -1,0 +1,143 @@
+"""A group goes over to the other protocol with its members, who need not stop for it (KIP-848).
+
+A group is of the consumer protocol as long as somebody in it speaks that: the first such member to join takes it over,
+and when the last is gone the others have it back. Members of the classic protocol stay what they are in either. All
+that they have is kept: a partition goes to another when its owner has given it back, as always.
+
+Each way is a few records that are written together.
+"""
+
+from collections.abc import Mapping
+
+from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group, Member
+from cordwood.groups.classic.records import encode_group, encode_group_key
+from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
+from cordwood.groups.consumer.group import ConsumerGroup
+from cordwood.groups.consumer.naming import named, share_named
+from cordwood.groups.consumer.records import (
+    CURRENT_TYPE,
+    GROUP_TYPE,
+    MEMBER_TYPE,
+    TARGET_EPOCH_TYPE,
+    TARGET_TYPE,
+    ClassicPart,
+    Current,
+    GroupEpoch,
+    MemberState,
+    Profile,
+    encode_consumer_key,
+    encode_current,
+    encode_group_epoch,
+    encode_profile,
+    encode_target,
+    encode_target_epoch,
+)
+from cordwood.groups.consumer.shares import NOTHING
+from cordwood.groups.consumer.topics import TopicView
+from cordwood.groups.positions import Record
+from cordwood.groups.record_fields import UnreadableRecord
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+
+def to_consumer(group: Group, topics: TopicView, max_size: int) -> list[Record]:
+    """What makes a classic group one of the consumer protocol. Raises ProtocolError if it cannot become one.
+
+    Its members are behind the next epoch, so that each is told to join again. Who waits for its first round is nobody
+    yet, and comes anew.
+    """
+    members = [member for member in group.members.values() if not member.is_new]
+    if members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise _refusal(group, f"its members are no consumers but speak {group.protocol_type} with each other")
+    if len(members) > max_size:
+        raise _refusal(group, f"it has more than {max_size} members")
+    records: list[Record] = [(encode_group_key(group.group_id), None)]
+
+    def add(kind: int, value: bytes, subject: str = "") -> None:
+        records.append((encode_consumer_key(kind, group.group_id, subject), value))
+
+    add(GROUP_TYPE, encode_group_epoch(GroupEpoch(group.generation, 0)))
+    for member in members:
+        profile, current = _taken_over(group, member, topics)
+        add(MEMBER_TYPE, encode_profile(profile), member.member_id)
+        add(TARGET_TYPE, encode_target(current.assigned), member.member_id)
+        add(CURRENT_TYPE, encode_current(current), member.member_id)
+    add(TARGET_EPOCH_TYPE, encode_target_epoch(group.generation))
+    return records
+
+
+def _taken_over(group: Group, member: Member, topics: TopicView) -> tuple[Profile, Current]:
+    """What it said of itself, and what it has since the last round that was complete."""
+    try:
+        subscription = read_subscription(member.metadata(group.protocol) or member.protocols[0][1])
+        assignment = read_assignment(member.assignment)
+    except UnreadableRecord as unreadable:
+        raise _refusal(group, f"what {member.member_id} says or has cannot be read: {unreadable}") from None
+    if assignment.has_user_data:
+        raise _refusal(group, f"its assignor {group.protocol} tells members more than their partitions")
+    profile = Profile(
+        member.instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        subscription.topics,
+        max(member.rebalance_timeout_ms, 0),
+        None,
+        classic=ClassicPart(member.session_timeout_ms, member.protocols),
+    )
+    share, epoch = share_named(assignment.partitions, topics), group.generation
+    return profile, Current(epoch, epoch, MemberState.STABLE, share, NOTHING, ((epoch, share),) if share else ())
+
+
+def _refusal(group: Group, why: str) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"{group.group_id} is a classic group, and cannot take members of the consumer protocol: {why}.",
+    )
+
+
+def to_classic(
+    group: ConsumerGroup, profiles: Mapping[str, Profile], topics: TopicView, now_ms: int, max_record_bytes: int
+) -> list[Record]:
+    """What makes a group of the consumer protocol a classic one of these members; nothing if it is to stay as it is.
+
+    It has no leader yet, by which a classic group knows that its members have to join again.
+    """
+    if not profiles or any(profile.classic is None for profile in profiles.values()):
+        return []
+    classic = Group(
+        group.group_id, generation=group.epoch, protocol_type=CONSUMER_PROTOCOL_TYPE, state_timestamp_ms=now_ms
+    )
+    for member_id, profile in sorted(profiles.items()):
+        assert profile.classic is not None
+        held = named(group.current(member_id).held, group.subscribed_topics, topics)
+        member = Member(
+            member_id,
+            profile.instance_id,
+            profile.client_id,
+            profile.client_host,
+            profile.classic.session_timeout_ms,
+            profile.rebalance_timeout_ms,
+            profile.classic.protocols,
+            write_assignment(held),
+        )
+        classic.add(member, CONSUMER_PROTOCOL_TYPE)
+    if not frozenset.intersection(*(member.protocol_names for member in classic.members.values())):
+        return []
+    classic.leader = None
+    classic.protocol = classic.select_protocol()
+    value = encode_group(classic.stored())
+    if len(value) > max_record_bytes:
+        return []
+    return [*group.tombstones(), (encode_group_key(group.group_id), value)]
+
+
+def emptied_to_classic(group: ConsumerGroup) -> list[Record]:
+    """The same for a group without members: it is as long without them, and as far with its generations."""
+    assert not group.members
+    classic = Group(
+        group.group_id,
+        generation=group.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        state_timestamp_ms=group.emptied_ms,
+    )
+    return [*group.tombstones(), (encode_group_key(group.group_id), encode_group(classic.stored()))]
