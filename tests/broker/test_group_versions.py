@@ -152,7 +152,7 @@ def test_the_consumer_protocol_says_what_is_wrong_with_a_heartbeat(client: RawCl
     described = client.send(ApiKey.CONSUMER_GROUP_DESCRIBE, version, group_ids=[joining["group_id"], "nobody"]).groups
     assert [each.error_code for each in described] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
     assert described[0].members[0].assignment.topic_partitions[0].topic_name == "t"
-    classic = client.join(9, str(joining["group_id"]))
+    classic = client.join(9, str(joining["group_id"]), protocol_type="connect")
     assert classic.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert beat(member_epoch=-1).error_code == ErrorCode.NONE
     assert client.send(ApiKey.DELETE_GROUPS, 2, groups_names=[joining["group_id"]]).results[0].error_code == 0

@@ -3,6 +3,7 @@
 `CORDWOOD_TEST_BOOTSTRAP=host:port pytest tests/interop/test_member_refusals.py` asks a real Kafka.
 """
 
+import struct
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from tests.conftest import RunningBroker
 from tests.deadline import eventually
 from tests.raw_client import RawClient
 
+from cordwood.groups.classic.subscription import write_assignment
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
 
@@ -191,3 +193,120 @@ class TestClassicProtocol:
         client.send(
             ApiKey.LEAVE_GROUP, 5, group_id=group, members=[{"member_id": member_id, "group_instance_id": None}]
         )
+
+
+class TestBothProtocols:
+    """Members of both protocols share a group, as in Kafka: also what they are told when all goes well."""
+
+    @pytest.fixture
+    def protocols(self, topic: str) -> list[dict[str, Any]]:
+        subscription = struct.pack(f">hih{len(topic)}si", 0, 1, len(topic), topic.encode(), -1)
+        return [{"name": "range", "metadata": subscription}]
+
+    @pytest.fixture
+    def joining(self, topic: str) -> dict[str, Any]:
+        return {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+
+    @staticmethod
+    def beat(client: RawClient, group: str, member_id: str, epoch: int, **fields: Any) -> tuple[str, int]:
+        answer = client.send(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=group, member_id=member_id, member_epoch=epoch, **fields
+        )
+        return name(answer.error_code), answer.member_epoch
+
+    @staticmethod
+    def kind(client: RawClient, group: str) -> str:
+        (listed,) = [each for each in client.send(ApiKey.LIST_GROUPS, 5).groups if each.group_id == group]
+        return str(listed.group_type)
+
+    def test_a_group_goes_over_and_back(
+        self, client: RawClient, group: str, topic: str, protocols: list[dict[str, Any]], joining: dict[str, Any]
+    ) -> None:
+        def join(member_id: str = "", **fields: Any) -> Any:
+            return client.join(9, group, member_id, **{"protocols": protocols, **fields})
+
+        def beat(**changes: Any) -> str:
+            return name(client.send(ApiKey.HEARTBEAT, 4, **{**me, **changes}).error_code)
+
+        def sync(**changes: Any) -> tuple[str, bytes]:
+            protocol = {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+            answer = client.send(ApiKey.SYNC_GROUP, 5, **{**me, **protocol, **changes})
+            return name(answer.error_code), bytes(answer.assignment)
+
+        def commit(generation: int, member_id: str) -> str:
+            position = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+            answer = client.send(
+                ApiKey.OFFSET_COMMIT,
+                8,
+                group_id=group,
+                generation_id_or_member_epoch=generation,
+                member_id=member_id,
+                topics=[{"name": topic, "partitions": [position]}],
+            )
+            return name(answer.topics[0].partitions[0].error_code)
+
+        member_id = join().member_id
+        me = {"group_id": group, "generation_id": 1, "member_id": member_id}
+        assert join(member_id).generation_id == 1
+        everything = write_assignment([(topic, [0])])
+        assert sync(assignments=[{"member_id": member_id, "assignment": everything}]) == ("NONE", everything)
+        assert self.kind(client, group) == "classic"
+
+        assert self.beat(client, group, "new", 0, **joining) == ("NONE", 2)
+        assert self.kind(client, group) == "consumer"
+        assert beat() == "REBALANCE_IN_PROGRESS"
+        assert sync() == ("REBALANCE_IN_PROGRESS", b"")
+        assert (commit(1, member_id), commit(2, member_id)) == ("NONE", "ILLEGAL_GENERATION")
+        assert self.beat(client, group, "new", 2) == ("NONE", 2)
+        again = join(member_id)
+        assert (name(again.error_code), again.generation_id) == ("NONE", 2)
+        assert (again.protocol_type, again.protocol_name, again.leader, again.members) == ("consumer", "range", "", [])
+        me["generation_id"] = 2
+        assert sync(protocol_name="other") == ("INCONSISTENT_GROUP_PROTOCOL", b"")
+        assert sync(generation_id=1) == ("ILLEGAL_GENERATION", b"")
+        assert sync(member_id="new") == ("UNKNOWN_MEMBER_ID", b"")
+        assert sync()[0] == "NONE"
+        assert (beat(), beat(generation_id=1), beat(member_id="new")) == (
+            "NONE",
+            "ILLEGAL_GENERATION",
+            "UNKNOWN_MEMBER_ID",
+        )
+        assert beat(group_instance_id="nobody") == "UNKNOWN_MEMBER_ID"
+        (described,) = client.send(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[group]).groups
+        assert sorted((each.member_type, each.member_epoch) for each in described.members) == [(0, 2), (1, 2)]
+        assert name(client.send(ApiKey.DESCRIBE_GROUPS, 6, groups=[group]).groups[0].error_code) == "GROUP_ID_NOT_FOUND"
+
+        assert name(join().error_code) == "MEMBER_ID_REQUIRED"
+        others = [{**protocols[0], "name": "other"}]
+        wrongs: tuple[dict[str, Any], ...] = ({"protocols": []}, {"protocols": others}, {"protocol_type": "connect"})
+        for wrong in wrongs:
+            assert name(join(**wrong).error_code) == "INCONSISTENT_GROUP_PROTOCOL"
+        assert name(join(session_timeout_ms=1).error_code) == "INVALID_SESSION_TIMEOUT"
+        assert name(join("stranger", group_instance_id="nobody").error_code) == "UNKNOWN_MEMBER_ID"
+
+        assert self.beat(client, group, "new", -1) == ("NONE", -1)
+        assert self.kind(client, group) == "classic"
+        assert beat() == "REBALANCE_IN_PROGRESS"
+        assert self.beat(client, group, "new", 2)[0] == "GROUP_ID_NOT_FOUND"
+        led = join(member_id)
+        assert (name(led.error_code), led.generation_id, led.leader) == ("NONE", 3, member_id)
+
+    @pytest.mark.parametrize("kind", ["connect", "consumer"])
+    def test_groups_that_cannot_go_over(
+        self,
+        client: RawClient,
+        group: str,
+        topic: str,
+        protocols: list[dict[str, Any]],
+        joining: dict[str, Any],
+        kind: str,
+    ) -> None:
+        """Because their members are no consumers, or have an assignor that says more than who gets what."""
+        member_id = client.join(9, group, protocols=protocols, protocol_type=kind).member_id
+        assert client.join(9, group, member_id, protocols=protocols, protocol_type=kind).generation_id == 1
+        more = write_assignment([(topic, [0])])[:-4] + struct.pack(">i3s", 3, b"why")
+        me = {"group_id": group, "generation_id": 1, "member_id": member_id}
+        shares = [{"member_id": member_id, "assignment": more}]
+        client.send(ApiKey.SYNC_GROUP, 5, **me, protocol_type=kind, protocol_name="range", assignments=shares)
+        assert self.beat(client, group, "new", 0, **joining)[0] == "GROUP_ID_NOT_FOUND"
+        assert name(client.send(ApiKey.HEARTBEAT, 4, **me).error_code) == "NONE"

@@ -237,7 +237,7 @@ class GroupShard:
         if consumer_group is not None:
             member = consumer_group.members.get(member_id)
             if member is not None and member.profile.classic is not None:
-                return classic_members.check_commit(consumer_group, member_id, instance_id, generation)
+                return classic_members.check_commit(consumer_group, member_id, instance_id, generation, partitions)
             return consumer_protocol.check_commit(
                 consumer_group, member_id, generation, partitions, knows_epochs=knows_epochs
             )

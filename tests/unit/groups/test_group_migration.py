@@ -13,7 +13,7 @@ from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.subscription import read_assignment, write_assignment
 from cordwood.groups.classic.sync import SyncRequest
-from cordwood.groups.consumer.shares import by_topic_id
+from cordwood.groups.consumer.shares import by_topic_id, partitions_in
 from cordwood.model.errors import ErrorCode
 
 ALL = list(range(6))
@@ -142,9 +142,11 @@ class Client:
         stage = self.stage
         return stage.shard.heartbeat(GROUP, self.member_id, self.instance_id, self.generation, stage.now_ms)
 
-    def commit(self) -> ErrorCode:
-        stage = self.stage
-        return stage.shard.check_commit(GROUP, self.member_id, self.instance_id, self.generation, stage.now_ms)
+    def commit(self, *partitions: int) -> ErrorCode:
+        stage, share = self.stage, partitions_in(ORDERS, partitions)
+        return stage.shard.check_commit(
+            GROUP, self.member_id, self.instance_id, self.generation, stage.now_ms, partitions=lambda: share
+        )
 
     def come(self) -> None:
         """Into a group that assigns: joins, perhaps with an id that it is given for it, and syncs."""
@@ -592,3 +594,19 @@ def test_a_record_that_would_be_too_long_is_not_written() -> None:
     assert not stage.is_classic
     settle(client)
     assert client.owned == ALL
+
+
+def test_nobody_commits_where_another_reads() -> None:
+    """One that has to give back two partitions and says that it has one of them stays in its epoch for the other."""
+    stage = Stage()
+    client, member = Client(stage, "old", cooperative=True), Member(stage, "new")
+    classic_group(client)
+    member.beat()
+    client.owned = [0, 1, 2, 3, 4]
+    client.join()
+    generation = client.generation
+    member.beat()
+    assert owned_by(member) == [5]
+    assert client.generation == generation
+    assert client.commit(0, 4) is ErrorCode.NONE
+    assert client.commit(5) is ErrorCode.ILLEGAL_GENERATION

@@ -4,6 +4,8 @@ A heartbeat tells such a member to join again whenever there is a step for it to
 waits for nobody and leads nobody; its sync tells what it has then. The generation that it knows is its own epoch.
 """
 
+from collections.abc import Callable
+
 from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, NEVER_MS, Limits
 from cordwood.groups.classic.join import JoinRequest, refuse_terms
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer
@@ -13,7 +15,7 @@ from cordwood.groups.consumer.group import ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.heartbeat import JOINING, HeartbeatRequest, advance, count_from, is_short, updated
 from cordwood.groups.consumer.naming import named, share_named
 from cordwood.groups.consumer.records import ClassicPart, MemberState
-from cordwood.groups.consumer.shares import NOTHING
+from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.migration import to_classic
 from cordwood.groups.record_fields import UnreadableRecord
@@ -195,9 +197,20 @@ def may_wait_ms(group: ConsumerGroup, member_id: str) -> int:
     return member.profile.classic.session_timeout_ms // 4
 
 
-def check_commit(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+def check_commit(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    partitions: Callable[[], Share],
+) -> ErrorCode:
+    """As for the others: nobody commits where another reads by now, even in a generation that goes on."""
     found = _find_in_generation(group, member_id, instance_id, generation)
-    return ErrorCode.NONE if isinstance(found, ConsumerMember) else found
+    if not isinstance(found, ConsumerMember):
+        return found
+    if len(group.members) > 1 and group.held_by_others(partitions(), (member_id,)):
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
 
 
 def _heard_of(group: ConsumerGroup, member_id: str, member: ConsumerMember, now_ms: int) -> None:
