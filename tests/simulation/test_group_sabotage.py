@@ -8,6 +8,7 @@ import pytest
 from cordwood.groups.classic import heartbeat, membership, rebalance, sync
 from cordwood.groups.classic.group import Group
 from cordwood.groups.classic.outbox import SyncAnswer
+from cordwood.groups.classic.subscription import write_assignment
 from cordwood.groups.consumer import heartbeat as consumer_heartbeat
 from cordwood.groups.consumer import reconcile
 from cordwood.groups.consumer.shares import NOTHING
@@ -17,6 +18,7 @@ from cordwood.node import coordinator_log
 from cordwood.node.coordinator_log import CoordinatorLog
 from cordwood.simulation.group_game import PARTITIONS, play
 from cordwood.simulation.run import SimulationFailed
+from cordwood.simulation.workloads.group_members import TOPIC
 
 Patch = pytest.MonkeyPatch
 MOST_GAMES = 40
@@ -34,7 +36,7 @@ def uses_a_generation_twice(patch: Patch) -> None:
 
 
 def gives_everything_to_everybody(patch: Patch) -> None:
-    everything = bytes(range(PARTITIONS))
+    everything = write_assignment([(TOPIC, range(PARTITIONS))])
     patch.setattr(sync, "_share", lambda *_: SyncAnswer(ErrorCode.NONE, "consumer", "range", everything))
 
 

@@ -32,7 +32,6 @@ from cordwood.groups.consumer.records import (
     encode_target,
     encode_target_epoch,
 )
-from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.positions import Record
 from cordwood.groups.record_fields import UnreadableRecord
@@ -84,8 +83,12 @@ def _taken_over(group: Group, member: Member, topics: TopicView) -> tuple[Profil
         None,
         classic=ClassicPart(member.session_timeout_ms, member.protocols),
     )
+    # What it had when it joined and was not assigned again it may still have: it says so when it has given that back.
     share, epoch = share_named(assignment.partitions, topics), group.generation
-    return profile, Current(epoch, epoch, MemberState.STABLE, share, NOTHING, ((epoch, share),) if share else ())
+    revoking = share_named(subscription.owned, topics) - share
+    held = share | revoking
+    state = MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE
+    return profile, Current(epoch, epoch, state, share, revoking, ((epoch, held),) if held else ())
 
 
 def _refusal(group: Group, why: str) -> ProtocolError:

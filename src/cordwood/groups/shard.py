@@ -59,7 +59,7 @@ class GroupShard:
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self._topics: TopicView = NoTopics() if topics is None else topics
         self._unheard: set[str] = set()
-        """Groups that may have members without a deadline, because these came by a record."""
+        """Groups that may have members whose deadlines are not counted yet: they came by a record, or joined again."""
 
     def replay(self, key: bytes, value: bytes | None) -> None:
         """A record of the log becomes state. Those of types that nobody here writes are passed over."""
@@ -102,7 +102,7 @@ class GroupShard:
         self._unheard.clear()
 
     def after_writing(self, group_id: str, now_ms: int, limits: ConsumerLimits) -> None:
-        """Members that are in this group since its last record get the same."""
+        """After every transition: what it wrote is replayed, so that it is known what members have to do, and when."""
         if group_id not in self._unheard:
             return
         self._unheard.discard(group_id)
@@ -146,6 +146,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None and consumer_group.members:
+            self._unheard.add(group_id)
             classic_members.join(consumer_group, request, ticket, self._topics, out, now_ms, limits)
             return
         if group is None:

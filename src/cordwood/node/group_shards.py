@@ -99,9 +99,9 @@ class GroupShards:
 
         if out.records:
             self.log.write(shard, out.records, committed)
-            shard.machine.after_writing(group_id, self._node.now_ms, self.consumer_limits())
         else:
             self.log.when_committed(shard, committed)
+        shard.machine.after_writing(group_id, self._node.now_ms, self.consumer_limits())
         self._held.look(group_id, self._node.now_ms)
         self.set_alarm(shard, group_id)
 

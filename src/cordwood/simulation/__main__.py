@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
-from cordwood.simulation import group_game, micro_batch_game, transaction_game
+from cordwood.simulation import group_game, micro_batch_game, mixed_group_game, transaction_game
 from cordwood.simulation.run import SimulationFailed, run
 
 
@@ -22,9 +22,10 @@ GAMES: dict[str, Callable[[int, int], Counter[str]]] = {
     "log": _log,
     "transactions": lambda seed, steps: Counter(asdict(transaction_game.play(seed, steps))),
     "groups": lambda seed, steps: Counter(asdict(group_game.play(seed, steps))),
+    "mixed-groups": lambda seed, steps: Counter(asdict(mixed_group_game.play(seed, steps))),
     "micro-batches": lambda seed, steps: Counter(asdict(micro_batch_game.play(seed, steps))),
 }
-STEPS = {"log": 600, "transactions": 1500, "groups": 3000, "micro-batches": 3000}
+STEPS = {"log": 600, "transactions": 1500, "groups": 3000, "mixed-groups": 3000, "micro-batches": 3000}
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from cordwood.model.errors import StorageFailure
 from cordwood.simulation.broken import InvariantBroken
@@ -36,8 +36,13 @@ LONGEST_SESSION_MS = max(classic_members.SESSION_MS, consumer_members.SESSION_MS
 TRANSCRIPT_LINES = 80
 OFFSET_FETCH_VERSION = 7
 
-M = TypeVar("M", bound=GroupMember)
-NewMember = Callable[[Stage, str, str, str | None], M]
+
+class Cast(NamedTuple):
+    """Members of one kind in one group."""
+
+    group_id: str
+    kind: Callable[[Stage, str, str, str | None], GroupMember]
+    members: list[GroupMember]
 
 
 def settings(chance: random.Random) -> dict[str, str]:
@@ -60,29 +65,33 @@ class GroupOutcome:
     commits: int = 0
     fenced_commits: int = 0
     lives: int = 0
+    moves: int = 0
 
 
 def play(seed: int, steps: int = 3000) -> GroupOutcome:
     """One game. SimulationFailed with the seed and the last steps if something is wrong."""
-    game = GroupGame(seed)
+    return play_out(GroupGame(seed), steps)
+
+
+def play_out(game: "GroupGame", steps: int) -> GroupOutcome:
     try:
         return game.play(steps)
     except Exception as reason:
-        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}") from reason
+        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {game.seed}") from reason
     finally:
         game.world.kill()
 
 
 class GroupGame:
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.chance = random.Random(seed)
         self.world = World(seed, settings(self.chance))
         self.stage = Stage(self.world, self.chance, Ledger())
-        self.checker = GroupsChecker()
+        self.checker = self.new_checker()
         self.world.network.on_request = self.checker.requested
         self.world.network.on_sent = self.checker.sent
-        self.classic: list[ClassicMember] = []
-        self.consumers: list[ConsumerMember] = []
+        self.casts = self.new_casts()
         self._people = 0
         self._fault_rate = self.chance.choice((0.0, 0.004, 0.012))
         self._held: dict[Connection, int] = {}
@@ -91,9 +100,19 @@ class GroupGame:
         """Until when the disk syncs nothing."""
         self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
 
+    def new_checker(self) -> GroupsChecker:
+        return GroupsChecker()
+
+    def new_casts(self) -> tuple[Cast, Cast]:
+        return Cast(CLASSIC, ClassicMember, []), Cast(CONSUMER, ConsumerMember, [])
+
     @property
     def _now_ms(self) -> int:
         return self.world.clock.monotonic_ms
+
+    @property
+    def _members(self) -> list[GroupMember]:
+        return [member for cast in self.casts for member in cast.members]
 
     def play(self, steps: int) -> GroupOutcome:
         world = self.world
@@ -120,6 +139,7 @@ class GroupGame:
             checker.positions.accepted,
             checker.positions.fenced_commits,
             world.lives,
+            checker.moves,
         )
 
     # Steps
@@ -157,10 +177,7 @@ class GroupGame:
 
     def _somebody_acts(self) -> None:
         chance = self.chance
-        if chance.random() < 0.5:
-            member: GroupMember = self._one_of(self.classic, ClassicMember, CLASSIC)
-        else:
-            member = self._one_of(self.consumers, ConsumerMember, CONSUMER)
+        member = self._one_of(self.casts[chance.random() >= 0.5])
         dice = chance.random()
         if dice < 0.01:
             member.die()
@@ -174,22 +191,27 @@ class GroupGame:
         elif member.unanswered < 8 and (what := member.act()) is not None:
             self._note(f"{member.name} {what}")
 
-    def _one_of(self, members: list[M], kind: NewMember[M], group_id: str) -> M:
+    def _one_of(self, cast: Cast) -> GroupMember:
         """One of those alive; now and then a new one. A static one may come while its predecessor still lives."""
-        self._somebody_is_there(members, kind, group_id)
+        members = cast.members
+        self._somebody_is_there(cast)
         if len(members) < MOST_MEMBERS and self.chance.random() < 0.06:
-            members.append(self._new_member(kind, group_id))
+            members.append(self._new_member(cast))
             return members[-1]
         return self.chance.choice(members)
 
-    def _somebody_is_there(self, members: list[M], kind: NewMember[M], group_id: str) -> None:
-        members[:] = [member for member in members if not member.over]
-        if not members:
-            members.append(self._new_member(kind, group_id))
+    def _somebody_is_there(self, cast: Cast) -> None:
+        cast.members[:] = [member for member in cast.members if not member.over]
+        if not cast.members:
+            cast.members.append(self._new_member(cast))
 
-    def _new_member(self, kind: NewMember[M], group_id: str) -> M:
+    def _new_member(self, cast: Cast) -> GroupMember:
         self._people += 1
-        return kind(self.stage, f"{group_id}-{self._people}", group_id, self.chance.choice((None, None, *INSTANCES)))
+        return cast.kind(self.stage, f"{cast.group_id}-{self._people}", cast.group_id, self._instance())
+
+    def _instance(self) -> str | None:
+        """Of a new member."""
+        return self.chance.choice((None, None, *INSTANCES))
 
     # Faults
 
@@ -258,7 +280,7 @@ class GroupGame:
     def _audit(self) -> None:
         """Somebody asks for all positions; the checker looks at the answers."""
         partitions = list(range(len(self.world.node.image.topics[TOPIC].partitions)))
-        for group_id in (CLASSIC, CONSUMER):
+        for group_id in dict.fromkeys(cast.group_id for cast in self.casts):
             values = {"group_id": group_id, "topics": [{"name": TOPIC, "partition_indexes": partitions}]}
             self.world.connect().request(ApiKey.OFFSET_FETCH, OFFSET_FETCH_VERSION, values)
 
@@ -272,15 +294,16 @@ class GroupGame:
         world.disk.platter.free_for_appends = None
         self._slow_until_ms = 0
         self._held.clear()
-        for member in (*self.classic, *self.consumers):
+        for member in self._members:
             member.silent_until_ms = 0
         if world.life is None:
             self._start()
         self._end_double_lives()
         self._settle()
         self._note("--- one of each group dies ---")
-        self.classic[0].die()
-        self.consumers[0].die()
+        for cast in self.casts:
+            if cast.members:
+                cast.members[0].die()
         self._settle()
         shares = self._shares()
         for _ in range(4 * LONGEST_SESSION_MS // 500):
@@ -291,7 +314,7 @@ class GroupGame:
             raise InvariantBroken(f"nothing happened, and shares went from {shares} to {self._shares()}")
         self._audit()
         world.advance(1000)
-        for member in (*self.classic, *self.consumers):
+        for member in self._members:
             member.hang_up()
         world.advance(QUIET_MS)
         check_at_rest(world)
@@ -299,16 +322,20 @@ class GroupGame:
     def _end_double_lives(self) -> None:
         """Of two processes with one instance id the consumer protocol lets the second wait for as long as the first is
         heard of."""
-        latest = {member.instance_id: member for member in self.consumers}
-        for member in self.consumers:
+        self._only_the_latest(self.casts[1].members)
+
+    @staticmethod
+    def _only_the_latest(members: list[GroupMember]) -> None:
+        latest = {member.instance_id: member for member in members}
+        for member in members:
             if member.instance_id is not None and member is not latest[member.instance_id]:
                 member.die()
 
     def _settle(self) -> None:
         for _ in range(ROUNDS_TO_SETTLE):
             # A static member can be fenced by a request of its own that was stuck; its process is started again.
-            self._somebody_is_there(self.classic, ClassicMember, CLASSIC)
-            self._somebody_is_there(self.consumers, ConsumerMember, CONSUMER)
+            for cast in self.casts:
+                self._somebody_is_there(cast)
             self._everybody_goes_on()
             self.world.settle()
             if not self._unsettled():
@@ -317,13 +344,15 @@ class GroupGame:
         raise InvariantBroken(f"after {ROUNDS_TO_SETTLE} rounds: {self._unsettled()}")
 
     def _everybody_goes_on(self) -> None:
-        for member in (*self.classic, *self.consumers):
+        for member in self._members:
             member.finish()
 
     def _unsettled(self) -> str:
         """What is not as it should be in the end."""
-        groups: tuple[list[ClassicMember] | list[ConsumerMember], ...] = (self.classic, self.consumers)
-        for members in groups:
+        groups: dict[str, list[GroupMember]] = {}
+        for cast in self.casts:
+            groups.setdefault(cast.group_id, []).extend(cast.members)
+        for members in groups.values():
             alive = [member for member in members if not member.over]
             waiting = [member.name for member in alive if not member.settled]
             if waiting:
@@ -332,14 +361,15 @@ class GroupGame:
                 return f"they are in different epochs: {[(member.name, member.epoch) for member in alive]}"
             owned = sorted(partition for member in alive for partition in member.positions)
             count = alive[0].partition_count
-            if any(isinstance(member, ClassicMember) and member.may_lead_unknowingly for member in alive):
-                count = min(count, max(len(owned), 1))
+            classic = [member for member in alive if isinstance(member, ClassicMember)]
+            if len(classic) == len(alive) and any(member.may_lead_unknowingly for member in classic):
+                count = min(count, max(len(owned), PARTITIONS))
             if owned != list(range(count)):
                 return f"these are owned: {[(member.name, sorted(member.positions)) for member in alive]}"
         return ""
 
     def _shares(self) -> dict[str, tuple[int, list[int]]]:
-        alive = [member for member in (*self.classic, *self.consumers) if not member.over]
+        alive = [member for member in self._members if not member.over]
         return {member.name: (member.epoch, sorted(member.positions)) for member in alive}
 
     def _note(self, line: str) -> None:

@@ -47,6 +47,7 @@ class Stage(consumer_stage.Stage):
             again = Outbox()
             self.shard.not_written(GROUP, again, self.now_ms, self.limits)
             again.settle(ErrorCode.NONE)
+            self.shard.after_writing(GROUP, self.now_ms, self.group_limits)
             return
         super().settle(out)
         self.shard.after_writing(GROUP, self.now_ms, self.group_limits)
@@ -84,6 +85,7 @@ class Client:
         self.protocols = protocols
         self.version = version
         self.subscription_version = subscription_version
+        self.session_ms = SESSION_MS
         self.member_id = ""
         self.generation = -1
         self.owned: list[int] = []
@@ -101,7 +103,7 @@ class Client:
             self.instance_id,
             self.name,
             "/127.0.0.1",
-            SESSION_MS,
+            self.session_ms,
             REBALANCE_MS,
             "consumer",
             tuple((name, metadata) for name in self.protocols),
@@ -610,3 +612,46 @@ def test_nobody_commits_where_another_reads() -> None:
     assert client.generation == generation
     assert client.commit(0, 4) is ErrorCode.NONE
     assert client.commit(5) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_who_has_not_heard_of_its_last_assignment_still_has_what_it_had() -> None:
+    stage = Stage()
+    slow, quick = Client(stage, "slow", cooperative=True), Client(stage, "quick", cooperative=True)
+    classic_group(slow)
+    assert slow.owned == ALL
+    quick.join()
+    assert quick.join() is None
+    assert slow.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    slow.join()
+    assert slow.joins[-1].leader == slow.member_id
+    quick.sync()
+    out = Outbox()
+    shares = {slow.member_id: write_assignment([("orders", [0, 1, 2])]), quick.member_id: write_assignment([])}
+    request = SyncRequest(slow.member_id, None, slow.generation, "consumer", "range", shares)
+    stage.shard.sync(GROUP, request, lambda _: None, out, stage.now_ms, stage.limits)
+    stage.settle(out)  # and the answer is on its way
+    member = Member(stage, "new")
+    for _ in range(3):
+        member.beat()
+        quick.go_on()
+        assert owned_by(member) == quick.owned == []
+    settle(member, quick, slow)
+
+
+def test_who_gave_back_in_time_may_stay() -> None:
+    """Its deadline for that was forgotten only when it was next heard of."""
+    stage = Stage()
+    client, member = Client(stage, "old", cooperative=True), Member(stage, "new")
+    stage.limits = LIMITS._replace(max_session_timeout_ms=10 * REBALANCE_MS)
+    client.session_ms = 3 * REBALANCE_MS
+    stage.group_limits = stage.group_limits._replace(session_timeout_ms=3 * REBALANCE_MS)
+    classic_group(client)
+    member.beat()
+    client.join()
+    client.sync()
+    stage.pass_time(REBALANCE_MS - 1)
+    client.join()
+    stage.pass_time(REBALANCE_MS - 1)
+    assert client.member_id in stage.group.members
+    stage.pass_time(1)  # it should have synced by now
+    assert list(stage.shard.consumer_groups[GROUP].members) == [member.name]

@@ -59,8 +59,7 @@ def _join(
         found = _find(group, request.member_id, request.instance_id)
         if isinstance(found, ConsumerMember):
             epoch = group.current(request.member_id).epoch
-            _heard_of(group, request.member_id, found, now_ms)
-            has_to_act(group, found, now_ms)
+            found.session_deadline_ms = NEVER_MS  # its deadlines are counted anew when its step is taken
         elif found is not ErrorCode.UNKNOWN_MEMBER_ID or request.instance_id is not None or owned:
             return JoinAnswer(found, request.member_id)
         # Else it may have its id from us, a moment ago. Whoever it is, it says that it has nothing.

@@ -41,6 +41,8 @@ class GroupsChecker:
         """Groups and generations in which somebody was given a share."""
         self.taken = 0
         """How often a partition was taken from a member of the consumer protocol that was out without knowing it."""
+        self.moves = 0
+        """How often a group went over to the other protocol."""
         # The classic protocol
         self._owners: dict[tuple[str, int, int], str] = {}
         self._generations: dict[str, int] = {}
@@ -136,7 +138,12 @@ class GroupsChecker:
             self._rebalance_ms[group, member_id] = values["rebalance_timeout_ms"]
         if values["topic_partitions"] is None:
             return
-        owned = {partition for topic in values["topic_partitions"] for partition in topic["partitions"]}
+        self._give_back(
+            group, member_id, [partition for topic in values["topic_partitions"] for partition in topic["partitions"]]
+        )
+
+    def _give_back(self, group: str, member_id: str, owned: list[int]) -> None:
+        """All but this."""
         for key, holder in list(self._holders.items()):
             if key[0] == group and holder == member_id and key[1] not in owned:
                 del self._holders[key]
@@ -159,6 +166,9 @@ class GroupsChecker:
         if answer.assignment is None:
             return
         assigned = [(group, each) for topic in answer.assignment.topic_partitions for each in topic.partitions]
+        self._gets(assigned, member_id, exchange, number)
+
+    def _gets(self, assigned: list[Key], member_id: str, exchange: Exchange, number: int) -> None:
         for key in assigned:
             if self._holders.get(key, member_id) != member_id:
                 self._take(key, exchange, number)
@@ -177,12 +187,19 @@ class GroupsChecker:
         named = key[0], self._holders[key]
         heard = self._heard[named]
         silent_ms, in_epoch_ms = exchange.handled_ms - heard.last_ms, exchange.handled_ms - heard.reconciled_ms
-        if named not in self._left and silent_ms < SESSION_MS and in_epoch_ms < self._rebalance_ms[named]:
+        in_time = silent_ms < self._session_ms(named) and in_epoch_ms < self._rebalance_ms[named]
+        if in_time and not self._may_be_out(named):
             raise InvariantBroken(
                 f"{key} was given to {exchange.values['member_id']}, and {named[1]} has it, which was heard of "
                 f"{silent_ms} ms ago and came to its epoch {in_epoch_ms} ms ago"
             )
         self._dispossessed[named] = number
+
+    def _session_ms(self, named: Named) -> int:
+        return SESSION_MS
+
+    def _may_be_out(self, named: Named) -> bool:
+        return named in self._left
 
     # Positions
 

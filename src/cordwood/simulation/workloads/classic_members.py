@@ -1,13 +1,16 @@
-"""Members of a classic group: they join, one of them shares out the partitions, they sync, send heartbeats and commit.
+"""Members of the classic protocol: they join, one of them shares out the partitions, they sync, send heartbeats and
+commit.
 
-They give up their partitions before they join again. Some of them are static members, and some introduce themselves as
-clients whose heartbeats may wait for news: they go on reading meanwhile.
+They give up their partitions before they join again. Cooperative ones keep them, give back what they are not assigned
+any more, and join again to say so. Some are static members, and some introduce themselves as clients whose heartbeats
+may wait for news: they go on reading meanwhile.
 """
 
 import struct
 from enum import Enum
 from typing import Any
 
+from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.model.errors import ErrorCode
 from cordwood.node.held_heartbeats import PATIENT_SOFTWARE
 from cordwood.simulation.exchange import Connection
@@ -21,7 +24,7 @@ STATIC_FROM = {ApiKey.JOIN_GROUP: 5, ApiKey.SYNC_GROUP: 3, ApiKey.HEARTBEAT: 3, 
 TOLD_TO_LEAD_FROM = 9
 """The version of JoinGroup from which an answer can say that the member leads and that its old assignment stands."""
 
-_SUBSCRIPTION = struct.pack(">hih", 0, 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">i", -1)
+_NAME = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
 _FORGOTTEN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 _NOT_THIS_ROUND = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 
@@ -34,14 +37,24 @@ class Place(Enum):
     IN = "has its share"
 
 
+def subscription(owned: list[int]) -> bytes:
+    """To the topic, with what the member has."""
+    has = struct.pack(f">i{len(owned)}i", len(owned), *owned)
+    return struct.pack(">hi", 1, 1) + _NAME + struct.pack(">ii", -1, bool(owned)) + (_NAME + has if owned else b"")
+
+
+def owned_in(metadata: bytes) -> list[int]:
+    return [number for _, numbers in read_subscription(metadata).owned for number in numbers]
+
+
 def share_in(assignment: bytes) -> list[int]:
-    """An assignment is a byte for each partition: it is the members' own business."""
-    return list(assignment)
+    return [number for _, numbers in read_assignment(assignment).partitions for number in numbers]
 
 
 class ClassicMember(GroupMember):
     commit_versions = range(7, 10)
     fetch_version = 7
+    protocol = "range"
 
     def __init__(self, stage: Stage, name: str, group_id: str, instance_id: str | None) -> None:
         super().__init__(stage, name, group_id, instance_id)
@@ -54,8 +67,8 @@ class ClassicMember(GroupMember):
         self._beating = False
         """Its heartbeat is under way."""
         self._leads = False
-        self._others: list[str] = []
-        """The members it has to assign to, itself among them."""
+        self._others: dict[str, list[int]] = {}
+        """The members it has to assign to, itself among them, with what they have."""
         self._shared_count: int | None = None
         """How many partitions there were when it assigned them. None: it led before, and its old assignment stands."""
 
@@ -93,7 +106,7 @@ class ClassicMember(GroupMember):
     # Rounds
 
     def _join(self) -> str:
-        self._lose_everything()
+        self._prepare()
         self.place, self._leads = Place.OUT, False
         version = self._versions[ApiKey.JOIN_GROUP]
         values: dict[str, Any] = {
@@ -103,7 +116,7 @@ class ClassicMember(GroupMember):
             "member_id": self.member_id,
             "group_instance_id": self.instance_id,
             "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": _SUBSCRIPTION}],
+            "protocols": [{"name": self.protocol, "metadata": subscription(sorted(self.positions))}],
         }
         self._ask(ApiKey.JOIN_GROUP, version, values, self._joined, lambda: None)
         return f"joins as {self.member_id or 'nobody'}"
@@ -116,21 +129,32 @@ class ClassicMember(GroupMember):
             self.epoch = answer.generation_id
             self.place = Place.JOINED
             self._leads = answer.leader == self.member_id
-            self._others = [] if answer.skip_assignment else [each.member_id for each in answer.members]
+            self._others = {each.member_id: owned_in(each.metadata) for each in answer.members}
+            if answer.skip_assignment:
+                self._others = {}
         else:
             self._refused(error)
 
-    def _sync(self) -> str:
+    def _prepare(self) -> None:
+        """For a round."""
+        self._lose_everything()
+
+    def _shares(self, count: int) -> dict[str, list[int]]:
+        """Who gets what. Another one in each generation, so that partitions move even if the members stay."""
         shares: dict[str, list[int]] = {member_id: [] for member_id in self._others}
-        self._shared_count = self.partition_count if shares else None
-        for partition in range(self._shared_count or 0):
-            # Another one in each generation, so that partitions move even if the members stay.
-            shares[self._others[(partition + self.epoch) % len(shares)]].append(partition)
+        for partition in range(count):
+            shares[list(shares)[(partition + self.epoch) % len(shares)]].append(partition)
+        return shares
+
+    def _sync(self) -> str:
+        self._shared_count = self.partition_count if self._others else None
+        shares = self._shares(self._shared_count) if self._shared_count is not None else {}
         values = self._me() | {
             "protocol_type": "consumer",
-            "protocol_name": "range",
+            "protocol_name": self.protocol,
             "assignments": [
-                {"member_id": member_id, "assignment": bytes(share)} for member_id, share in shares.items()
+                {"member_id": member_id, "assignment": write_assignment([(TOPIC, share)])}
+                for member_id, share in shares.items()
             ],
         }
         self._ask(ApiKey.SYNC_GROUP, self._versions[ApiKey.SYNC_GROUP], values, self._synced, lambda: None)
@@ -142,7 +166,10 @@ class ClassicMember(GroupMember):
             self._refused(error)
             return
         self.place = Place.IN
-        for partition in share_in(answer.assignment):
+        self._assigned(share_in(answer.assignment))
+
+    def _assigned(self, share: list[int]) -> None:
+        for partition in share:
             self._gain(partition)
 
     # In the group
@@ -186,8 +213,11 @@ class ClassicMember(GroupMember):
                 # Its last commit is on its way when it goes on with another connection.
                 self._read()
                 self.hang_up()
-            self._lose_everything()
+            self._not_in_this_round(error)
             self.place = Place.OUT
+
+    def _not_in_this_round(self, error: ErrorCode) -> None:
+        self._lose_everything()
 
     def _forget(self) -> None:
         self._lose_everything()
@@ -200,3 +230,44 @@ class ClassicMember(GroupMember):
             "member_id": self.member_id,
             "group_instance_id": self.instance_id,
         }
+
+
+class CooperativeMember(ClassicMember):
+    """It goes on with what it has while a round is under way."""
+
+    protocol = "cooperative"
+
+    def _next(self, *, leaves: bool) -> str | None:
+        if self.place is not Place.IN and self.chance.random() < 0.1 and self.positions:
+            return self._read()
+        return super()._next(leaves=leaves)
+
+    def _prepare(self) -> None:
+        pass
+
+    def _shares(self, count: int) -> dict[str, list[int]]:
+        """Always the same for the same members; nobody gets what another has: that one gives it back first."""
+        owners = {partition: member_id for member_id, owned in self._others.items() for partition in owned}
+        shares: dict[str, list[int]] = {member_id: [] for member_id in self._others}
+        for partition in range(count):
+            wanted = sorted(shares)[partition % len(shares)]
+            if owners.get(partition, wanted) == wanted:
+                shares[wanted].append(partition)
+        return shares
+
+    def _assigned(self, share: list[int]) -> None:
+        given_up = self.positions.keys() - set(share)
+        for partition in given_up:
+            del self.positions[partition]
+        for partition in set(share) - self.positions.keys():
+            self._gain(partition)
+        if given_up:
+            self.place = Place.OUT
+
+    def _committed(self, error: ErrorCode) -> None:
+        if self.place is Place.IN:
+            super()._committed(error)
+
+    def _not_in_this_round(self, error: ErrorCode) -> None:
+        if error is ErrorCode.ILLEGAL_GENERATION:
+            self._lose_everything()

@@ -81,6 +81,17 @@ class GroupMember(Client):
         """The next thing to do; with `leaves` that may be to go."""
         raise NotImplementedError
 
+    def end(self) -> None:
+        """As a process that is told to: static members do not say that they leave."""
+        if self.instance_id is None and self.member_id and not self._busy:
+            self._leave()
+            self.over = True
+        else:
+            self.die()
+
+    def _leave(self) -> str:
+        raise NotImplementedError
+
     def die(self) -> None:
         """Without a word."""
         self.over = True

@@ -1,0 +1,162 @@
+"""A group whose members speak both protocols, as the wire shows it.
+
+It may be of either kind at any moment, so that there is one rule for all: nobody is told to have a partition that
+another has and has not given back, unless that one was out. What a member of the classic protocol has it says when it
+joins; what it gets it is told when it syncs.
+"""
+
+from cordwood.model.errors import ErrorCode
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.checkers.group_positions import Key
+from cordwood.simulation.checkers.groups import GroupsChecker, Named
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.workloads import classic_members, consumer_members
+from cordwood.simulation.workloads.classic_members import owned_in, share_in
+from cordwood.simulation.workloads.consumer_members import JOINING
+from cordwood.wire.apis import ApiKey
+
+MEMBERSHIP = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+TOLD_TO_BE_OUT = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.ILLEGAL_GENERATION,
+)
+
+TIMEOUT_NAMED_FROM = 1
+"""The version of JoinGroup from which a member names its rebalance timeout: before, it is the session's."""
+
+
+class MixedGroupsChecker(GroupsChecker):
+    """For games in which all groups are such."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kind = ""
+        self._classic: set[Named] = set()
+        self._static: set[Named] = set()
+        self._challenged: dict[Named, int] = {}
+        """Static members whose place somebody asked for, and with which request: if he got it, they are out, whether
+        he heard of it or not."""
+        self._on_request |= {
+            ApiKey.JOIN_GROUP: self._join_came,
+            ApiKey.SYNC_GROUP: self._number,
+            ApiKey.HEARTBEAT: self._number,
+            ApiKey.LEAVE_GROUP: self._leave_came,
+        }
+        self._on_sent[ApiKey.HEARTBEAT] = self._beat_answered
+
+    def sent(self, exchange: Exchange) -> None:
+        super().sent(exchange)
+        if exchange.key in MEMBERSHIP and exchange.answer.error_code in TOLD_TO_BE_OUT:
+            self._give_back(exchange.values["group_id"], exchange.values["member_id"], [])
+
+    def broker_died(self) -> None:
+        """That somebody left is not in the log of a classic group."""
+        super().broker_died()
+        self._left &= self._static
+
+    def _session_ms(self, named: Named) -> int:
+        return classic_members.SESSION_MS if named in self._classic else consumer_members.SESSION_MS
+
+    def _number(self, exchange: Exchange) -> None:
+        self._requests += 1
+        self._numbers[exchange] = self._requests
+
+    def _join_came(self, exchange: Exchange) -> None:
+        values = exchange.values
+        (protocol,) = values["protocols"]
+        owned = owned_in(protocol["metadata"])
+        self._give_back(values["group_id"], values["member_id"], owned)
+        self._number(exchange)
+        if not values["member_id"]:
+            self._challenge(values["group_id"], values["group_instance_id"])
+
+    def _heartbeat_came(self, exchange: Exchange) -> None:
+        super()._heartbeat_came(exchange)
+        values = exchange.values
+        if values["member_epoch"] == JOINING:
+            self._challenge(values["group_id"], values["instance_id"])
+            if values["instance_id"] is not None:
+                # It may get its place back, also by a request that was stuck, and goes on there.
+                self._dispossessed.pop((values["group_id"], values["member_id"]), None)
+
+    def _challenge(self, group: str, instance_id: str | None) -> None:
+        if instance_id is not None and (group, instance_id) in self._instances:
+            self._challenged[group, self._instances[group, instance_id]] = self._requests
+
+    def _is_fenced(self, key: Key, author: tuple[str, int]) -> bool:
+        """Which of several processes with one instance id has its place only the broker knows."""
+        return (key[0], author[0]) not in self._static and super()._is_fenced(key, author)
+
+    def _may_be_out(self, named: Named) -> bool:
+        return named in self._challenged or super()._may_be_out(named)
+
+    def _joined(self, exchange: Exchange) -> None:
+        values, answer = exchange.values, exchange.answer
+        if answer.error_code:
+            return
+        named = values["group_id"], answer.member_id
+        self._classic.add(named)
+        self._comes(named, values["group_instance_id"], self._numbers.pop(exchange))
+        timeout_ms = values["rebalance_timeout_ms"]
+        self._rebalance_ms[named] = timeout_ms if exchange.version >= TIMEOUT_NAMED_FROM else classic_members.SESSION_MS
+        self._hear_of(named, answer.generation_id, exchange.handled_ms)
+        self._is_of("classic" if answer.leader else "consumer")
+
+    def _is_of(self, kind: str) -> None:
+        """The protocol that the group has; only one in which nobody leads has classic members without a leader."""
+        self.moves += kind != self._kind
+        self._kind = kind
+
+    def _comes(self, named: Named, instance_id: str | None, number: int) -> None:
+        """Somebody is a member from now on, perhaps in another's place."""
+        self._dispossessed.pop(named, None)
+        self._left.discard(named)
+        if self._challenged.get(named, number) < number:
+            del self._challenged[named]
+        if instance_id is not None:
+            self._static.add(named)
+            place = named[0], instance_id
+            replaced = self._instances.get(place, named[1])
+            if replaced != named[1]:
+                self._left.add((named[0], replaced))
+            self._instances[place] = named[1]
+
+    def _synced(self, exchange: Exchange) -> None:
+        values, answer, number = exchange.values, exchange.answer, self._numbers.pop(exchange)
+        if answer.error_code:
+            return
+        named = group, member_id = values["group_id"], values["member_id"]
+        self._hear_of(named, values["generation_id"], exchange.handled_ms)
+        self.rounds.add((group, values["generation_id"]))
+        self._gets([(group, partition) for partition in share_in(answer.assignment)], member_id, exchange, number)
+
+    def _beat_answered(self, exchange: Exchange) -> None:
+        values, number = exchange.values, self._numbers.pop(exchange)
+        if exchange.answer.error_code not in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            return
+        named = values["group_id"], values["member_id"]
+        if number > self._dispossessed.get(named, number):
+            raise InvariantBroken(f"{named}: what it had was given to others, and it is still a member")
+        self._hear_of(named, values["generation_id"], exchange.handled_ms)
+
+    def _left_classic_group(self, exchange: Exchange) -> None:
+        answer, values = exchange.answer, exchange.values
+        errors = [each.error_code for each in answer.members] if exchange.version >= 3 else []
+        if not any([answer.error_code, *errors]):
+            self._left.add((values["group_id"], values["member_id"]))
+
+    def _leave_came(self, exchange: Exchange) -> None:
+        self._give_back(exchange.values["group_id"], exchange.values["member_id"], [])
+
+    def _heartbeat_answered(self, exchange: Exchange) -> None:
+        values, answer = exchange.values, exchange.answer
+        if not answer.error_code and values["member_epoch"] == JOINING:
+            named = values["group_id"], values["member_id"]
+            self._classic.discard(named)
+            self._comes(named, values["instance_id"], self._numbers[exchange])
+        if not answer.error_code:
+            self._is_of("consumer")
+        super()._heartbeat_answered(exchange)

@@ -1,0 +1,106 @@
+"""Random schedules of members of both protocols in one group, which goes over from one to the other and back.
+
+CORDWOOD_SIM_SEEDS=2000 plays more. `python -m cordwood.simulation --game mixed-groups --seed N` plays one again.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from cordwood.groups import migration
+from cordwood.groups.classic import subscription
+from cordwood.groups.classic.group import Group
+from cordwood.groups.classic.records import StoredGroup
+from cordwood.groups.consumer import classic_members
+from cordwood.groups.consumer.records import MemberState
+from cordwood.groups.consumer.shares import NOTHING
+from cordwood.model.errors import ErrorCode
+from cordwood.simulation.mixed_group_game import play
+from cordwood.simulation.run import SimulationFailed
+
+SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
+MOST_GAMES = 60
+UNHEARD = 260
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_schedule_gives_a_partition_to_two_or_takes_a_position_back(seed: int) -> None:
+    play(seed)
+
+
+def test_a_member_has_not_heard_of_its_last_assignment_when_the_group_goes_over() -> None:
+    """It still had what it was to give back, and that went to the first member of the other protocol."""
+    play(UNHEARD)
+
+
+def test_the_games_are_about_something() -> None:
+    total = Counter[str]()
+    for seed in range(7):
+        total += Counter(asdict(play(seed)))
+    assert total["moves"] > 30
+    assert total["taken"] > 10
+    assert total["commits"] > 200
+    assert total["lives"] > 16
+
+
+def forgets_what_members_have(patch: Patch) -> None:
+    real = migration._taken_over
+
+    def taken_over(*arguments: Any) -> Any:
+        profile, current = real(*arguments)
+        return profile, current._replace(assigned=NOTHING, revoking=NOTHING, since=(), state=MemberState.STABLE)
+
+    patch.setattr(migration, "_taken_over", taken_over)
+
+
+def believes_that_members_know_their_assignment(patch: Patch) -> None:
+    real = subscription.read_subscription
+    patch.setattr(migration, "read_subscription", lambda metadata: real(metadata)._replace(owned=()))
+
+
+def tells_nobody_to_join_again(patch: Patch) -> None:
+    real = classic_members.standing
+
+    def standing(*arguments: Any) -> ErrorCode:
+        found = real(*arguments)
+        return ErrorCode.NONE if found is ErrorCode.REBALANCE_IN_PROGRESS else found
+
+    patch.setattr(classic_members, "standing", standing)
+
+
+def takes_a_downgraded_group_for_a_settled_one(patch: Patch) -> None:
+    real = Group.restore
+
+    def restore(group: Group, stored: StoredGroup) -> None:
+        leader = stored.members[0].member_id if stored.members else None
+        real(group, stored._replace(leader=stored.leader or leader))
+
+    patch.setattr(Group, "restore", restore)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "found", "seeds"),
+    [
+        (forgets_what_members_have, "was given to|still a member|fenced", range(MOST_GAMES)),
+        (believes_that_members_know_their_assignment, "was given to", [UNHEARD]),
+        (tells_nobody_to_join_again, "after .* rounds", range(MOST_GAMES)),
+        (takes_a_downgraded_group_for_a_settled_one, "after .* rounds", range(MOST_GAMES)),
+    ],
+)
+def test_a_coordinator_with_a_bug_is_found_out(
+    sabotage: Callable[[Patch], None], found: str, seeds: Iterable[int], monkeypatch: Patch
+) -> None:
+    sabotage(monkeypatch)
+    with pytest.raises(SimulationFailed, match=found):
+        play_all(seeds)
+
+
+def play_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        play(seed)
