@@ -65,6 +65,13 @@ class _Database:
 
     def __init__(self, path: str) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+        try:
+            self._prepare(path)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _prepare(self, path: str) -> None:
         execute = self.connection.execute
         execute("PRAGMA locking_mode=EXCLUSIVE")
         mode = execute("PRAGMA journal_mode=WAL").fetchone()[0]
