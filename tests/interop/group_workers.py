@@ -1,10 +1,17 @@
 """Members of a group on confluent-kafka that the test polls, and that know what they own."""
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.interop.confluent_clients import produce_all
 
 PARTITIONS = 4
 
+CONSUMER = {"group.protocol": "consumer"}
+
+SETTINGS = {"group.consumer.heartbeat.interval.ms": "200", "group.consumer.session.timeout.ms": "3000"}
+"""Of a broker whose members of the consumer protocol should not take their time."""
 
 CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
 """With the consumer protocol the broker says how often and how long."""
@@ -42,11 +49,33 @@ class Worker:
             self.values.append(message.value())
         return self
 
+    def close(self) -> None:
+        self.consumer.close()
 
-def shared(workers: list[Worker]) -> bool:
+
+class AnyWorker(Protocol):
+    """On whatever client."""
+
+    @property
+    def owned(self) -> set[int]: ...
+
+    @property
+    def values(self) -> Sequence[bytes | None]: ...
+
+    def poll(self) -> object: ...
+
+    def close(self) -> None: ...
+
+
+def shared(workers: Sequence[AnyWorker]) -> bool:
     """Everybody polls once; whether all partitions are owned, each by one, and nobody is idle."""
     for worker in workers:
         worker.poll()
+    return is_shared(workers)
+
+
+def is_shared(workers: Sequence[AnyWorker]) -> bool:
+    """The same, as it is."""
     owned = [partition for worker in workers for partition in worker.owned]
     return sorted(owned) == list(range(PARTITIONS)) and all(worker.owned for worker in workers)
 

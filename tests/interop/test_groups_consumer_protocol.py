@@ -9,10 +9,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
-from tests.interop.group_workers import PARTITIONS, Worker, fill, shared
-
-CONSUMER = {"group.protocol": "consumer"}
-SETTINGS = {"group.consumer.heartbeat.interval.ms": "200", "group.consumer.session.timeout.ms": "3000"}
+from tests.interop.group_workers import CONSUMER, PARTITIONS, SETTINGS, Worker, fill, shared
 
 
 @pytest.fixture(scope="module")

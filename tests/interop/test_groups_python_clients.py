@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Producer
-from kafka import KafkaConsumer
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all
+from tests.interop.python_members import aiokafka_member, kafka_python_member, poll
 
 PARTITIONS = 4
 
@@ -34,34 +33,15 @@ def fill(broker: RunningBroker, topic: str, start: int, end: int) -> None:
     produce_all(producer, [{"topic": topic, "value": f"v{n}", "partition": n % PARTITIONS} for n in range(start, end)])
 
 
-def kafka_python_member(broker: RunningBroker, group: str, topic: str) -> Any:
-    return KafkaConsumer(
-        topic,
-        bootstrap_servers=broker.bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=300,
-    )
-
-
-def poll(consumer: Any, values: list[bytes], timeout_ms: int = 50) -> int:
-    """Reads what there is; how many values there are now."""
-    values.extend(record.value for records in consumer.poll(timeout_ms=timeout_ms).values() for record in records)
-    return len(values)
-
-
 def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, group: str, filled: str) -> None:
-    first = kafka_python_member(broker, group, filled)
+    first = kafka_python_member(broker.bootstrap, group, filled)
     values: list[bytes] = []
     eventually(lambda: poll(first, values) == 20, what="all is read")
     first.commit()
-    second = kafka_python_member(broker, group, filled)
+    second = kafka_python_member(broker.bootstrap, group, filled)
 
     def share() -> bool:
-        # At the same time, as two programs do. One after the other, in turns of 50 ms, each may go on joining anew for
-        # ever: the client forgets a round whose answer came after its turn.
+        # At the same time, as two programs do: KafkaPythonWorker says why.
         list(at_once.map(lambda member: poll(member, values, 1000), (first, second)))
         return len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2
 
@@ -77,7 +57,7 @@ def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, gro
     second.close()
     assert len(values) == len(set(values)) == 24
 
-    third = kafka_python_member(broker, group, filled)
+    third = kafka_python_member(broker.bootstrap, group, filled)
     fill(broker, filled, 24, 25)
     later: list[bytes] = []
     eventually(lambda: poll(third, later), what="only what is new")
@@ -87,15 +67,7 @@ def test_kafka_python_members_share_commit_and_resume(broker: RunningBroker, gro
 
 def test_aiokafka_members_share_commit_and_resume(broker: RunningBroker, group: str, filled: str) -> None:
     def member() -> Any:
-        return AIOKafkaConsumer(
-            filled,
-            bootstrap_servers=broker.bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=6000,
-            heartbeat_interval_ms=300,
-        )
+        return aiokafka_member(broker.bootstrap, group, filled)
 
     async def read(consumer: Any, count: int) -> list[bytes]:
         async with asyncio.timeout(20):
