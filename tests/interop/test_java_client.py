@@ -9,7 +9,7 @@ from tests.interop.java_cases import run_java_cases
 
 
 @pytest.mark.timeout(540)  # for the compiler and all the cases
-@pytest.mark.parametrize(("cases", "count"), [("InteropCases", 22), ("GroupCases", 9), ("TransactionCases", 9)])
+@pytest.mark.parametrize(("cases", "count"), [("InteropCases", 22), ("GroupCases", 12), ("TransactionCases", 9)])
 def test_the_java_client(
     broker: RunningBroker, kafka_jars: KafkaJars, javac: str, tmp_path: Path, cases: str, count: int
 ) -> None:

@@ -14,10 +14,12 @@ import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InvalidRegularExpression;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -26,6 +28,11 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /** Groups of Java consumers: each case prints one line, "ok NAME" or "failed NAME: reason". */
 public final class GroupCases {
     private static final int PARTITIONS = 4;
+    private static final Map<String, String> CONSUMER = Map.of("group.protocol", "consumer");
+    private static final Map<String, String> COOPERATIVE = Map.of(
+            "partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+    /** Range and cooperative-sticky, of which the client uses the first alone, eagerly. */
+    private static final Map<String, String> DEFAULT = Map.of();
     private static String bootstrap;
 
     interface Case {
@@ -37,15 +44,17 @@ public final class GroupCases {
         Map<String, Case> cases = new LinkedHashMap<>();
         cases.put("classic_range", () -> share(Map.of(
                 "partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor")));
-        cases.put("classic_cooperative", () -> share(Map.of(
-                "partition.assignment.strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor")));
-        cases.put("classic_static", () -> staticMember(Map.of()));
-        cases.put("consumer_uniform", () -> share(Map.of("group.protocol", "consumer")));
+        cases.put("classic_cooperative", () -> share(COOPERATIVE));
+        cases.put("classic_static", () -> staticMember(DEFAULT));
+        cases.put("consumer_uniform", () -> share(CONSUMER));
         cases.put("consumer_range", () -> share(Map.of("group.protocol", "consumer", "group.remote.assignor", "range")));
-        cases.put("consumer_static", () -> staticMember(Map.of("group.protocol", "consumer")));
+        cases.put("consumer_static", () -> staticMember(CONSUMER));
         cases.put("consumer_pattern", GroupCases::pattern);
         cases.put("consumer_pattern_that_is_none", GroupCases::noPattern);
         cases.put("an_empty_group_changes_its_protocol", GroupCases::changesProtocol);
+        cases.put("members_of_both_protocols", () -> bothProtocols(DEFAULT));
+        cases.put("members_of_both_protocols_cooperative", () -> bothProtocols(COOPERATIVE));
+        cases.put("members_of_both_protocols_and_all_assignors", GroupCases::allKinds);
         for (Map.Entry<String, Case> entry : cases.entrySet()) {
             try {
                 entry.getValue().run();
@@ -127,7 +136,7 @@ public final class GroupCases {
         fill("not-" + prefix + "-one", 4, 8);
         Set<String> values = new HashSet<>();
         try (KafkaConsumer<String, String> consumer =
-                consumer("java-" + UUID.randomUUID(), Map.of("group.protocol", "consumer"))) {
+                consumer("java-" + UUID.randomUUID(), CONSUMER)) {
             consumer.subscribe(new SubscriptionPattern("^" + prefix + "-.*"));
             List<KafkaConsumer<String, String>> members = List.of(consumer);
             until("it reads what is there", () -> poll(members, values) && topicsOf(consumer).equals(
@@ -149,7 +158,7 @@ public final class GroupCases {
 
     private static void noPattern() throws Exception {
         try (KafkaConsumer<String, String> consumer =
-                consumer("java-" + UUID.randomUUID(), Map.of("group.protocol", "consumer"))) {
+                consumer("java-" + UUID.randomUUID(), CONSUMER)) {
             consumer.subscribe(new SubscriptionPattern("(?=look-ahead)"));
             Throwable[] refusal = new Throwable[1];
             until("it is refused", () -> {
@@ -181,6 +190,99 @@ public final class GroupCases {
         }
     }
 
+    /** All members are replaced, one after the other, by ones of the consumer protocol, and these again by classic ones. */
+    private static void bothProtocols(Map<String, String> classic) throws Exception {
+        BusyGroup group = new BusyGroup();
+        group.comes(classic);
+        group.comes(classic);
+        group.settles(GroupType.CLASSIC);
+        for (int count = 0; count < 2; count++) {
+            group.comes(CONSUMER);
+            group.settles(GroupType.CONSUMER);
+            group.firstGoes();
+            group.settles(GroupType.CONSUMER);
+        }
+        // Back the other way: here one goes before the next comes.
+        group.firstGoes();
+        group.comes(classic);
+        group.settles(GroupType.CONSUMER);
+        group.firstGoes();
+        group.settles(GroupType.CLASSIC);
+        group.comes(classic);
+        group.settles(GroupType.CLASSIC);
+        group.readsEverything();
+    }
+
+    /** What classic members have in common is kept while they share with others. */
+    private static void allKinds() throws Exception {
+        BusyGroup group = new BusyGroup();
+        group.comes(CONSUMER);
+        group.comes(DEFAULT);
+        group.comes(COOPERATIVE);
+        group.settles(GroupType.CONSUMER);
+        group.firstGoes();
+        group.settles(GroupType.CLASSIC);
+        group.comes(CONSUMER);
+        group.settles(GroupType.CONSUMER);
+        group.firstGoes();
+        group.settles(GroupType.CONSUMER);
+        group.comes(DEFAULT);
+        group.settles(GroupType.CONSUMER);
+        group.readsEverything();
+    }
+
+    /** Its members read and commit while records come. */
+    private static final class BusyGroup {
+        private final String name = "java-" + UUID.randomUUID();
+        private final String topic = filledTopic(0, 4);
+        private final List<KafkaConsumer<String, String>> members = new ArrayList<>();
+        private final Set<String> values = new HashSet<>();
+        private int end = 4;
+
+        BusyGroup() throws Exception {}
+
+        void comes(Map<String, String> settings) {
+            Map<String, String> committing = new HashMap<>(settings);
+            committing.put("enable.auto.commit", "true");
+            committing.put("auto.commit.interval.ms", "100");
+            members.add(member(name, topic, committing));
+        }
+
+        void firstGoes() {
+            members.remove(0).close();
+        }
+
+        void settles(GroupType type) throws Exception {
+            fill(topic, end, end + 4);
+            end += 4;
+            until(members.size() + " share", () -> poll(members, values) && isShared(members));
+            try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                until("it is seen as " + type, () -> poll(members, values) && isShared(members) && isSeen(admin, type));
+            }
+        }
+
+        private boolean isSeen(Admin admin, GroupType type) throws Exception {
+            ConsumerGroupDescription described = admin.describeConsumerGroups(List.of(name)).all().get().get(name);
+            return described.type() == type && described.groupState() == GroupState.STABLE
+                    && described.members().size() == members.size();
+        }
+
+        void readsEverything() throws Exception {
+            try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                until("everything is committed", () -> poll(members, values) && committed(admin) == end);
+            }
+            check(values.size() == end, "everything is read");
+            for (KafkaConsumer<String, String> each : members) {
+                each.close();
+            }
+        }
+
+        private long committed(Admin admin) throws Exception {
+            return admin.listConsumerGroupOffsets(name).partitionsToOffsetAndMetadata().get().values().stream()
+                    .mapToLong(OffsetAndMetadata::offset).sum();
+        }
+    }
+
     private static Set<String> topicsOf(KafkaConsumer<String, String> consumer) {
         return consumer.assignment().stream().map(TopicPartition::topic).collect(Collectors.toSet());
     }
@@ -196,7 +298,7 @@ public final class GroupCases {
         all.put("bootstrap.servers", bootstrap);
         all.put("group.id", group);
         all.put("auto.offset.reset", "earliest");
-        all.put("enable.auto.commit", "false");
+        all.putIfAbsent("enable.auto.commit", "false");
         if (!"consumer".equals(settings.get("group.protocol"))) {
             all.put("heartbeat.interval.ms", "300");
             all.put("session.timeout.ms", "6000");
