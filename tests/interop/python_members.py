@@ -56,7 +56,10 @@ class KafkaPythonWorker:
 
 
 class AiokafkaWorker:
-    """One that commits what it read, with an event loop of its own, in a thread."""
+    """One that reads and commits by itself, on an event loop of its own.
+
+    Its reads wait for rounds, and so for the others: whoever polls them all cannot wait for it.
+    """
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self.values: list[bytes] = []
@@ -64,11 +67,17 @@ class AiokafkaWorker:
         self._thread = Thread(target=self._loop.run_forever)
         self._thread.start()
         self._consumer = self._run(self._started(bootstrap, group, topic))
+        self._reading = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
 
     async def _started(self, bootstrap: str, group: str, topic: str) -> Any:
         consumer = aiokafka_member(bootstrap, group, topic, **COMMITTING)
         await consumer.start()
         return consumer
+
+    async def _read(self) -> None:
+        while True:
+            read = await self._consumer.getmany(timeout_ms=50)
+            self.values.extend(record.value for records in read.values() for record in records)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(WITHIN_S)
@@ -78,11 +87,12 @@ class AiokafkaWorker:
         return {each.partition for each in self._consumer.assignment()}
 
     def poll(self) -> None:
-        read = self._run(self._consumer.getmany(timeout_ms=50))
-        self.values.extend(record.value for records in read.values() for record in records)
+        if self._reading.done():
+            self._reading.result()
 
     def close(self) -> None:
         try:
+            self._reading.cancel()
             self._run(self._consumer.stop())
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)

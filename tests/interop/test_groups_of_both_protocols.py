@@ -101,7 +101,7 @@ class BusyGroup:
             found = described.type, described.state, len(described.members)
             return self.go_on() and found == (kind, ConsumerGroupState.STABLE, len(self.members))
 
-        eventually(is_seen, what=f"{len(self.members)} members are seen")
+        eventually(is_seen, what=f"{len(self.members)} members are seen in a group of {kind}")
         assert [each for each in KINDS if self.is_listed_as(each)] == [kind]
 
     def is_listed_as(self, kind: ConsumerGroupType) -> bool:
