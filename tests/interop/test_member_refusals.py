@@ -287,7 +287,6 @@ class TestBothProtocols:
         assert self.beat(client, group, "new", -1) == ("NONE", -1)
         assert self.kind(client, group) == "classic"
         assert beat() == "REBALANCE_IN_PROGRESS"
-        assert self.beat(client, group, "new", 2)[0] == "GROUP_ID_NOT_FOUND"
         led = join(member_id)
         assert (name(led.error_code), led.generation_id, led.leader) == ("NONE", 3, member_id)
 

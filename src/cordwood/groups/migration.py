@@ -10,6 +10,7 @@ Each way is a few records that are written together.
 from collections.abc import Mapping
 
 from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group, Member
+from cordwood.groups.classic.membership import find_member
 from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.groups.consumer.group import ConsumerGroup
@@ -144,3 +145,16 @@ def emptied_to_classic(group: ConsumerGroup) -> list[Record]:
         state_timestamp_ms=group.emptied_ms,
     )
     return [*group.tombstones(), (encode_group_key(group.group_id), encode_group(classic.stored()))]
+
+
+def why_not_known(group: Group | None, member_id: str, instance_id: str | None, epoch: int) -> ErrorCode:
+    """For a heartbeat of the consumer protocol where no group of it is.
+
+    Whoever was the last that spoke it, and was not heard of in time, comes anew when it is told that it is no member.
+    Told that there is no group, as by Kafka, clients give up for good.
+    """
+    if group is None or not 0 < epoch <= group.generation:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    found = find_member(group, member_id, instance_id)
+    # One that is a member here has left its place to a namesake.
+    return ErrorCode.FENCED_INSTANCE_ID if isinstance(found, Member) else found

@@ -27,7 +27,7 @@ from cordwood.groups.consumer.heartbeat import ConsumerLimits, HeartbeatAnswer, 
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, GROUP_TYPE, MEMBER_TYPE, decode_consumer_key
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import NoTopics, TopicView
-from cordwood.groups.migration import emptied_to_classic, to_consumer
+from cordwood.groups.migration import emptied_to_classic, to_consumer, why_not_known
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, encode_key, record_type
 from cordwood.groups.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -278,9 +278,11 @@ class GroupShard:
         group = self.consumer_groups.get(group_id)
         if group is not None:
             return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
+        classic = self.groups.get(group_id)
         if request.epoch != consumer_protocol.JOINING:
-            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is not a group of the consumer protocol.")
-        group, classic = ConsumerGroup(group_id), self.groups.get(group_id)
+            refusal = why_not_known(classic, request.member_id, request.instance_id, request.epoch)
+            raise ProtocolError(refusal, f"{group_id} is not a group of the consumer protocol, or no longer.")
+        group = ConsumerGroup(group_id)
         if classic is not None:
             out.records += to_consumer(classic, self._topics, limits.max_size)
             for key, value in out.records[1:]:

@@ -13,7 +13,7 @@ from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.subscription import read_assignment, write_assignment
 from cordwood.groups.classic.sync import SyncRequest
-from cordwood.groups.consumer.shares import by_topic_id, partitions_in
+from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partitions_in
 from cordwood.model.errors import ErrorCode
 
 ALL = list(range(6))
@@ -403,6 +403,22 @@ def test_sessions_are_those_that_the_members_asked_for() -> None:
     assert list(stage.group.members) == [member.name]
 
 
+def test_the_last_of_the_consumer_protocol_comes_again_after_it_was_missed() -> None:
+    stage = Stage()
+    client, member = mixed_group(stage)
+    for _ in range(4):
+        client.go_on()
+        stage.pass_time(SESSION_MS // 3)
+    assert stage.is_classic
+    assert member.refused() is ErrorCode.UNKNOWN_MEMBER_ID  # by which it knows that it has to join
+    assert member.refused(stage.shard.groups[GROUP].generation + 1) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert member.refused(-1) is ErrorCode.GROUP_ID_NOT_FOUND
+    member.epoch, member.owned = 0, NOTHING
+    member.beat()
+    settle(client, member)
+    assert not stage.is_classic
+
+
 def test_who_waits_for_a_round_when_the_group_goes_over_comes_again() -> None:
     stage = Stage()
     settled, waits, newcomer = (Client(stage, name) for name in ("settled", "waits", "newcomer"))
@@ -472,8 +488,9 @@ def test_a_static_member_changes_its_protocol_in_place() -> None:
     # The only one of the consumer protocol is gone by that: the group is a classic one again.
     assert again.join() == JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, "")
     assert stage.is_classic
-    assert member.refused() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert member.refused() is ErrorCode.FENCED_INSTANCE_ID
     assert again.join() is None
+    assert member.refused() is ErrorCode.FENCED_INSTANCE_ID
     assert other.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
     other.join()
     for client in (again, other, again, other):
