@@ -391,6 +391,24 @@ def test_members_go_on_after_a_restart_of_the_broker_without_a_round() -> None:
     assert b.syncs[-1].assignment == b"b"
 
 
+def test_what_members_said_last_counts_after_a_restart() -> None:
+    """Of several generations in the log, the first said what they read."""
+    stage = Stage()
+    actor = Actor(stage, "a")
+    form_group(actor)
+    actor.protocols = (("range", subscription("refunds")), ("sticky", b""))
+    actor.session_ms = 2 * SESSION_MS
+    actor.ask_to_join()
+    share_work(actor)
+    (member,) = stage.group.members.values()
+    assert member.protocols == actor.protocols
+    stage.restart()
+    (member,) = stage.group.members.values()
+    assert member.protocols == (("range", subscription("refunds")),)
+    assert member.session_timeout_ms == 2 * SESSION_MS
+    assert not stage.group.subscribes_to("orders")
+
+
 def test_members_that_do_not_come_back_after_a_restart_are_out() -> None:
     stage = Stage()
     a, b = group_of(stage, "a", "b")

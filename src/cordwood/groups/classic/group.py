@@ -53,6 +53,16 @@ class Member:
     join_ticket: JoinTicket | None = None
     sync_ticket: SyncTicket | None = None
 
+    def take_stored(self, stored: "Member", protocol: str | None) -> None:
+        """What the log says. The record has one of the protocols: if that is as it is known here, so are the others."""
+        self.instance_id = stored.instance_id
+        self.client_id, self.client_host = stored.client_id, stored.client_host
+        self.session_timeout_ms = stored.session_timeout_ms
+        self.rebalance_timeout_ms = stored.rebalance_timeout_ms
+        self.assignment = stored.assignment
+        if self.metadata(protocol) != stored.metadata(protocol or ""):
+            self.protocols = stored.protocols
+
     @property
     def protocol_names(self) -> frozenset[str]:
         return frozenset([name for name, _ in self.protocols])
@@ -234,7 +244,7 @@ class Group:
         self.members, self.static_members = {}, {}
         self._joined_count, self._supporters = 0, {}
         for kept in stored.members:
-            member = known.get(kept.member_id) or Member(
+            restored = Member(
                 kept.member_id,
                 kept.instance_id,
                 kept.client_id,
@@ -242,8 +252,10 @@ class Group:
                 kept.session_timeout_ms,
                 kept.rebalance_timeout_ms,
                 ((stored.protocol or "", kept.subscription),),
+                kept.assignment,
             )
-            member.assignment = kept.assignment
+            member = known.get(kept.member_id, restored)
+            member.take_stored(restored, stored.protocol)
             self.members[member.member_id] = member
             self._count(member, 1)
             if member.instance_id is not None:
