@@ -35,10 +35,10 @@ class MixedGroupsChecker(GroupsChecker):
         super().__init__()
         self._kind = ""
         self._classic: set[Named] = set()
-        self._static: set[Named] = set()
-        self._challenged: dict[Named, int] = {}
-        """Static members whose place somebody asked for, and with which request: if he got it, they are out, whether
-        he heard of it or not."""
+        self._places: dict[Named, tuple[Named, int]] = {}
+        """Of static members: group and instance, and the number of the request with which they got the place."""
+        self._claims: dict[Named, int] = {}
+        """The last request for a place. Who made it may have got it, whether he heard of it or not."""
         self._on_request |= {
             ApiKey.JOIN_GROUP: self._join_came,
             ApiKey.SYNC_GROUP: self._number,
@@ -55,7 +55,7 @@ class MixedGroupsChecker(GroupsChecker):
     def broker_died(self) -> None:
         """That somebody left is not in the log of a classic group."""
         super().broker_died()
-        self._left &= self._static
+        self._left &= self._places.keys()
 
     def _session_ms(self, named: Named) -> int:
         return classic_members.SESSION_MS if named in self._classic else consumer_members.SESSION_MS
@@ -70,28 +70,24 @@ class MixedGroupsChecker(GroupsChecker):
         owned = owned_in(protocol["metadata"])
         self._give_back(values["group_id"], values["member_id"], owned)
         self._number(exchange)
-        if not values["member_id"]:
-            self._challenge(values["group_id"], values["group_instance_id"])
+        if values["group_instance_id"] is not None and not values["member_id"]:
+            self._claims[values["group_id"], values["group_instance_id"]] = self._requests
 
     def _heartbeat_came(self, exchange: Exchange) -> None:
         super()._heartbeat_came(exchange)
         values = exchange.values
-        if values["member_epoch"] == JOINING:
-            self._challenge(values["group_id"], values["instance_id"])
-            if values["instance_id"] is not None:
-                # It may get its place back, also by a request that was stuck, and goes on there.
-                self._dispossessed.pop((values["group_id"], values["member_id"]), None)
-
-    def _challenge(self, group: str, instance_id: str | None) -> None:
-        if instance_id is not None and (group, instance_id) in self._instances:
-            self._challenged[group, self._instances[group, instance_id]] = self._requests
+        if values["instance_id"] is not None and values["member_epoch"] == JOINING:
+            self._claims[values["group_id"], values["instance_id"]] = self._requests
+            # It may get its place back, also by a request that was stuck, and goes on there.
+            self._dispossessed.pop((values["group_id"], values["member_id"]), None)
 
     def _is_fenced(self, key: Key, author: tuple[str, int]) -> bool:
         """Which of several processes with one instance id has its place only the broker knows."""
-        return (key[0], author[0]) not in self._static and super()._is_fenced(key, author)
+        return (key[0], author[0]) not in self._places and super()._is_fenced(key, author)
 
     def _may_be_out(self, named: Named) -> bool:
-        return named in self._challenged or super()._may_be_out(named)
+        place, number = self._places.get(named, (named, 0))
+        return self._claims.get(place, 0) > number or super()._may_be_out(named)
 
     def _joined(self, exchange: Exchange) -> None:
         values, answer = exchange.values, exchange.answer
@@ -114,11 +110,9 @@ class MixedGroupsChecker(GroupsChecker):
         """Somebody is a member from now on, perhaps in another's place."""
         self._dispossessed.pop(named, None)
         self._left.discard(named)
-        if self._challenged.get(named, number) < number:
-            del self._challenged[named]
         if instance_id is not None:
-            self._static.add(named)
             place = named[0], instance_id
+            self._places[named] = place, number
             replaced = self._instances.get(place, named[1])
             if replaced != named[1]:
                 self._left.add((named[0], replaced))
