@@ -44,6 +44,11 @@ def test_a_member_gives_back_in_time_and_is_not_heard_of_for_a_while() -> None:
     play(4)
 
 
+def test_a_static_member_was_taken_for_one_of_the_other_protocol_for_a_while() -> None:
+    """Its deadline to join again outlived that, and it was taken out although it was heard of."""
+    play(22017)
+
+
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
     for seed in range(7):

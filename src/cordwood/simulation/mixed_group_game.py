@@ -5,7 +5,7 @@ The promises are those of the game of groups.
 
 from cordwood.simulation.checkers.groups import GroupsChecker
 from cordwood.simulation.checkers.mixed_groups import MixedGroupsChecker
-from cordwood.simulation.group_game import Cast, GroupGame, GroupOutcome, play_out
+from cordwood.simulation.group_game import LONGEST_SESSION_MS, Cast, GroupGame, GroupOutcome, play_out
 from cordwood.simulation.workloads.classic_members import ClassicMember, CooperativeMember
 from cordwood.simulation.workloads.consumer_members import ConsumerMember
 from cordwood.simulation.workloads.group_members import GroupMember
@@ -63,8 +63,16 @@ class MixedGroupGame(GroupGame):
         if self._is_wanted(cast):
             super()._somebody_is_there(cast)
 
+    def _settle(self) -> None:
+        """There are more members than partitions: one that is gone may have none, and be missed by nobody."""
+        super()._settle()
+        for _ in range(2 * LONGEST_SESSION_MS // 500):
+            self.world.advance(500)
+            self._everybody_goes_on()
+        super()._settle()
+
     def _shares(self) -> dict[str, tuple[int, list[int]]]:
-        """Without epochs: there are more members than partitions, so that one that is gone may have had none."""
+        """Without epochs."""
         return {name: (0, share) for name, (_, share) in super()._shares().items()}
 
     def _is_wanted(self, cast: Cast) -> bool:

@@ -672,3 +672,17 @@ def test_who_gave_back_in_time_may_stay() -> None:
     assert client.member_id in stage.group.members
     stage.pass_time(1)  # it should have synced by now
     assert list(stage.shard.consumer_groups[GROUP].members) == [member.name]
+
+
+def test_who_speaks_the_other_protocol_under_the_same_id_has_no_deadline_of_the_old_one() -> None:
+    stage = Stage()
+    client, member = mixed_group(stage)
+    Client(stage, "other").come()
+    assert client.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS  # and would have to join again
+    new = Member(stage, client.member_id)
+    new.beat()
+    for _ in range(2 * REBALANCE_MS // 500):
+        stage.pass_time(500)
+        new.beat()
+        member.beat()
+    assert {new.name, member.name} <= set(stage.group.members)

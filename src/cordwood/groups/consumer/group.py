@@ -174,6 +174,8 @@ class ConsumerGroup:
             self.members[member_id] = ConsumerMember(profile)
         else:
             known.profile = profile
+            if profile.classic is None:
+                known.step_deadline_ms = NEVER_MS  # it may have spoken the other protocol before
         if profile.instance_id is not None:
             self.static_members[profile.instance_id] = member_id
 
