@@ -449,6 +449,22 @@ def test_who_waits_for_the_leader_when_the_group_goes_over_comes_again() -> None
     assert sync.error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_who_joined_with_another_protocol_than_its_first_comes_again_too() -> None:
+    """The round chose the one that all know. A client that is told that this is not its protocol gives up."""
+    stage = Stage()
+    client, other = Client(stage, "old", protocols=("range", "sticky")), Client(stage, "other", protocols=("sticky",))
+    classic_group(client, other)
+    client.join()
+    other.join()
+    assert client.joins[-1].protocol == "sticky"
+    member = Member(stage, "new")
+    member.beat()
+    sync = client.sync()
+    assert sync is not None
+    assert sync.error is ErrorCode.REBALANCE_IN_PROGRESS
+    settle(member, client, other)
+
+
 def test_a_full_disk_changes_nothing() -> None:
     stage = Stage()
     client = Client(stage, "old")

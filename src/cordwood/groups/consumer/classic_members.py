@@ -147,8 +147,11 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now_ms: 
     if not isinstance(member, ConsumerMember):
         return SyncAnswer(member)
     assert member.profile.classic is not None
-    protocol, current = member.profile.classic.protocols[0][0], group.current(request.member_id)
-    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol not in (None, protocol):
+    protocols, current = [name for name, _ in member.profile.classic.protocols], group.current(request.member_id)
+    # It joined with all of these. In a round that was under way when the group went over another than the first may
+    # have been chosen, and a client that is refused for that gives up.
+    protocol = protocols[0] if request.protocol is None else request.protocol
+    if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol not in protocols:
         return SyncAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     _heard_of(group, request.member_id, member, now_ms)
     if current.epoch < group.epoch and current.state != MemberState.UNREVOKED_PARTITIONS:
