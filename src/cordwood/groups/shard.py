@@ -178,13 +178,13 @@ class GroupShard:
     ) -> ErrorCode:
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            return classic_members.heartbeat(consumer_group, member_id, instance_id, generation, now_ms)
+            return classic_members.heartbeat(consumer_group, member_id, instance_id, generation, self._topics, now_ms)
         return heartbeat(self.groups.get(group_id), member_id, instance_id, generation, now_ms)
 
     def standing(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            return classic_members.standing(consumer_group, member_id, instance_id, generation)
+            return classic_members.standing(consumer_group, member_id, instance_id, generation, self._topics)
         return standing(self.groups.get(group_id), member_id, instance_id, generation)
 
     def may_wait_ms(self, group_id: str, member_id: str) -> int:

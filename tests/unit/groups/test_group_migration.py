@@ -14,6 +14,7 @@ from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
 from cordwood.groups.classic.subscription import read_assignment, write_assignment
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partitions_in
+from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ErrorCode
 
 ALL = list(range(6))
@@ -629,6 +630,22 @@ def test_a_record_that_would_be_too_long_is_not_written() -> None:
     assert not stage.is_classic
     settle(client)
     assert client.owned == ALL
+
+
+def test_members_among_themselves_hear_of_topics_that_change() -> None:
+    """In a group that could not become a classic one nobody leads, and nobody's heartbeats looked at the topics."""
+    stage = Stage()
+    client, member = mixed_group(stage)
+    stage.group_limits = stage.group_limits._replace(max_profile_bytes=10)
+    member.send(-1)
+    stage.group_limits = consumer_stage.LIMITS
+    settle(client)
+    assert not stage.is_classic
+    stage.topics["orders"] = TopicShape(ORDERS, 8)
+    assert client.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    client.come()
+    assert client.owned == [*ALL, 6, 7]
+    assert client.heartbeat() is ErrorCode.NONE
 
 
 def test_nobody_commits_where_another_reads() -> None:

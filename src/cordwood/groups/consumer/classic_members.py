@@ -16,6 +16,7 @@ from cordwood.groups.consumer.heartbeat import JOINING, HeartbeatRequest, advanc
 from cordwood.groups.consumer.naming import named, share_named
 from cordwood.groups.consumer.records import ClassicPart, MemberState
 from cordwood.groups.consumer.shares import NOTHING, Share
+from cordwood.groups.consumer.target import is_up_to_date
 from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.migration import to_classic
 from cordwood.groups.record_fields import UnreadableRecord
@@ -161,8 +162,10 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now_ms: 
     return SyncAnswer(ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol, assignment)
 
 
-def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-    found = standing(group, member_id, instance_id, generation)
+def heartbeat(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, topics: TopicView, now_ms: int
+) -> ErrorCode:
+    found = standing(group, member_id, instance_id, generation, topics)
     if found in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
         member = group.members[member_id]
         _heard_of(group, member_id, member, now_ms)
@@ -176,13 +179,20 @@ def has_to_act(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> Non
     member.step_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
 
 
-def standing(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """What a heartbeat of this member is answered with: whether there is a step for it to take."""
+def standing(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, topics: TopicView
+) -> ErrorCode:
+    """What a heartbeat of this member is answered with: whether there is a step for it to take.
+
+    Topics that changed are one: there may be nobody else whose heartbeats would see to that.
+    """
     member = _find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(member, ConsumerMember):
         return member
     current = group.current(member_id)
     if current.epoch < group.epoch or current.state == MemberState.UNREVOKED_PARTITIONS:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    if not is_up_to_date(group, topics):
         return ErrorCode.REBALANCE_IN_PROGRESS
     if current.state == MemberState.UNRELEASED_PARTITIONS:
         missing = group.targets.get(member_id, NOTHING) - current.assigned
