@@ -466,6 +466,26 @@ def test_who_joined_with_another_protocol_than_its_first_comes_again_too() -> No
     settle(member, client, other)
 
 
+def test_who_has_not_synced_when_the_group_is_a_classic_one_again_comes_again() -> None:
+    """It was told its own first protocol, which need not be the one that the members have in common."""
+    stage = Stage()
+    client, other = Client(stage, "old", protocols=("range", "sticky")), Client(stage, "other", protocols=("sticky",))
+    classic_group(client, other)
+    member = Member(stage, "new")
+    member.beat()
+    settle(member, client, other)
+    client.topics = ("orders", "refunds")
+    client.join()
+    assert client.joins[-1].protocol == "range"
+    member.send(-1)
+    assert stage.is_classic
+    assert stage.shard.groups[GROUP].protocol == "sticky"
+    assert client.generation == stage.shard.groups[GROUP].generation
+    sync = client.sync()
+    assert sync is not None
+    assert sync.error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_full_disk_changes_nothing() -> None:
     stage = Stage()
     client = Client(stage, "old")

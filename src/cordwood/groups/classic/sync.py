@@ -48,10 +48,12 @@ def _refusal(group: Group | None, request: SyncRequest) -> ErrorCode:
         return member
     if request.protocol_type is not None and request.protocol_type != group.protocol_type:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is State.PREPARING_REBALANCE:
+        # Whatever protocol it thinks the group has: the round chooses one. In a group that was of the consumer protocol
+        # when it joined that was its own first, and a client that is refused for that gives up.
+        return ErrorCode.REBALANCE_IN_PROGRESS
     if request.protocol is not None and request.protocol != group.protocol:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.state is State.PREPARING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
