@@ -148,15 +148,16 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now_ms: 
     if not isinstance(member, ConsumerMember):
         return SyncAnswer(member)
     assert member.profile.classic is not None
-    protocols, current = [name for name, _ in member.profile.classic.protocols], group.current(request.member_id)
+    _heard_of(group, request.member_id, member, now_ms)
+    current = group.current(request.member_id)
+    if current.epoch < group.epoch and current.state != MemberState.UNREVOKED_PARTITIONS:
+        return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
     # It joined with all of these. In a round that was under way when the group went over another than the first may
     # have been chosen, and a client that is refused for that gives up.
+    protocols = [name for name, _ in member.profile.classic.protocols]
     protocol = protocols[0] if request.protocol is None else request.protocol
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol not in protocols:
         return SyncAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    _heard_of(group, request.member_id, member, now_ms)
-    if current.epoch < group.epoch and current.state != MemberState.UNREVOKED_PARTITIONS:
-        return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
     member.step_deadline_ms = NEVER_MS
     assignment = write_assignment(named(current.assigned, member.profile.topics, topics))
     return SyncAnswer(ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, protocol, assignment)
