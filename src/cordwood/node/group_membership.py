@@ -68,6 +68,9 @@ class GroupMembership:
         def loaded(shard: Shard[GroupShard]) -> None:
             machine, now_ms = shard.machine, self._node.now_ms
             found = machine.heartbeat(group_id, *author, now_ms)
+            if found is ErrorCode.REBALANCE_IN_PROGRESS:
+                # It may have a deadline for that from now on, which is before all others.
+                self._shards.set_alarm(shard, group_id)
             if found is ErrorCode.NONE and at_once and self._held.is_patient(connection_id):
                 longest_ms = self._node.settings.group_heartbeat_hold_ms
                 wait_ms = min(longest_ms, machine.may_wait_ms(group_id, author.member_id))

@@ -1,5 +1,6 @@
 """A group goes on with the other protocol: it loses nothing by it."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -20,12 +21,12 @@ def started(**settings: str) -> World:
     return world
 
 
-def consumer_heartbeat(world: World, epoch: int, *, joins: bool = False) -> Any:
+def consumer_heartbeat(world: World, epoch: int, *, member_id: str = "m", joins: bool = False) -> Any:
     return world.ask(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         1,
         group_id="g",
-        member_id="m",
+        member_id=member_id,
         member_epoch=epoch,
         rebalance_timeout_ms=60_000 if joins else -1,
         subscribed_topic_names=["orders"] if joins else None,
@@ -166,4 +167,24 @@ def test_a_newcomer_that_asks_again_may_wait_as_long_for_its_first_round() -> No
         world.advance(SESSION_MS - 1000)
         assert error(world.ask(ApiKey.HEARTBEAT, 1, **who).error_code) == "REBALANCE_IN_PROGRESS"
     assert not again.ended
+    world.kill()
+
+
+def test_who_is_told_to_join_again_and_does_not_is_out_in_time_though_nobody_else_says_anything() -> None:
+    """Its deadline was known, but the group's alarm was for the sessions, which are longer."""
+    world = started(group_consumer_session_timeout_ms="600000")
+    consumer_heartbeat(world, 0, joins=True)
+    subscription = struct.pack(">hih", 0, 1, len("orders")) + b"orders" + struct.pack(">i", -1)
+    protocols = [{"name": "range", "metadata": subscription}]
+    joined = begin_to_join(world, session_timeout_ms=60_000, protocols=protocols).answer
+    who = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
+    world.ask(ApiKey.SYNC_GROUP, 1, **who, assignments=[])
+    world.advance(10_000)
+    consumer_heartbeat(world, 0, member_id="n", joins=True)
+    told = []
+    for _ in range(7):
+        told.append(error(world.ask(ApiKey.HEARTBEAT, 1, **who).error_code))
+        world.advance(1000)
+    assert told[0] == "REBALANCE_IN_PROGRESS"
+    assert told[-1] == "UNKNOWN_MEMBER_ID"
     world.kill()
