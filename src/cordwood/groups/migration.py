@@ -39,7 +39,7 @@ from cordwood.groups.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 
-def to_consumer(group: Group, topics: TopicView, max_size: int) -> list[Record]:
+def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_bytes: int) -> list[Record]:
     """What makes a classic group one of the consumer protocol. Raises ProtocolError if it cannot become one.
 
     Its members are behind the next epoch, so that each is told to join again. Who waits for its first round is nobody
@@ -58,7 +58,11 @@ def to_consumer(group: Group, topics: TopicView, max_size: int) -> list[Record]:
     add(GROUP_TYPE, encode_group_epoch(GroupEpoch(group.generation, 0)))
     for member in members:
         profile, current = _taken_over(group, member, topics)
-        add(MEMBER_TYPE, encode_profile(profile), member.member_id)
+        value = encode_profile(profile)
+        if len(value) > max_profile_bytes:
+            # It would be refused for that when it joins again, as it will be told to.
+            raise _refusal(group, f"what {member.member_id} says about itself is too long")
+        add(MEMBER_TYPE, value, member.member_id)
         add(TARGET_TYPE, encode_target(current.assigned), member.member_id)
         add(CURRENT_TYPE, encode_current(current), member.member_id)
     add(TARGET_EPOCH_TYPE, encode_target_epoch(group.generation))

@@ -284,7 +284,7 @@ class GroupShard:
             raise ProtocolError(refusal, f"{group_id} is not a group of the consumer protocol, or no longer.")
         group = ConsumerGroup(group_id)
         if classic is not None:
-            out.records += to_consumer(classic, self._topics, limits.max_size)
+            out.records += to_consumer(classic, self._topics, limits.max_size, limits.max_profile_bytes)
             for key, value in out.records[1:]:
                 group.replay(decode_consumer_key(key), value)
         answer = consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)

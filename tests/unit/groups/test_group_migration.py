@@ -654,6 +654,18 @@ def test_a_record_that_would_be_too_long_is_not_written() -> None:
     assert client.owned == ALL
 
 
+def test_a_group_whose_members_say_more_than_a_record_holds_stays_what_it_is() -> None:
+    """They would be told to join again, and then be refused for what they say, for ever."""
+    stage = Stage()
+    topics = ("orders", *(f"a topic with a long name, number {place}" for place in range(120)))
+    client = Client(stage, "old", *topics, protocols=("range", "sticky"))
+    classic_group(client)
+    assert client.owned == ALL
+    assert Member(stage, "new").refused() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert stage.is_classic
+    assert client.heartbeat() is ErrorCode.NONE
+
+
 def test_members_among_themselves_hear_of_topics_that_change() -> None:
     """In a group that could not become a classic one nobody leads, and nobody's heartbeats looked at the topics."""
     stage = Stage()
