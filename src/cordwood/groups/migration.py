@@ -46,7 +46,7 @@ def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_byte
     yet, and comes anew.
     """
     members = [member for member in group.members.values() if not member.is_new]
-    if members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _refusal(group, f"its members are no consumers but speak {group.protocol_type} with each other")
     if len(members) > max_size:
         raise _refusal(group, f"it has more than {max_size} members")

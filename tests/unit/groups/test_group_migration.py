@@ -643,6 +643,17 @@ def test_groups_that_are_not_of_consumers_stay_what_they_are() -> None:
     assert not stage.is_classic
 
 
+def test_a_group_that_is_not_of_consumers_is_not_taken_over_in_its_first_round() -> None:
+    stage = Stage()
+    stage.limits = LIMITS._replace(initial_rebalance_delay_ms=1000)
+    worker = Client(stage, "worker")
+    worker.join()
+    assert worker.join() is None
+    stage.shard.groups[GROUP].protocol_type = "connect"
+    assert Member(stage, "new").refused() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert worker.joins[-1].error is ErrorCode.MEMBER_ID_REQUIRED  # and it waits
+
+
 def test_a_record_that_would_be_too_long_is_not_written() -> None:
     """Then the group stays one of the consumer protocol, which serves its members just as well."""
     stage = Stage()
