@@ -101,11 +101,12 @@ class GroupShard:
                 consumer_protocol.heard_of(consumer_group, member_id, now_ms, limits)
         self._unheard.clear()
 
-    def after_writing(self, group_id: str, now_ms: int, limits: ConsumerLimits) -> None:
+    def after_writing(self, group_id: str, now_ms: int, limits: Callable[[], ConsumerLimits]) -> None:
         """After every transition: what it wrote is replayed, so that it is known what members have to do, and when."""
         if group_id not in self._unheard:
             return
         self._unheard.discard(group_id)
+        bounds = limits()
         group = self.groups.get(group_id)
         if group is not None:
             after_loading(group, now_ms)
@@ -113,7 +114,7 @@ class GroupShard:
         if consumer_group is not None:
             for member_id, member in consumer_group.members.items():
                 if member.session_deadline_ms == NEVER_MS:
-                    consumer_protocol.heard_of(consumer_group, member_id, now_ms, limits)
+                    consumer_protocol.heard_of(consumer_group, member_id, now_ms, bounds)
                     if member.profile.classic is not None:
                         classic_members.has_to_act(consumer_group, member, now_ms)
 

@@ -101,7 +101,7 @@ class GroupShards:
             self.log.write(shard, out.records, committed)
         else:
             self.log.when_committed(shard, committed)
-        shard.machine.after_writing(group_id, self._node.now_ms, self.consumer_limits())
+        shard.machine.after_writing(group_id, self._node.now_ms, self.consumer_limits)
         self._held.look(group_id, self._node.now_ms)
         self.set_alarm(shard, group_id)
 

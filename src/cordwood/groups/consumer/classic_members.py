@@ -5,6 +5,7 @@ waits for nobody and leads nobody; its sync tells what it has then. The generati
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, NEVER_MS, Limits
 from cordwood.groups.classic.join import JoinRequest, refuse_terms
@@ -19,10 +20,20 @@ from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.target import is_up_to_date
 from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.migration import to_classic
+from cordwood.groups.positions import Record
 from cordwood.groups.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 NO_LEADER = ""
+
+
+class _Place(NamedTuple):
+    """Under which id a member joins, and what it is there."""
+
+    member_id: str
+    epoch: int
+    replaced: str | None = None
+    """The static member whose place it takes."""
 
 
 def join(
@@ -34,11 +45,9 @@ def join(
     now_ms: int,
     limits: Limits,
 ) -> None:
-    records_before = len(out.records)
     try:
         answer = _join(group, request, topics, out, now_ms, limits)
     except ProtocolError as refusal:
-        del out.records[records_before:]
         answer = JoinAnswer(refusal.code, request.member_id)
     out.joins.append((ticket, answer))
 
@@ -49,32 +58,18 @@ def _join(
     unacceptable = refuse_terms(request, limits)
     if unacceptable is not ErrorCode.NONE:
         return JoinAnswer(unacceptable, request.member_id)
-    replaced = None
-    if not request.member_id and request.instance_id is not None:
-        replaced = group.static_members.get(request.instance_id)
     subscription = _readable(request)
-    if subscription is None or not _fits(group, request, but=replaced or request.member_id):
+    if subscription is None or not _fits(group, request):
         return JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-    owned, epoch = share_named(subscription.owned, topics), JOINING
-    if request.member_id:
-        found = _find(group, request.member_id, request.instance_id)
-        if isinstance(found, ConsumerMember):
-            epoch = group.current(request.member_id).epoch
-            found.session_deadline_ms = NEVER_MS  # its deadlines are counted anew when its step is taken
-        elif found is not ErrorCode.UNKNOWN_MEMBER_ID or request.instance_id is not None or owned:
-            return JoinAnswer(found, request.member_id)
-        # Else it may have its id from us, a moment ago. Whoever it is, it says that it has nothing.
-    elif request.instance_id is None and request.asks_for_id_first:
+    if request.asks_for_id_first and not request.member_id and request.instance_id is None:
         return JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
-    member_id = request.member_id or request.new_member_id
-    if not is_short(member_id):
-        return JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-    comes_anew = replaced is None and member_id not in group.members
-    if comes_anew and len(group.members) >= limits.max_size:
-        return JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
+    owned = share_named(subscription.owned, topics)
+    place = _place(group, request, owned, limits)
+    if isinstance(place, ErrorCode):
+        return JoinAnswer(place, request.member_id)
     asked = HeartbeatRequest(
-        member_id,
-        epoch,
+        place.member_id,
+        place.epoch,
         request.instance_id,
         subscription.rack_id,
         request.client_id,
@@ -82,27 +77,57 @@ def _join(
         max(request.rebalance_timeout_ms, 0),
         tuple(sorted(subscription.topics)),
         None,
-        owned if epoch != JOINING else NOTHING,
+        owned if place.epoch != JOINING else NOTHING,
         "",
         ClassicPart(request.session_timeout_ms, request.protocols),
     )
-    if replaced is not None and group.members[replaced].profile.classic is None:
-        profiles = {each: member.profile for each, member in group.members.items()}
-        profiles[replaced] = updated(group.members[replaced], asked)
-        downgraded = to_classic(group, profiles, topics, now_ms, limits.max_metadata_bytes)
-        if downgraded:
-            # It is the last: it comes again, to a classic group that knows it already.
-            out.records += downgraded
-            return JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, request.member_id)
-    step = advance(group, asked, replaced, topics, out.records, now_ms, limits.max_metadata_bytes)
-    return JoinAnswer(
-        ErrorCode.NONE,
-        member_id,
-        step.epoch,
-        CONSUMER_PROTOCOL_TYPE,
-        request.protocols[0][0],
-        NO_LEADER,
-    )
+    if _gives_the_group_back(group, asked, place.replaced, topics, out, now_ms, limits):
+        return JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, request.member_id)
+    records: list[Record] = []
+    step = advance(group, asked, place.replaced, topics, records, now_ms, limits.max_metadata_bytes)
+    out.records += records
+    protocol = request.protocols[0][0]
+    return JoinAnswer(ErrorCode.NONE, place.member_id, step.epoch, CONSUMER_PROTOCOL_TYPE, protocol, NO_LEADER)
+
+
+def _place(group: ConsumerGroup, request: JoinRequest, owned: Share, limits: Limits) -> _Place | ErrorCode:
+    """Where the member is, or comes to be, in the group; or why it cannot."""
+    if request.member_id:
+        found = _find(group, request.member_id, request.instance_id)
+        if isinstance(found, ConsumerMember):
+            found.session_deadline_ms = NEVER_MS  # its deadlines are counted anew when its step is taken
+            return _Place(request.member_id, group.current(request.member_id).epoch)
+        # It may have its id from us, a moment ago. Whoever it is, it has to say that it has nothing.
+        if found is not ErrorCode.UNKNOWN_MEMBER_ID or request.instance_id is not None or owned:
+            return found
+        if not is_short(request.member_id):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    elif request.instance_id in group.static_members:
+        return _Place(request.new_member_id, JOINING, group.static_members[request.instance_id])
+    member_id = request.member_id or request.new_member_id
+    if member_id not in group.members and len(group.members) >= limits.max_size:
+        return ErrorCode.GROUP_MAX_SIZE_REACHED
+    return _Place(member_id, JOINING)
+
+
+def _gives_the_group_back(
+    group: ConsumerGroup,
+    asked: HeartbeatRequest,
+    replaced: str | None,
+    topics: TopicView,
+    out: Outbox,
+    now_ms: int,
+    limits: Limits,
+) -> bool:
+    """Whether it takes the place of the last that spoke the consumer protocol. Then it has to come again, to a classic
+    group that knows it already."""
+    if replaced is None or group.members[replaced].profile.classic is not None:
+        return False
+    profiles = {member_id: member.profile for member_id, member in group.members.items()}
+    profiles[replaced] = updated(group.members[replaced], asked)
+    records = to_classic(group, profiles, topics, now_ms, limits.max_metadata_bytes)
+    out.records += records
+    return bool(records)
 
 
 def _readable(request: JoinRequest) -> Subscription | None:
@@ -113,11 +138,12 @@ def _readable(request: JoinRequest) -> Subscription | None:
         return None
 
 
-def _fits(group: ConsumerGroup, request: JoinRequest, but: str) -> bool:
+def _fits(group: ConsumerGroup, request: JoinRequest) -> bool:
     """Whether all classic members have a protocol in common, as they need it when they are among themselves again."""
+    itself = request.member_id or group.static_members.get(request.instance_id or "", "")
     common = {name for name, _ in request.protocols}
     for member_id, member in group.members.items():
-        if member.profile.classic is not None and member_id != but:
+        if member.profile.classic is not None and member_id != itself:
             common.intersection_update([name for name, _ in member.profile.classic.protocols])
     return bool(common) and request.protocol_type == CONSUMER_PROTOCOL_TYPE
 
