@@ -39,6 +39,7 @@ names = st.text(max_size=12)
 ints = st.integers(-(2**31), 2**31 - 1)
 some_topics = st.sampled_from([ORDERS, REFUNDS]) | st.uuids()
 shares = st.sets(st.tuples(some_topics, st.integers(0, 30) | st.integers(0, 50_000)), max_size=12).map(share_of)
+protocols = st.tuples(names, st.binary(max_size=200))
 profiles = st.builds(
     Profile,
     st.none() | names,
@@ -49,7 +50,7 @@ profiles = st.builds(
     ints,
     st.none() | names,
     st.none() | names.filter(bool),
-    st.none() | st.builds(ClassicPart, ints, st.lists(st.tuples(names, st.binary(max_size=200))).map(tuple)),
+    st.none() | st.builds(ClassicPart, ints, st.lists(protocols, min_size=1).map(tuple)),
 )
 resolutions = st.builds(Resolution, st.frozensets(names), st.integers(0, 2**62), st.integers(0, 2**62))
 
@@ -166,3 +167,9 @@ def test_a_record_need_not_be_as_tidy_as_ours() -> None:
         (3, partitions_in(ORDERS, [1]) | partitions_in(REFUNDS, [2])),
         (5, partitions_in(ORDERS, [0, 9])),
     )
+
+
+def test_a_member_of_the_classic_protocol_that_supports_none_is_damage() -> None:
+    profile = Profile(None, None, "", "", frozenset(), 1, None, None, ClassicPart(1, ()))
+    with pytest.raises(UnreadableRecord, match="has none"):
+        decode_profile(bytes(encode_profile(profile)))

@@ -208,6 +208,8 @@ def _read_classic_part(raw: bytes) -> ClassicPart | None:
     for _ in range(fields.count()):
         protocols.append((fields.string(), fields.octets()))
         fields.end_of_struct()
+    if not protocols:
+        raise UnreadableRecord("a member of the classic protocol has none that it supports")
     return ClassicPart(session_timeout_ms, tuple(protocols))
 
 
