@@ -186,7 +186,9 @@ class GroupsChecker:
         self.taken += 1
         named = key[0], self._holders[key]
         heard = self._heard[named]
-        silent_ms, in_epoch_ms = exchange.handled_ms - heard.last_ms, exchange.handled_ms - heard.reconciled_ms
+        # A heartbeat may wait for what its group's expressions match: others are taken out meanwhile.
+        at_the_latest_ms = exchange.replied_ms
+        silent_ms, in_epoch_ms = at_the_latest_ms - heard.last_ms, at_the_latest_ms - heard.reconciled_ms
         in_time = silent_ms < self._session_ms(named) and in_epoch_ms < self._rebalance_ms[named]
         if in_time and not self._may_be_out(named):
             raise InvariantBroken(
