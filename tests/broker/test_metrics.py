@@ -16,9 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from cordwood.broker import metrics_endpoint
 from cordwood.broker.server import Server
 from cordwood.groups.positions import Commit
-from cordwood.model.broker_settings import BrokerSettings, Listener
+from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.listeners import Listener
 from cordwood.node.group_positions import CommitRequest
 from cordwood.node.group_shards import Author
 from cordwood.records.build import build_batch

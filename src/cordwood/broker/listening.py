@@ -5,7 +5,8 @@ import socket
 from contextlib import suppress
 
 from cordwood.cluster.rows import Endpoint
-from cordwood.model.broker_settings import BrokerSettings, Listener
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.listeners import Listener
 
 BACKLOG = 1024
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")

@@ -12,7 +12,7 @@ from typing import Final
 
 from cordwood.broker.listening import bind, stop_listening
 from cordwood.metrics.exposition import CONTENT_TYPE
-from cordwood.model.broker_settings import Listener
+from cordwood.model.listeners import Listener
 
 logger = logging.getLogger("cordwood.broker")
 

@@ -9,7 +9,7 @@ from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.metrics_endpoint import MetricsEndpoint
 from cordwood.broker.scrape import prepare_scrape
 from cordwood.metrics.exposition import exposition
-from cordwood.model.broker_settings import Listener
+from cordwood.model.listeners import Listener
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:

@@ -1,12 +1,16 @@
 """What a setting is: its name, type, default, bounds and meaning, and how text becomes its value.
 
-Tables of settings are in topic_settings.py and broker_settings.py; the configuration reference in docs/ is
-generated from them.
+A topic's settings are declared in topic_settings.py, a broker's in the files of their areas, which broker_settings.py
+joins. The configuration reference in docs/ is generated from the tables.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Value = bool | int | float | str | tuple[str, ...]
 
@@ -105,6 +109,57 @@ _ARTICLES = {
     Kind.DOUBLE: "a number",
     Kind.LIST: "a comma-separated list",
 }
+
+
+class Details(TypedDict, total=False):
+    """What most settings do without; the names are those of `Setting`."""
+
+    low: float
+    high: float
+    choices: tuple[str, ...]
+    check: Callable[[Value], str | None]
+    broker_name: str
+
+
+# A setting is declared once, as a field of a dataclass: `fetch_max_bytes: int = int32(57_671_680, "...", low=1024)`.
+# The attribute, its default and the row of the table come from that line, so they cannot differ.
+
+
+def boolean(default: bool, meaning: str, **details: Unpack[Details]) -> bool:
+    return field(default=default, metadata={"kind": Kind.BOOLEAN, "meaning": meaning, **details})
+
+
+def string(default: str, meaning: str, **details: Unpack[Details]) -> str:
+    return field(default=default, metadata={"kind": Kind.STRING, "meaning": meaning, **details})
+
+
+def int16(default: int, meaning: str, **details: Unpack[Details]) -> int:
+    return field(default=default, metadata={"kind": Kind.SHORT, "meaning": meaning, **details})
+
+
+def int32(default: int, meaning: str, **details: Unpack[Details]) -> int:
+    return field(default=default, metadata={"kind": Kind.INT, "meaning": meaning, **details})
+
+
+def int64(default: int, meaning: str, **details: Unpack[Details]) -> int:
+    return field(default=default, metadata={"kind": Kind.LONG, "meaning": meaning, **details})
+
+
+def double(default: float, meaning: str, **details: Unpack[Details]) -> float:
+    return field(default=default, metadata={"kind": Kind.DOUBLE, "meaning": meaning, **details})
+
+
+def string_list(default: tuple[str, ...], meaning: str, **details: Unpack[Details]) -> tuple[str, ...]:
+    return field(default=default, metadata={"kind": Kind.LIST, "meaning": meaning, **details})
+
+
+def settings_of(declarations: "type[DataclassInstance]", *, changeable: bool) -> Iterator[Setting]:
+    """The settings that a dataclass declares: the attribute `segment_bytes` is the setting `segment.bytes`."""
+    for declared in fields(declarations):
+        if "kind" in declared.metadata:
+            assert declared.default is not MISSING
+            name = declared.name.replace("_", ".")
+            yield Setting(name, default=declared.default, changeable=changeable, **declared.metadata)
 
 
 def table(rows: Iterable[Setting]) -> dict[str, Setting]:

@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from cordwood.model.settings import InvalidSetting, Kind, Setting, Value, attribute_values, table
+from cordwood.model.settings import (
+    InvalidSetting,
+    Value,
+    attribute_values,
+    boolean,
+    double,
+    int32,
+    int64,
+    settings_of,
+    string,
+    string_list,
+    table,
+)
 
 NO_LIMIT = 2**63 - 1
 """What Kafka writes for a limit that is not there."""
@@ -15,236 +27,156 @@ def _cleanup_policy(value: Value) -> str | None:
     return None if value else "must name delete, compact or both"
 
 
-TOPIC_SETTINGS = table(
-    [
-        Setting(
-            "ack.durability",
-            Kind.STRING,
-            "disk",
-            "What an acknowledgement means. `disk`: the batch is fsynced before it is acknowledged or visible. "
-            "`os`: it is in the operating system's page cache, as with Apache Kafka; a power cut can take it back.",
-            choices=("disk", "os"),
-            broker_name="log.ack.durability",
-        ),
-        Setting(
-            "cleanup.policy",
-            Kind.LIST,
-            ("delete",),
-            "`delete` drops whole segments by age and size; `compact` keeps the latest record of every key; "
-            "`compact,delete` does both.",
-            choices=("delete", "compact"),
-            check=_cleanup_policy,
-            broker_name="log.cleanup.policy",
-        ),
-        Setting(
-            "compression.type",
-            Kind.STRING,
-            "producer",
-            "Batches are kept as the producer compressed them and never recompressed: only `producer` is accepted.",
-            choices=("producer",),
-            broker_name="compression.type",
-        ),
-        Setting(
-            "delete.retention.ms",
-            Kind.LONG,
-            86_400_000,
-            "How long a tombstone stays readable on a compacted topic after compaction first saw it.",
-            low=0,
-            broker_name="log.cleaner.delete.retention.ms",
-        ),
-        Setting(
-            "file.delete.delay.ms",
-            Kind.LONG,
-            60_000,
-            "How long the files of a removed segment or topic stay on disk under a `.deleted` name.",
-            low=0,
-            broker_name="log.segment.delete.delay.ms",
-        ),
-        Setting(
-            "flush.messages",
-            Kind.LONG,
-            NO_LIMIT,
-            "Under ack.durability=os: fsync after this many messages.",
-            low=1,
-            broker_name="log.flush.interval.messages",
-        ),
-        Setting(
-            "flush.ms",
-            Kind.LONG,
-            NO_LIMIT,
-            "Under ack.durability=os: fsync at the latest this long after an append.",
-            low=0,
-            broker_name="log.flush.interval.ms",
-        ),
-        Setting(
-            "index.interval.bytes",
-            Kind.INT,
-            4096,
-            "An index entry is written after this many bytes of batches.",
-            low=0,
-            broker_name="log.index.interval.bytes",
-        ),
-        Setting(
-            "max.compaction.lag.ms",
-            Kind.LONG,
-            NO_LIMIT,
-            "A record is compacted at the latest this long after it was written.",
-            low=1,
-            broker_name="log.cleaner.max.compaction.lag.ms",
-        ),
-        Setting(
-            "max.message.bytes",
-            Kind.INT,
-            1_048_588,
-            "The largest record batch that a producer may send.",
-            low=0,
-            broker_name="message.max.bytes",
-        ),
-        Setting(
-            "message.timestamp.after.max.ms",
-            Kind.LONG,
-            3_600_000,
-            "How far a record's CreateTime may be ahead of the broker's clock.",
-            low=0,
-            broker_name="log.message.timestamp.after.max.ms",
-        ),
-        Setting(
-            "message.timestamp.before.max.ms",
-            Kind.LONG,
-            NO_LIMIT,
-            "How far a record's CreateTime may be behind the broker's clock.",
-            low=0,
-            broker_name="log.message.timestamp.before.max.ms",
-        ),
-        Setting(
-            "message.timestamp.type",
-            Kind.STRING,
-            "CreateTime",
-            "Whose clock stamps a record: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
-            choices=("CreateTime", "LogAppendTime"),
-            broker_name="log.message.timestamp.type",
-        ),
-        Setting(
-            "min.cleanable.dirty.ratio",
-            Kind.DOUBLE,
-            0.5,
-            "Compaction starts when this share of the log has not been compacted.",
-            low=0,
-            high=1,
-            broker_name="log.cleaner.min.cleanable.ratio",
-        ),
-        Setting(
-            "min.compaction.lag.ms",
-            Kind.LONG,
-            0,
-            "A record is not compacted away before it is this old.",
-            low=0,
-            broker_name="log.cleaner.min.compaction.lag.ms",
-        ),
-        Setting(
-            "min.insync.replicas",
-            Kind.INT,
-            1,
-            "With acks=all a batch is refused while fewer replicas than this are in sync.",
-            low=1,
-            broker_name="min.insync.replicas",
-        ),
-        Setting(
-            "ordering.scope",
-            Kind.STRING,
-            "partition",
-            "The scope in which this topic's readers rely on order: `key` (records of one key; partitions are not "
-            "added without force), `partition`, or `global` (the topic has exactly one partition).",
-            choices=("key", "partition", "global"),
-            broker_name="log.ordering.scope",
-        ),
-        Setting(
-            "retention.bytes",
-            Kind.LONG,
-            -1,
-            "Under the delete policy: the size beyond which a partition's oldest segments are removed; -1, no limit.",
-            low=-1,
-            broker_name="log.retention.bytes",
-        ),
-        Setting(
-            "retention.ms",
-            Kind.LONG,
-            604_800_000,
-            "Under the delete policy: the age beyond which segments are removed; -1, no limit.",
-            low=-1,
-            broker_name="log.retention.ms",
-        ),
-        Setting(
-            "segment.bytes",
-            Kind.INT,
-            1_073_741_824,
-            "The size at which a new segment file is begun. Retention and compaction work on whole segments.",
-            low=14,
-            broker_name="log.segment.bytes",
-        ),
-        Setting(
-            "segment.index.bytes",
-            Kind.INT,
-            10_485_760,
-            "The size of an index file at which a new segment is begun.",
-            low=4,
-            broker_name="log.index.size.max.bytes",
-        ),
-        Setting(
-            "segment.jitter.ms",
-            Kind.LONG,
-            0,
-            "At most this much is taken off segment.ms, so that segments do not all roll at once.",
-            low=0,
-            broker_name="log.roll.jitter.ms",
-        ),
-        Setting(
-            "segment.ms",
-            Kind.LONG,
-            604_800_000,
-            "The age at which a new segment file is begun even if the old one is not full.",
-            low=1,
-            broker_name="log.roll.ms",
-        ),
-        Setting(
-            "unclean.leader.election.enable",
-            Kind.BOOLEAN,
-            False,
-            "Whether a replica that is not in sync may lead when no other is left, losing what it lacks.",
-            broker_name="unclean.leader.election.enable",
-        ),
-    ]
-)
-
-
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic's settings, resolved: what was set on it, else the broker's defaults, else Cordwood's."""
+    """A topic's settings, resolved: what was set on it, else the broker's defaults, else the defaults given here."""
 
-    ack_durability: str = "disk"
-    cleanup_policy: tuple[str, ...] = ("delete",)
-    compression_type: str = "producer"
-    delete_retention_ms: int = 86_400_000
-    file_delete_delay_ms: int = 60_000
-    flush_messages: int = NO_LIMIT
-    flush_ms: int = NO_LIMIT
-    index_interval_bytes: int = 4096
-    max_compaction_lag_ms: int = NO_LIMIT
-    max_message_bytes: int = 1_048_588
-    message_timestamp_after_max_ms: int = 3_600_000
-    message_timestamp_before_max_ms: int = NO_LIMIT
-    message_timestamp_type: str = "CreateTime"
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    min_insync_replicas: int = 1
-    ordering_scope: str = "partition"
-    retention_bytes: int = -1
-    retention_ms: int = 604_800_000
-    segment_bytes: int = 1_073_741_824
-    segment_index_bytes: int = 10_485_760
-    segment_jitter_ms: int = 0
-    segment_ms: int = 604_800_000
-    unclean_leader_election_enable: bool = False
+    ack_durability: str = string(
+        "disk",
+        "What an acknowledgement means. `disk`: the batch is fsynced before it is acknowledged or visible. "
+        "`os`: it is in the operating system's page cache, as with Apache Kafka; a power cut can take it "
+        "back.",
+        choices=("disk", "os"),
+        broker_name="log.ack.durability",
+    )
+    cleanup_policy: tuple[str, ...] = string_list(
+        ("delete",),
+        "`delete` drops whole segments by age and size; `compact` keeps the latest record of every key; "
+        "`compact,delete` does both.",
+        choices=("delete", "compact"),
+        check=_cleanup_policy,
+        broker_name="log.cleanup.policy",
+    )
+    compression_type: str = string(
+        "producer",
+        "Batches are kept as the producer compressed them and never recompressed: only `producer` is accepted.",
+        choices=("producer",),
+        broker_name="compression.type",
+    )
+    delete_retention_ms: int = int64(
+        86_400_000,
+        "How long a tombstone stays readable on a compacted topic after compaction first saw it.",
+        low=0,
+        broker_name="log.cleaner.delete.retention.ms",
+    )
+    file_delete_delay_ms: int = int64(
+        60_000,
+        "How long the files of a removed segment or topic stay on disk under a `.deleted` name.",
+        low=0,
+        broker_name="log.segment.delete.delay.ms",
+    )
+    flush_messages: int = int64(
+        NO_LIMIT,
+        "Under ack.durability=os: fsync after this many messages.",
+        low=1,
+        broker_name="log.flush.interval.messages",
+    )
+    flush_ms: int = int64(
+        NO_LIMIT,
+        "Under ack.durability=os: fsync at the latest this long after an append.",
+        low=0,
+        broker_name="log.flush.interval.ms",
+    )
+    index_interval_bytes: int = int32(
+        4096,
+        "An index entry is written after this many bytes of batches.",
+        low=0,
+        broker_name="log.index.interval.bytes",
+    )
+    max_compaction_lag_ms: int = int64(
+        NO_LIMIT,
+        "A record is compacted at the latest this long after it was written.",
+        low=1,
+        broker_name="log.cleaner.max.compaction.lag.ms",
+    )
+    max_message_bytes: int = int32(
+        1_048_588, "The largest record batch that a producer may send.", low=0, broker_name="message.max.bytes"
+    )
+    message_timestamp_after_max_ms: int = int64(
+        3_600_000,
+        "How far a record's CreateTime may be ahead of the broker's clock.",
+        low=0,
+        broker_name="log.message.timestamp.after.max.ms",
+    )
+    message_timestamp_before_max_ms: int = int64(
+        NO_LIMIT,
+        "How far a record's CreateTime may be behind the broker's clock.",
+        low=0,
+        broker_name="log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_type: str = string(
+        "CreateTime",
+        "Whose clock stamps a record: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
+        choices=("CreateTime", "LogAppendTime"),
+        broker_name="log.message.timestamp.type",
+    )
+    min_cleanable_dirty_ratio: float = double(
+        0.5,
+        "Compaction starts when this share of the log has not been compacted.",
+        low=0,
+        high=1,
+        broker_name="log.cleaner.min.cleanable.ratio",
+    )
+    min_compaction_lag_ms: int = int64(
+        0,
+        "A record is not compacted away before it is this old.",
+        low=0,
+        broker_name="log.cleaner.min.compaction.lag.ms",
+    )
+    min_insync_replicas: int = int32(
+        1,
+        "With acks=all a batch is refused while fewer replicas than this are in sync.",
+        low=1,
+        broker_name="min.insync.replicas",
+    )
+    ordering_scope: str = string(
+        "partition",
+        "The scope in which this topic's readers rely on order: `key` (records of one key; partitions are "
+        "not added without force), `partition`, or `global` (the topic has exactly one partition).",
+        choices=("key", "partition", "global"),
+        broker_name="log.ordering.scope",
+    )
+    retention_bytes: int = int64(
+        -1,
+        "Under the delete policy: the size beyond which a partition's oldest segments are removed; -1, no limit.",
+        low=-1,
+        broker_name="log.retention.bytes",
+    )
+    retention_ms: int = int64(
+        604_800_000,
+        "Under the delete policy: the age beyond which segments are removed; -1, no limit.",
+        low=-1,
+        broker_name="log.retention.ms",
+    )
+    segment_bytes: int = int32(
+        1_073_741_824,
+        "The size at which a new segment file is begun. Retention and compaction work on whole segments.",
+        low=14,
+        broker_name="log.segment.bytes",
+    )
+    segment_index_bytes: int = int32(
+        10_485_760,
+        "The size of an index file at which a new segment is begun.",
+        low=4,
+        broker_name="log.index.size.max.bytes",
+    )
+    segment_jitter_ms: int = int64(
+        0,
+        "At most this much is taken off segment.ms, so that segments do not all roll at once.",
+        low=0,
+        broker_name="log.roll.jitter.ms",
+    )
+    segment_ms: int = int64(
+        604_800_000,
+        "The age at which a new segment file is begun even if the old one is not full.",
+        low=1,
+        broker_name="log.roll.ms",
+    )
+    unclean_leader_election_enable: bool = boolean(
+        False,
+        "Whether a replica that is not in sync may lead when no other is left, losing what it lacks.",
+        broker_name="unclean.leader.election.enable",
+    )
 
     @property
     def compacted(self) -> bool:
@@ -266,6 +198,10 @@ class TopicSettings:
     @property
     def acks_mean_disk(self) -> bool:
         return self.ack_durability == "disk"
+
+
+TOPIC_SETTINGS = table(settings_of(TopicSettings, changeable=True))
+"""Every setting of a topic, by name."""
 
 
 def resolve(overrides: Mapping[str, str], broker_defaults: Mapping[str, str] | None = None) -> TopicSettings:

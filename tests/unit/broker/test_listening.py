@@ -6,7 +6,8 @@ import pytest
 
 from cordwood.broker.listening import advertised, bind
 from cordwood.cluster.rows import Endpoint
-from cordwood.model.broker_settings import BrokerSettings, parse_listener
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.listeners import parse_listener
 
 
 def settings(listeners: str, advertised_listeners: str | None = None) -> BrokerSettings:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings, Listener, parse_listener
+from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
+from cordwood.model.listeners import Listener, parse_listener
 from cordwood.model.settings import InvalidSetting
 
 
@@ -88,3 +89,9 @@ def test_stored_changes_that_this_version_does_not_take_do_not_stop_a_broker_fro
 def test_no_name_is_the_beginning_of_another_so_that_toml_can_hold_them_all_as_tables() -> None:
     for name in BROKER_SETTINGS:
         assert not any(other.startswith(name + ".") for other in BROKER_SETTINGS)
+
+
+def test_every_setting_is_declared_in_one_area() -> None:
+    declared = [name for area in BrokerSettings.__bases__ for name in area.__annotations__]
+    assert len(declared) == len(set(declared))
+    assert {*declared, "texts"} == set(BrokerSettings.__dataclass_fields__)

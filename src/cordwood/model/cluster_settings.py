@@ -1,0 +1,24 @@
+"""The settings of this broker's place in the cluster, and of the topics that the cluster creates."""
+
+from dataclasses import dataclass
+
+from cordwood.model.settings import boolean, int16, int32, string
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class ClusterSettings:
+    """Who this broker is, and how topics come and go."""
+
+    auto_create_topics_enable: bool = boolean(
+        True, "Whether a topic is created when a producer or consumer first asks for it."
+    )
+    broker_rack: str = string("", "The rack or zone that this broker is in.")
+    default_replication_factor: int = int16(
+        1, "Replicas of each partition of a topic that is created without saying how many.", low=1
+    )
+    delete_topic_enable: bool = boolean(True, "Whether topics can be deleted.")
+    node_id: int = int32(1, "This broker's number: unique in the cluster and the same for ever.", low=0)
+    num_partitions: int = int32(1, "Partitions of a topic that is created without saying how many.", low=1)
+    partitions_max: int = int32(
+        50_000, "Partitions that this cluster holds at most, over all topics: what would go beyond is refused.", low=1
+    )

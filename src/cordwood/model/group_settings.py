@@ -1,0 +1,74 @@
+"""The settings of consumer groups and of the positions that they commit."""
+
+from dataclasses import dataclass
+
+from cordwood.model.settings import int16, int32, int64
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class GroupSettings:
+    """Consumer groups and the positions that they commit."""
+
+    group_consumer_heartbeat_interval_ms: int = int32(
+        1000,
+        "How often members of the consumer protocol are told to send a heartbeat. Kafka's is 5000: a "
+        "shorter one makes rebalances quicker, because members learn of their next step from the answer.",
+        low=1,
+    )
+    group_consumer_max_size: int = int32(
+        1000, "Members of one group of the consumer protocol at most. Kafka has no limit of its own.", low=1
+    )
+    group_consumer_session_timeout_ms: int = int32(
+        45_000, "A member of the consumer protocol that is not heard of for this long is taken out of its group.", low=1
+    )
+    group_heartbeat_hold_ms: int = int32(
+        2900,
+        "How long the answer to a heartbeat of the classic protocol may be held back, at most a quarter of "
+        "the session timeout, so that the member hears of a rebalance at once. A little less than the "
+        "clients' heartbeat.interval.ms: librdkafka leaves out a heartbeat that is due before the last one "
+        "was answered. Only for clients that do not wait for it (Java, librdkafka). 0: every heartbeat is "
+        "answered at once, as Kafka does.",
+        low=0,
+        high=30_000,
+    )
+    group_initial_rebalance_delay_ms: int = int32(
+        100,
+        "How long the first round of a group waits for more members, and again that long while more come. "
+        "Kafka waits 3000: longer saves rebalances when many members start slowly, shorter lets the first "
+        "one read sooner.",
+        low=0,
+    )
+    group_max_session_timeout_ms: int = int32(
+        1_800_000, "The longest session timeout that a member of a group may ask for.", low=1
+    )
+    group_max_size: int = int32(1000, "Members of one group at most. Kafka has no limit of its own.", low=1)
+    group_min_session_timeout_ms: int = int32(
+        6000, "The shortest session timeout that a member of a group may ask for.", low=1
+    )
+    groups_max: int = int32(
+        100_000, "Groups that this broker coordinates at most: a new one beyond that is refused.", low=1
+    )
+    offset_metadata_max_bytes: int = int32(
+        4096,
+        "The longest text that a consumer may store beside a committed offset, in characters, as Kafka "
+        "counts. Older versions of OffsetFetch have two bytes for its length.",
+        low=0,
+        high=32_767,
+    )
+    offsets_retention_check_interval_ms: int = int64(
+        600_000, "How often committed offsets are looked at for expiry.", low=1
+    )
+    offsets_retention_minutes: int = int32(
+        10_080, "How long committed offsets are kept after their group was last heard of.", low=1
+    )
+    offsets_topic_num_partitions: int = int32(
+        50, "Partitions of the internal topic of committed offsets. Takes effect when that topic is created.", low=1
+    )
+    offsets_topic_replication_factor: int = int16(
+        1, "Replicas of the internal topic of committed offsets. Takes effect when that topic is created.", low=1
+    )
+    offsets_topic_segment_bytes: int = int32(
+        104_857_600,
+        "Segment size of the internal topic of committed offsets. Takes effect when that topic is created.",
+        low=1,
+    )

@@ -1,0 +1,49 @@
+"""The settings of connections: addresses, and how much a client may ask for at once."""
+
+from dataclasses import dataclass
+
+from cordwood.model.listeners import advertised_listener, one_listener
+from cordwood.model.settings import int32, int64, string_list
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class NetworkSettings:
+    """Addresses, and bounds on connections, requests and responses."""
+
+    advertised_listeners: tuple[str, ...] = string_list(
+        (),
+        "The address that clients are told to connect to, if it is not that of `listeners`.",
+        check=advertised_listener,
+    )
+    connections_max_idle_ms: int = int64(
+        600_000, "A connection on which nothing happened for this long is closed.", low=1
+    )
+    fetch_max_bytes: int = int32(
+        57_671_680, "The most that one fetch response carries, whatever the consumer asks for.", low=1024
+    )
+    listeners: tuple[str, ...] = string_list(
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "The address to listen on. Port 0 picks a free port; an empty host or 0.0.0.0 listens on all interfaces.",
+        check=one_listener,
+    )
+    max_connections: int = int32(
+        10_000,
+        "Connections beyond this many are closed at once. Fewer if the process may not open enough files: "
+        "see `ulimit -n`; one may need two descriptors, beside those of `open.files.max` and 64 more.",
+        low=1,
+    )
+    max_incremental_fetch_session_cache_slots: int = int32(
+        1000, "Incremental fetch sessions that the broker remembers.", low=0
+    )
+    max_request_partition_size_limit: int = int32(
+        2000, "The most partitions in one DescribeTopicPartitions response.", low=1
+    )
+    queued_max_request_bytes: int = int64(
+        268_435_456,
+        "Memory for requests that have arrived and are not yet answered, over all connections. Beyond it "
+        "connections are not read until there is room.",
+        low=1,
+    )
+    socket_request_max_bytes: int = int32(
+        104_857_600, "The largest request; a connection that announces a larger one is closed.", low=1024
+    )

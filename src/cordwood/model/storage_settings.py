@@ -1,0 +1,52 @@
+"""The settings of the disk: where the logs are, which threads read and sync them, how often they are cleaned."""
+
+from dataclasses import dataclass
+
+from cordwood.model.settings import Value, boolean, int32, int64, string
+
+
+def directory(value: Value) -> str | None:
+    return None if value else "must name a directory"
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class StorageSettings:
+    """Where the logs are, which threads read and sync them, how often they are cleaned."""
+
+    cold_read_threads: int = int32(
+        4,
+        "Threads that read what is not in the page cache, so that a back-filling reader stalls nobody.",
+        low=1,
+        high=256,
+    )
+    flush_threads: int = int32(8, "Threads that fsync dirty partitions, at the same time.", low=1, high=256)
+    log_cleaner_backoff_ms: int = int64(15_000, "How long compaction waits when it found nothing to do.", low=1)
+    log_cleaner_dedupe_buffer_size: int = int64(
+        134_217_728, "The memory that compaction may use to remember the latest offset of each key.", low=1_048_576
+    )
+    log_cleaner_enable: bool = boolean(True, "Whether compacted topics are compacted.")
+    log_dirs: str = string(
+        "./cordwood-data",
+        "The directory that holds the data. One, in spite of its name: to use more disks run more brokers.",
+        check=directory,
+    )
+    log_flush_offset_checkpoint_interval_ms: int = int32(
+        60_000, "How often recovery points are written: after a crash only what came after them is checked.", low=1
+    )
+    log_retention_check_interval_ms: int = int64(300_000, "How often segments are looked at for retention.", low=1)
+    open_files_max: int = int32(
+        2048,
+        "Files of the log that are open at one time; the least recently used are closed and opened again "
+        "when needed. More than there are partitions written to within a flush keeps flushes short. At most "
+        "half of what the process may open (`ulimit -n`).",
+        low=16,
+    )
+    producer_id_expiration_ms: int = int32(
+        86_400_000, "How long a partition remembers an idle idempotent producer, to recognise its duplicates.", low=1
+    )
+    tail_memory_max_bytes: int = int64(
+        67_108_864,
+        "Memory for the newest batches of all partitions, which answers readers where the file system "
+        "cannot say whether a read would wait for the disk.",
+        low=0,
+    )

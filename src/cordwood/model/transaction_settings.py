@@ -1,0 +1,39 @@
+"""The settings of transactions and of the internal topic that holds them."""
+
+from dataclasses import dataclass
+
+from cordwood.model.settings import int16, int32
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class TransactionSettings:
+    """Transactions and the internal topic that holds them."""
+
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = int32(
+        10_000, "How often open transactions are looked at for their timeout.", low=1
+    )
+    transaction_max_timeout_ms: int = int32(
+        900_000, "The longest transaction timeout that a producer may ask for.", low=1
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = int32(
+        3_600_000, "How often transactional ids are looked at for expiry.", low=1
+    )
+    transaction_state_log_min_isr: int = int32(
+        1,
+        "The `min.insync.replicas` of the internal topic of transactions. Takes effect when that topic is created.",
+        low=1,
+    )
+    transaction_state_log_num_partitions: int = int32(
+        50, "Partitions of the internal topic of transactions. Takes effect when that topic is created.", low=1
+    )
+    transaction_state_log_replication_factor: int = int16(
+        1, "Replicas of the internal topic of transactions. Takes effect when that topic is created.", low=1
+    )
+    transaction_state_log_segment_bytes: int = int32(
+        104_857_600,
+        "Segment size of the internal topic of transactions. Takes effect when that topic is created.",
+        low=1,
+    )
+    transactional_id_expiration_ms: int = int32(
+        604_800_000, "How long a transactional id that no producer uses is remembered.", low=1
+    )
