@@ -23,6 +23,8 @@ from tests.deadline import eventually
 from tests.spark.sink_stories import Lines, committed, families, query_id
 
 DRIVER = Path(__file__).parent / "sink_driver.py"
+FAULT_INJECTION = Path(__file__).parent / "fault_injection"
+"""On the path of Python, it has every process of the driver and of the executors obey the orders of `_arm`."""
 PARTITIONS = 2
 ROWS = 30
 FAULT_WITHIN_S = 240.0
@@ -50,7 +52,8 @@ class CrashStory:
         self.runs = 0
         self.expected: list[list[str]] = []
         self._workers = workers
-        everywhere = {"spark.executorEnv.CORDWOOD_SINK_FAULTS": str(self.faults_directory)}
+        self._faults = {"SINK_FAULTS": str(self.faults_directory), "PYTHONPATH": str(FAULT_INJECTION)}
+        everywhere = {f"spark.executorEnv.{name}": value for name, value in self._faults.items()}
         self._story = {"master": master, **story, "settings": {**everywhere, **story.get("settings", {})}}
         self._driver: subprocess.Popen[bytes] | None = None
         self._output = directory / "driver.out"
@@ -162,7 +165,7 @@ class CrashStory:
         }
         environment = {
             **os.environ,
-            "CORDWOOD_SINK_FAULTS": str(self.faults_directory),
+            **self._faults,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
         }

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from cordwood.spark.sink_options import Guarantee, OlderBatches
-from cordwood.spark.sink_protocol import NO_BATCH, OlderBatch, Slot, TaskReport, Verdict, decision_of, judge
+from cordwood.spark.sink.options import Guarantee, OlderBatches
+from cordwood.spark.sink.protocol import NO_BATCH, OlderBatch, Slot, TaskReport, Verdict, decision_of, judge
 
 FAMILY = "query"
 

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 from tests.spark.sink_stories import committed, families, values
 
-from cordwood.spark.sink_columns import SinkColumns
-from cordwood.spark.sink_commits import abort_batch, commit_batch
-from cordwood.spark.sink_options import SinkOptions, parse_sink_options
-from cordwood.spark.sink_promises import WriteIdentity
-from cordwood.spark.sink_protocol import TaskReport
-from cordwood.spark.sink_task import write_task
+from cordwood.spark.sink.columns import SinkColumns
+from cordwood.spark.sink.commits import abort_batch, commit_batch
+from cordwood.spark.sink.options import SinkOptions, parse_sink_options
+from cordwood.spark.sink.promises import WriteIdentity
+from cordwood.spark.sink.protocol import TaskReport
+from cordwood.spark.sink.task import write_task
 
 COLUMNS = SinkColumns(value=0)
 

@@ -12,11 +12,12 @@ import pytest
 from tests.spark.crash_story import CrashStory, Fault
 from tests.spark.standalone import standalone_cluster
 
-from cordwood.spark.sink_faults import STEPS
+from cordwood.spark.sink.steps import Step
 
 ROUNDS = int(os.environ.get("CORDWOOD_SPARK_CRASH_ROUNDS", "0"))
 SEED = int(os.environ.get("CORDWOOD_SPARK_CRASH_SEED", "1"))
 
+STEPS = [step.value for step in Step]
 TASK_STEPS = [step for step in STEPS if step.startswith("task")]
 ABORT_STEPS = ["driver-aborting", "driver-aborted"]
 COMMIT_STEPS = ["driver-deciding", "driver-decided"]

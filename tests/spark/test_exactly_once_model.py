@@ -16,7 +16,7 @@ from tests.spark.exactly_once_model import (
     wrong_with,
 )
 
-from cordwood.spark.sink_protocol import Slot, TaskReport
+from cordwood.spark.sink.protocol import Slot, TaskReport
 
 Trace = tuple[str, ...]
 

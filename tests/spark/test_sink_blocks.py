@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.sink_blocks import UnwritableRow, gather, to_block
-from cordwood.spark.sink_columns import SinkColumns
-from cordwood.spark.sink_routing import STICKY_BYTES, Router
+from cordwood.spark.sink.blocks import UnwritableRow, gather, to_block
+from cordwood.spark.sink.columns import SinkColumns
+from cordwood.spark.sink.routing import STICKY_BYTES, Router
 
 NOW_MS = 1_700_000_000_000
 

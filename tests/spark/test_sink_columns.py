@@ -15,8 +15,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cordwood.spark.sink_columns import SinkColumns, SinkSchemaError, check_columns
-from cordwood.spark.sink_options import parse_sink_options
+from cordwood.spark.sink.columns import SinkColumns, SinkSchemaError, check_columns
+from cordwood.spark.sink.options import parse_sink_options
 
 
 def entries(*fields: tuple[str, DataType]) -> ArrayType:

@@ -14,9 +14,9 @@ from tests.conftest import await_topic
 from tests.spark.sink_query import Query
 from tests.spark.sink_stories import Lines, committed, forget_commit, run_to_end, values, write, write_stream
 
-from cordwood.spark import sink_commits
-from cordwood.spark.sink_options import Guarantee
-from cordwood.spark.sink_protocol import SinkFailure
+from cordwood.spark.sink import commits
+from cordwood.spark.sink.options import Guarantee
+from cordwood.spark.sink.protocol import SinkFailure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def new_topic(kafka: KafkaBroker, name: str, partitions: int = 1) -> str:
 def test_a_repeated_batch_writes_only_the_tasks_that_were_not_committed(
     kafka: KafkaBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink_commits, "_told_what_is_weaker", False)
+    monkeypatch.setattr(commits, "_told_what_is_weaker", False)
     stream = Query(kafka.bootstrap, new_topic(kafka, "by-task"), **PATIENT)
     first, second = stream.task(0, 0, ["a"]), stream.task(0, 1, ["b"])
     assert first.guarantee is Guarantee.TASK

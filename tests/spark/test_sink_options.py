@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.records.batch import Codec
-from cordwood.spark.sink_options import (
+from cordwood.spark.sink.options import (
     SINK_OPTIONS,
     Guarantee,
     OlderBatches,
@@ -14,7 +14,7 @@ from cordwood.spark.sink_options import (
     SinkOptions,
     parse_sink_options,
 )
-from cordwood.spark.sink_producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
+from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

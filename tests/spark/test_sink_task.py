@@ -14,10 +14,10 @@ from tests.deadline import eventually
 from tests.spark.sink_query import COLUMNS, Query, batch_of
 
 from cordwood.client.errors import ClientError
-from cordwood.spark.sink_checkpoint import query_id_of
-from cordwood.spark.sink_options import Guarantee
-from cordwood.spark.sink_protocol import OlderBatch, SinkFailure, TaskReport
-from cordwood.spark.writer import StreamSink
+from cordwood.spark.sink.checkpoint import query_id_of
+from cordwood.spark.sink.options import Guarantee
+from cordwood.spark.sink.protocol import OlderBatch, SinkFailure, TaskReport
+from cordwood.spark.sink.writer import StreamSink
 
 SHORT_MS = 1500
 RENEWED_MS = 5000

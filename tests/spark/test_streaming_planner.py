@@ -20,17 +20,17 @@ from tests.spark.conftest import Produce, Record, numbered
 
 from cordwood.client.errors import BrokerUnreachable
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.batch_planner import plan_batch
-from cordwood.spark.data_loss import DataLoss
-from cordwood.spark.offsets import Positions, from_spark, to_spark
-from cordwood.spark.options import SourceOptions, TaskSizes, read_options
-from cordwood.spark.planning import plan_tasks, ranges_between
-from cordwood.spark.progress_group import read_progress
-from cordwood.spark.pushdown import PushedFilters
-from cordwood.spark.reading import ReadTask, TaskReader
-from cordwood.spark.stream_planner import StreamPlanner
-from cordwood.spark.stream_reader import StreamReader
-from cordwood.spark.survey import NothingToRead
+from cordwood.spark.source.batch_planner import plan_batch
+from cordwood.spark.source.data_loss import DataLoss
+from cordwood.spark.source.offsets import Positions, from_spark, to_spark
+from cordwood.spark.source.options import SourceOptions, TaskSizes, read_options
+from cordwood.spark.source.planning import plan_tasks, ranges_between
+from cordwood.spark.source.progress_group import read_progress
+from cordwood.spark.source.pushdown import PushedFilters
+from cordwood.spark.source.reading import ReadTask, TaskReader
+from cordwood.spark.source.stream_planner import StreamPlanner
+from cordwood.spark.source.stream_reader import StreamReader
+from cordwood.spark.source.survey import NothingToRead
 
 VALUES = pa.schema([("value", pa.binary())])
 

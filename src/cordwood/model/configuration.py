@@ -30,7 +30,6 @@ NOT_SETTINGS = frozenset(
         "CORDWOOD_DEMO_SPARK",
         "CORDWOOD_LISTEN",
         "CORDWOOD_PIPELINES",
-        "CORDWOOD_SINK_FAULTS",
     }
 )
 """Variables that belong to the command line, to pipelines and to Spark, not to the broker."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cordwood.pipelines.errors import DamagedState
-from cordwood.spark.offsets import without_beginning
+from cordwood.spark.source.offsets import without_beginning
 
 Positions = Mapping[str, Mapping[int, int]]
 """Topic, partition, next offset."""

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cordwood.spark.data_source import CordwoodDataSource as CordwoodDataSource
-    from cordwood.spark.progress_group import progress as progress
     from cordwood.spark.sessions import register as register
     from cordwood.spark.sessions import session as session
+    from cordwood.spark.source.progress_group import progress as progress
 
 __all__ = ["CordwoodDataSource", "progress", "register", "session"]
 
 _HOMES = {
     "CordwoodDataSource": "data_source",
-    "progress": "progress_group",
+    "progress": "source.progress_group",
     "register": "sessions",
     "session": "sessions",
 }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from cordwood.spark.options import SourceOptions, check_options, read_options
-from cordwood.spark.schema import check_schema, source_schema
+from cordwood.spark.source.options import SourceOptions, check_options, read_options
+from cordwood.spark.source.schema import check_schema, source_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -27,7 +27,7 @@ class CordwoodDataSource(DataSource):
         return source_schema(check_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from cordwood.spark.batch_reader import BatchReader, FilteringBatchReader
+        from cordwood.spark.source.batch_reader import BatchReader, FilteringBatchReader
 
         options = self._read_options(schema, streaming=False)
         for warning in options.warnings:
@@ -35,17 +35,17 @@ class CordwoodDataSource(DataSource):
         return FilteringBatchReader(options, schema) if _is_asked_to_filter() else BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from cordwood.spark.stream_reader import StreamReader
+        from cordwood.spark.source.stream_reader import StreamReader
 
         return StreamReader(self._read_options(schema, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "DataSourceWriter":
-        from cordwood.spark.writer import batch_writer
+        from cordwood.spark.sink.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "DataSourceStreamWriter":
-        from cordwood.spark.writer import stream_writer
+        from cordwood.spark.sink.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

@@ -10,7 +10,7 @@ Traceback (most recent call last):
   File "python_streaming_source_runner.py", line 84, in initial_offset_func
     offset = reader.initialOffset()
              ^^^^^^^^^^^^^^^^^^^^^^
-cordwood.spark.data_loss.DataLoss: The query cannot read all that it should.
+cordwood.spark.source.data_loss.DataLoss: The query cannot read all that it should.
 t-0: offsets 5 to 19 (15 offsets): records were removed.
 To go on without these records, set failOnDataLoss=false.
  SQLSTATE: 38000 SQLSTATE: XXKST

@@ -5,9 +5,9 @@ import pyarrow as pa
 
 from cordwood.columnar.columns import Columns
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark import assembling
-from cordwood.spark.assembling import Assembler
-from cordwood.spark.schema import arrow_schema, source_schema
+from cordwood.spark.source import assembling
+from cordwood.spark.source.assembling import Assembler
+from cordwood.spark.source.schema import arrow_schema, source_schema
 
 SCHEMA = arrow_schema(source_schema())
 

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.data_loss import Cause, Ledger, Loss, Partition, find_losses
+from cordwood.spark.source.data_loss import Cause, Ledger, Loss, Partition, find_losses
 
 OLD, NEW = uuid.uuid4(), uuid.uuid4()
 ZERO = TopicPartition("t", 0)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.spark.kafka_keys import Key
 from cordwood.spark.option_names import OPTIONS
-from cordwood.spark.schema import COLUMNS
+from cordwood.spark.source.kafka_keys import Key
+from cordwood.spark.source.schema import COLUMNS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.limits import at_most_bytes, at_most_offsets, available
+from cordwood.spark.source.limits import at_most_bytes, at_most_offsets, available
 
 
 def tp(partition: int) -> TopicPartition:

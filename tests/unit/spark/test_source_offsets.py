@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.offsets import (
+from cordwood.spark.source.offsets import (
     beginning_in,
     from_spark,
     parse_offsets,

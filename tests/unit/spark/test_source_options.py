@@ -8,7 +8,7 @@ import pytest
 from cordwood.client.answers import Isolation
 from cordwood.model.identifiers import TopicPartition
 from cordwood.spark import option_names
-from cordwood.spark.boundaries import (
+from cordwood.spark.source.boundaries import (
     AtGroup,
     AtOffsets,
     AtTime,
@@ -19,8 +19,8 @@ from cordwood.spark.boundaries import (
     Pattern,
     Topics,
 )
-from cordwood.spark.kafka_keys import OF_PRODUCERS, REFUSED, Key
-from cordwood.spark.options import OptionsError, SourceOptions, check_options, read_options
+from cordwood.spark.source.kafka_keys import OF_PRODUCERS, REFUSED, Key
+from cordwood.spark.source.options import OptionsError, SourceOptions, check_options, read_options
 
 ENOUGH = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 

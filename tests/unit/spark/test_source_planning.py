@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.options import TaskSizes
-from cordwood.spark.planning import RECORDS_PER_TASK, OffsetRange, Task, plan_tasks, ranges_between
+from cordwood.spark.source.options import TaskSizes
+from cordwood.spark.source.planning import RECORDS_PER_TASK, OffsetRange, Task, plan_tasks, ranges_between
 
 ANY_SIZE = TaskSizes()
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.pushdown import push
+from cordwood.spark.source.pushdown import push
 
 OFFSET, PARTITION, TOPIC, TIMESTAMP = ("offset",), ("partition",), ("topic",), ("timestamp",)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.options import TaskSizes
+from cordwood.spark.source.options import TaskSizes
 
 RECORDS_PER_TASK: Final = 1_000_000
 """Above this a range is worth another task even if all cores have one: a failed task is repeated as a whole."""

@@ -13,7 +13,9 @@ from typing import TypeVar
 from cordwood.client.answers import EARLIEST, LATEST, Isolation
 from cordwood.client.settings import ClientSettings
 from cordwood.spark import option_names as names
-from cordwood.spark.boundaries import (
+from cordwood.spark.option_names import did_you_mean
+from cordwood.spark.quantities import MAX_INT, duration_ms, one_of, size_bytes, whole_number, yes_or_no
+from cordwood.spark.source.boundaries import (
     AtGroup,
     AtOffsets,
     AtTime,
@@ -26,10 +28,8 @@ from cordwood.spark.boundaries import (
     Subscription,
     Topics,
 )
-from cordwood.spark.kafka_keys import ONLY_VALUE, Key, reason_to_refuse
-from cordwood.spark.offsets import parse_offsets, parse_partitions, parse_timestamps
-from cordwood.spark.option_names import did_you_mean
-from cordwood.spark.quantities import MAX_INT, duration_ms, one_of, size_bytes, whole_number, yes_or_no
+from cordwood.spark.source.kafka_keys import ONLY_VALUE, Key, reason_to_refuse
+from cordwood.spark.source.offsets import parse_offsets, parse_partitions, parse_timestamps
 
 T = TypeVar("T")
 

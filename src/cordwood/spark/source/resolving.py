@@ -11,10 +11,10 @@ from cordwood.client.answers import EARLIEST, LATEST, FoundOffset
 from cordwood.client.cluster import Cluster
 from cordwood.model.identifiers import TopicPartition
 from cordwood.spark import option_names as names
-from cordwood.spark.boundaries import AtGroup, AtOffsets, AtTime, AtTimes, Boundary, Edge, NoLaterRecord
-from cordwood.spark.offsets import Positions
-from cordwood.spark.options import SourceOptions
-from cordwood.spark.survey import NothingToRead, Survey, names_of
+from cordwood.spark.source.boundaries import AtGroup, AtOffsets, AtTime, AtTimes, Boundary, Edge, NoLaterRecord
+from cordwood.spark.source.offsets import Positions
+from cordwood.spark.source.options import SourceOptions
+from cordwood.spark.source.survey import NothingToRead, Survey, names_of
 
 
 @dataclass(frozen=True)

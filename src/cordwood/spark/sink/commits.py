@@ -12,11 +12,11 @@ from dataclasses import replace
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.client.families import FamilyMember
-from cordwood.spark.sink_faults import reached
-from cordwood.spark.sink_options import Guarantee, SinkOptions
-from cordwood.spark.sink_promises import transaction_timeout_ms
-from cordwood.spark.sink_protocol import Decision, SinkFailure, TaskReport, decision_of, sums_of
-from cordwood.spark.sink_transactions import WEAKER, abandon_slot
+from cordwood.spark.sink.options import Guarantee, SinkOptions
+from cordwood.spark.sink.promises import transaction_timeout_ms
+from cordwood.spark.sink.protocol import Decision, SinkFailure, TaskReport, decision_of, sums_of
+from cordwood.spark.sink.steps import Step, reached
+from cordwood.spark.sink.transactions import WEAKER, abandon_slot
 from cordwood.spark.worker_state import cluster_of
 from cordwood.wire.apis import ApiKey
 
@@ -40,13 +40,13 @@ def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forge
     if guarantee is Guarantee.TASK and options.guarantee is Guarantee.MICRO_BATCH:
         _tell_what_is_weaker(options)
     repeated = False
-    reached("driver-deciding")
+    reached(Step.DRIVER_DECIDING)
     try:
         if guarantee is not Guarantee.AT_LEAST_ONCE:
             repeated = _make_visible(cluster_of(options.client), guarantee, decision, forget=forget)
     except ClientError as error:
         raise SinkFailure(_not_committed(guarantee, decision, error)) from error
-    reached("driver-decided")
+    reached(Step.DRIVER_DECIDED)
     _tell(decision, reports, repeated=repeated, took_s=time.monotonic() - started_s)
 
 
@@ -75,7 +75,7 @@ def abort_batch(
     decision = decision_of(reports, batch_id) or (None if family is None else Decision(family, batch_id, ()))
     if decision is None:
         return
-    reached("driver-aborting")
+    reached(Step.DRIVER_ABORTING)
     guarantee = _guarantee_of(reports) if any(reports) else options.guarantee
     try:
         cluster = cluster_of(replace(options.client, retry_timeout_ms=ABORT_WITHIN_MS))
@@ -86,7 +86,7 @@ def abort_batch(
             cluster.family_decide(decision.family, batch_id, commit=False, forget=forget)
     except ClientError as error:
         _log.warning("batch %d of %s: what it has open is left to its timeout: %s", batch_id, decision.family, error)
-    reached("driver-aborted")
+    reached(Step.DRIVER_ABORTED)
 
 
 def _guarantee_of(reports: Reports) -> Guarantee:

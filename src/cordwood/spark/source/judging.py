@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 
 from cordwood.client.cluster import Cluster
-from cordwood.spark.data_loss import DataLoss, Ledger, Loss
-from cordwood.spark.explaining import advise, explain
+from cordwood.spark.source.data_loss import DataLoss, Ledger, Loss
+from cordwood.spark.source.explaining import advise, explain
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cordwood.spark.sink_options import SinkOptions
+from cordwood.spark.sink.options import SinkOptions
 
 HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _TEXT = "string or binary"

@@ -1,7 +1,7 @@
 """How the rows of one attempt of a task come to be visible: the three ways, and the choice among them.
 
 Every way is used alike: `begin` before the first row is sent, `complete` when every row is acknowledged, or `abandon`
-if that did not come to be. Making things visible is the driver's (`sink_commits`).
+if that did not come to be. Making things visible is the driver's (`commits.py`).
 """
 
 from abc import ABC, abstractmethod
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.sink_options import Guarantee, SinkOptions
-from cordwood.spark.sink_protocol import Slot
+from cordwood.spark.sink.options import Guarantee, SinkOptions
+from cordwood.spark.sink.protocol import Slot
 
 
 @dataclass(frozen=True)

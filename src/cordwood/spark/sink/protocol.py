@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pyspark.sql.datasource import WriterCommitMessage
 
 from cordwood.client.answers import ProducerIdentity
-from cordwood.spark.sink_options import Guarantee, OlderBatches
+from cordwood.spark.sink.options import Guarantee, OlderBatches
 
 NO_BATCH = -1
 """What a family that never decided has decided last."""

@@ -11,9 +11,9 @@ from collections.abc import Collection
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.sink_options import Guarantee, OlderBatches
-from cordwood.spark.sink_promises import Producer, Promise, WriteIdentity
-from cordwood.spark.sink_protocol import NO_BATCH, Slot, Verdict, judge
+from cordwood.spark.sink.options import Guarantee, OlderBatches
+from cordwood.spark.sink.promises import Producer, Promise, WriteIdentity
+from cordwood.spark.sink.protocol import NO_BATCH, Slot, Verdict, judge
 
 _log = logging.getLogger("cordwood.spark.sink")
 

@@ -17,10 +17,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from cordwood.spark.sink_checkpoint import query_id_of
-from cordwood.spark.sink_columns import SinkColumns, check_columns
-from cordwood.spark.sink_options import SinkOptionError, SinkOptions, parse_sink_options
-from cordwood.spark.sink_protocol import TaskReport
+from cordwood.spark.sink.checkpoint import query_id_of
+from cordwood.spark.sink.columns import SinkColumns, check_columns
+from cordwood.spark.sink.options import SinkOptionError, SinkOptions, parse_sink_options
+from cordwood.spark.sink.protocol import TaskReport
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -56,8 +56,8 @@ class BatchSink(DataSourceArrowWriter):
         self._family = options.family if self._numbered else f"{options.family or 'batch'}.{job}"
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        from cordwood.spark.sink_promises import WriteIdentity
-        from cordwood.spark.sink_task import write_task
+        from cordwood.spark.sink.promises import WriteIdentity
+        from cordwood.spark.sink.task import write_task
 
         context = TaskContext.get()
         assert context is not None
@@ -68,12 +68,12 @@ class BatchSink(DataSourceArrowWriter):
         return write_task(self._options, self._columns, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        from cordwood.spark.sink_commits import commit_batch
+        from cordwood.spark.sink.commits import commit_batch
 
         commit_batch(self._options, _reports(messages), self._batch_id, forget=not self._numbered)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        from cordwood.spark.sink_commits import abort_batch
+        from cordwood.spark.sink.commits import abort_batch
 
         abort_batch(self._options, _reports(messages), self._batch_id, forget=not self._numbered, family=self._family)
 
@@ -86,8 +86,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        from cordwood.spark.sink_promises import WriteIdentity
-        from cordwood.spark.sink_task import write_task
+        from cordwood.spark.sink.promises import WriteIdentity
+        from cordwood.spark.sink.task import write_task
 
         context = TaskContext.get()
         assert context is not None
@@ -100,12 +100,12 @@ class StreamSink(DataSourceStreamArrowWriter):
         return write_task(self._options, self._columns, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        from cordwood.spark.sink_commits import commit_batch
+        from cordwood.spark.sink.commits import commit_batch
 
         commit_batch(self._options, _reports(messages), batchId, forget=False)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        from cordwood.spark.sink_commits import abort_batch
+        from cordwood.spark.sink.commits import abort_batch
 
         query_id = query_id_of(self._options.checkpoint)
         family = None if query_id is None else self._family_of(query_id)

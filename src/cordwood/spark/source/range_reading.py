@@ -15,12 +15,12 @@ from cordwood.client.errors import EndNotReached, OffsetOutOfRange, UnknownTopic
 from cordwood.client.streaming import OffsetRange as StreamedRange
 from cordwood.columnar.decoding import Decoder
 from cordwood.records.corruption import CorruptRecords
-from cordwood.spark import notes
-from cordwood.spark.assembling import Assembler
-from cordwood.spark.data_loss import Cause, DataLoss, Loss
-from cordwood.spark.explaining import advise, explain
-from cordwood.spark.planning import OffsetRange
-from cordwood.spark.reading import ReadTask, TaskReader
+from cordwood.spark.source import notes
+from cordwood.spark.source.assembling import Assembler
+from cordwood.spark.source.data_loss import Cause, DataLoss, Loss
+from cordwood.spark.source.explaining import advise, explain
+from cordwood.spark.source.planning import OffsetRange
+from cordwood.spark.source.reading import ReadTask, TaskReader
 from cordwood.spark.worker_state import cluster_of, freeze_once
 
 _log = logging.getLogger(__name__)

@@ -17,15 +17,15 @@ from cordwood.columnar.encoding import OutgoingRows
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
-from cordwood.spark.sink_blocks import gather, to_block
-from cordwood.spark.sink_columns import SinkColumns
-from cordwood.spark.sink_families import FamilyPromise, Renewer
-from cordwood.spark.sink_faults import reached
-from cordwood.spark.sink_options import Guarantee, SinkOptions
-from cordwood.spark.sink_promises import Producer, Promise, WriteIdentity, transaction_timeout_ms
-from cordwood.spark.sink_protocol import SinkFailure, TaskReport
-from cordwood.spark.sink_routing import Router, Rows
-from cordwood.spark.sink_transactions import PlainPromise, TaskTransactionPromise
+from cordwood.spark.sink.blocks import gather, to_block
+from cordwood.spark.sink.columns import SinkColumns
+from cordwood.spark.sink.families import FamilyPromise, Renewer
+from cordwood.spark.sink.options import Guarantee, SinkOptions
+from cordwood.spark.sink.promises import Producer, Promise, WriteIdentity, transaction_timeout_ms
+from cordwood.spark.sink.protocol import SinkFailure, TaskReport
+from cordwood.spark.sink.routing import Router, Rows
+from cordwood.spark.sink.steps import Step, reached
+from cordwood.spark.sink.transactions import PlainPromise, TaskTransactionPromise
 from cordwood.spark.worker_state import cluster_of, freeze_once
 from cordwood.wire.apis import ApiKey
 
@@ -56,24 +56,24 @@ def _write_task(
     first = next(blocks, None)
     if first is None:
         return _report(identity, options.guarantee)
-    reached("task-started")
+    reached(Step.TASK_STARTED)
     cluster = cluster_of(options.client)
     promise = choose_promise(cluster, options, identity)
     producer = promise.begin()
     if producer is None:
         skipped = first.num_rows + sum(batch.num_rows for batch in blocks)
         return _report(identity, promise.guarantee, skipped_rows=skipped)
-    reached("task-joined")
+    reached(Step.TASK_JOINED)
     task = _Task(cluster, options, columns, identity, producer)
     try:
         task.write(itertools.chain([first], blocks))
-        reached("task-flushed")
+        reached(Step.TASK_FLUSHED)
         promise.complete(task.sequences.keys())
     except BaseException as failure:
         if not isinstance(failure, BrokerUnreachable):
             promise.abandon()
         raise
-    reached("task-completed")
+    reached(Step.TASK_COMPLETED)
     freeze_once()
     return _report(identity, promise.guarantee, promise, rows=task.rows, encoded_bytes=task.encoded_bytes)
 
@@ -139,7 +139,7 @@ class _Task:
             pipeline.send(encoded)
             self.rows += block.count
             self.encoded_bytes += sum(len(data) for of_partition in encoded.values() for data in of_partition)
-            reached("task-produced")
+            reached(Step.TASK_PRODUCED)
         pipeline.finish()
 
     def _encoded(

@@ -7,8 +7,8 @@ from typing import Final
 from cordwood.client.answers import Isolation
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
-from cordwood.spark.data_loss import Cause, Loss
 from cordwood.spark.option_names import FAIL_ON_DATA_LOSS
+from cordwood.spark.source.data_loss import Cause, Loss
 
 _TOLD: Final = 10
 """So many losses are told in full."""

@@ -7,12 +7,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from cordwood.spark.batch_planner import cores, plan_batch
-from cordwood.spark.options import SourceOptions
-from cordwood.spark.planning import plan_tasks
-from cordwood.spark.pushdown import PushedFilters, push
-from cordwood.spark.reading import ReadTask, TaskReader
-from cordwood.spark.schema import arrow_schema
+from cordwood.spark.source.batch_planner import cores, plan_batch
+from cordwood.spark.source.options import SourceOptions
+from cordwood.spark.source.planning import plan_tasks
+from cordwood.spark.source.pushdown import PushedFilters, push
+from cordwood.spark.source.reading import ReadTask, TaskReader
+from cordwood.spark.source.schema import arrow_schema
 
 
 class BatchReader(DataSourceReader):

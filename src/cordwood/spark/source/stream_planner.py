@@ -18,17 +18,17 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.errors import BrokerUnreachable, ClientError, RequestRefused
 from cordwood.client.retries import PASSING
 from cordwood.model.identifiers import TopicId, TopicPartition
-from cordwood.spark import notes
-from cordwood.spark.boundaries import Topics
-from cordwood.spark.data_loss import BEGIN_ANEW, Cause, Ledger, Loss, find_losses
-from cordwood.spark.judging import judge
-from cordwood.spark.limits import at_most_bytes, at_most_offsets, available
-from cordwood.spark.offsets import Positions
-from cordwood.spark.options import SourceOptions
-from cordwood.spark.progress_group import ProgressGroup
-from cordwood.spark.resolving import Resolver
-from cordwood.spark.survey import Survey, check_all_exist, subscribed_partitions, survey
-from cordwood.spark.weighing import Scales
+from cordwood.spark.source import notes
+from cordwood.spark.source.boundaries import Topics
+from cordwood.spark.source.data_loss import BEGIN_ANEW, Cause, Ledger, Loss, find_losses
+from cordwood.spark.source.judging import judge
+from cordwood.spark.source.limits import at_most_bytes, at_most_offsets, available
+from cordwood.spark.source.offsets import Positions
+from cordwood.spark.source.options import SourceOptions
+from cordwood.spark.source.progress_group import ProgressGroup
+from cordwood.spark.source.resolving import Resolver
+from cordwood.spark.source.survey import Survey, check_all_exist, subscribed_partitions, survey
+from cordwood.spark.source.weighing import Scales
 
 _log = logging.getLogger(__name__)
 

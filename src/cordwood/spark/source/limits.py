@@ -8,7 +8,7 @@ leave offsets without a record.
 from collections.abc import Mapping
 
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.offsets import Positions
+from cordwood.spark.source.offsets import Positions
 
 
 def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

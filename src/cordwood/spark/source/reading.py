@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from cordwood.model.identifiers import TopicId
-from cordwood.spark.options import SourceOptions
-from cordwood.spark.planning import Task
+from cordwood.spark.source.options import SourceOptions
+from cordwood.spark.source.planning import Task
 
 
 @dataclass
@@ -46,6 +46,6 @@ class TaskReader:
     max_timestamp_us: int | None = None
 
     def read(self, task: ReadTask) -> Iterator[pa.RecordBatch]:
-        from cordwood.spark.range_reading import RangeReader
+        from cordwood.spark.source.range_reading import RangeReader
 
         return RangeReader(self, task).read()

@@ -12,9 +12,9 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.client.families import FamilyMember
 from cordwood.client.settings import ClientSettings
-from cordwood.spark.sink_options import Guarantee, OlderBatches
-from cordwood.spark.sink_promises import Producer, Promise, WriteIdentity
-from cordwood.spark.sink_protocol import Slot, Verdict, judge
+from cordwood.spark.sink.options import Guarantee, OlderBatches
+from cordwood.spark.sink.promises import Producer, Promise, WriteIdentity
+from cordwood.spark.sink.protocol import Slot, Verdict, judge
 from cordwood.wire.apis import ApiKey
 
 _log = logging.getLogger("cordwood.spark.sink")

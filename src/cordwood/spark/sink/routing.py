@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from cordwood.columnar.partitioning import murmur2_partitions, rows_by_partition
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.sink_blocks import Block, UnwritableRow
+from cordwood.spark.sink.blocks import Block, UnwritableRow
 
 STICKY_BYTES = 16 << 10
 """Rows without a key move on to the next partition after so many bytes: the Java client's batch.size. Rows of one block

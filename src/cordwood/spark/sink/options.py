@@ -16,7 +16,7 @@ from cordwood.client.settings import ClientSettings
 from cordwood.records.batch import Codec
 from cordwood.spark.option_names import OPTIONS
 from cordwood.spark.quantities import MAX_INT, MAX_LONG
-from cordwood.spark.sink_producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
+from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
 
 SINK_OPTIONS = ("topic", "exactlyOnce", "family", "batchId", "olderBatches", "includeHeaders")
 """What the sink itself reads, besides kafka.*."""

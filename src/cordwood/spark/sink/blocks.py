@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cordwood.spark.sink_columns import SinkColumns
+from cordwood.spark.sink.columns import SinkColumns
 
 BLOCK_BYTES = 4 << 20
 """Enough for full record batches, little enough for a task to send one block while it encodes the next."""

@@ -19,13 +19,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from cordwood.spark.batch_planner import cores
-from cordwood.spark.offsets import SparkOffset, beginning_in, from_spark, to_spark, with_beginning
-from cordwood.spark.options import SourceOptions
-from cordwood.spark.planning import plan_tasks, ranges_between
-from cordwood.spark.reading import ReadTask, TaskReader
-from cordwood.spark.schema import arrow_schema
-from cordwood.spark.stream_planner import StreamPlanner
+from cordwood.spark.source.batch_planner import cores
+from cordwood.spark.source.offsets import SparkOffset, beginning_in, from_spark, to_spark, with_beginning
+from cordwood.spark.source.options import SourceOptions
+from cordwood.spark.source.planning import plan_tasks, ranges_between
+from cordwood.spark.source.reading import ReadTask, TaskReader
+from cordwood.spark.source.schema import arrow_schema
+from cordwood.spark.source.stream_planner import StreamPlanner
 
 _log = logging.getLogger(__name__)
 

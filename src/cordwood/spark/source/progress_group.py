@@ -16,8 +16,8 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
-from cordwood.spark.offsets import Positions
-from cordwood.spark.options import SourceOptions
+from cordwood.spark.source.offsets import Positions
+from cordwood.spark.source.options import SourceOptions
 
 _log = logging.getLogger(__name__)
 

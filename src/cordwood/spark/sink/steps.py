@@ -1,0 +1,39 @@
+"""The steps of a write, by name: the moments between which a process may die.
+
+Tests watch them, so that "between any two steps" is tried step by step. Nobody else does: a step costs a look at an
+empty list.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+
+class Step(Enum):
+    """In the order of a write: the steps of a task, then those of the driver."""
+
+    TASK_STARTED = "task-started"
+    """It has rows."""
+    TASK_JOINED = "task-joined"
+    """It has a slot, or whatever its guarantee needs."""
+    TASK_PRODUCED = "task-produced"
+    """A block of rows is on its way."""
+    TASK_FLUSHED = "task-flushed"
+    """Every row is acknowledged."""
+    TASK_COMPLETED = "task-completed"
+    DRIVER_DECIDING = "driver-deciding"
+    DRIVER_DECIDED = "driver-decided"
+    DRIVER_ABORTING = "driver-aborting"
+    DRIVER_ABORTED = "driver-aborted"
+
+
+_watchers: list[Callable[[Step], None]] = []
+
+
+def watch(watcher: Callable[[Step], None]) -> None:
+    """Calls `watcher` at every step of this process from now on, in the thread that reaches it."""
+    _watchers.append(watcher)
+
+
+def reached(step: Step) -> None:
+    for watcher in _watchers:
+        watcher(step)
