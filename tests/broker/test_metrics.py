@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cordwood.broker import metrics_endpoint
+from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
 from cordwood.groups.positions import Commit
 from cordwood.model.broker_settings import BrokerSettings
@@ -103,7 +104,7 @@ class Stage:
 @asynccontextmanager
 async def broker(**texts: str) -> AsyncIterator[Stage]:
     changes = {name.replace("_", "."): text for name, text in texts.items()}
-    server = await Server.start(BrokerSettings.from_texts(EVERYTHING | changes), in_memory=True)
+    server = await Server.start(BrokerSettings.from_texts(EVERYTHING | changes), memory=Memory())
     try:
         yield Stage(server)
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cordwood.broker.memory import Memory
 from cordwood.broker.server import DRAIN_S, Server
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import DiskFull
@@ -69,7 +70,7 @@ class Peer:
 
 
 async def test_a_stopping_broker_answers_who_waits_for_more_to_read() -> None:
-    server = await Server.start(settings(), in_memory=True)
+    server = await Server.start(settings(), memory=Memory())
     peer = Peer(server)
     await peer.send(metadata_that_creates())
     assert struct.unpack_from(">i", await peer.receive())[0] == 4
@@ -119,7 +120,7 @@ async def test_connections_leave_descriptors_for_files(tmp_path: Path, caplog: p
         assert server._connections.limits.max_connections == (1000 - 500 - 64) // 2
         assert "up to 218 connections, not max.connections (10000)" in caplog.text
         await server.stop()
-        modest = await Server.start(settings(max_connections="10"), in_memory=True)
+        modest = await Server.start(settings(max_connections="10"), memory=Memory())
         assert modest._connections is not None
         assert modest._connections.limits.max_connections == 10
         await modest.stop()
@@ -128,7 +129,7 @@ async def test_connections_leave_descriptors_for_files(tmp_path: Path, caplog: p
 
 
 async def test_a_broken_invariant_ends_the_broker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = await Server.start(settings(), in_memory=True)
+    server = await Server.start(settings(), memory=Memory())
     bystander, peer = Peer(server), Peer(server)
     await bystander.send(metadata_that_creates())
     await bystander.receive()
@@ -149,7 +150,7 @@ async def test_a_broken_invariant_ends_the_broker_at_once(monkeypatch: pytest.Mo
 async def test_any_other_failure_of_a_request_ends_its_connection_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = await Server.start(settings(), in_memory=True)
+    server = await Server.start(settings(), memory=Memory())
     peer, other = Peer(server), Peer(server)
     handle = Node.handle
 

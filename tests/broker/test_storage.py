@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cordwood.broker.memory import Memory
 from cordwood.broker.storage import Storage
 from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
@@ -12,7 +13,7 @@ def settings(directory: Path) -> BrokerSettings:
 
 
 async def test_a_broker_that_is_only_read_from_knows_whether_reads_can_be_told_not_to_wait(tmp_path: Path) -> None:
-    storage = await Storage.open(settings(tmp_path), in_memory=False)
+    storage = await Storage.open(settings(tmp_path))
     assert isinstance(storage.filesystem, OsFilesystem)
     assert storage.filesystem.reads_without_waiting is None
     storage.claim("cluster")
@@ -23,13 +24,13 @@ async def test_a_broker_that_is_only_read_from_knows_whether_reads_can_be_told_n
 async def test_only_logs_that_were_closed_in_order_are_marked_so(tmp_path: Path) -> None:
     marks = []
     for in_order in (True, False, True):
-        storage = await Storage.open(settings(tmp_path), in_memory=False)
+        storage = await Storage.open(settings(tmp_path))
         storage.claim("cluster")
         marks.append(storage.logs.clean)
         if in_order:
             storage.close_logs()
         await storage.release()
-    storage = await Storage.open(settings(tmp_path), in_memory=False)
+    storage = await Storage.open(settings(tmp_path))
     storage.claim("cluster")
     marks.append(storage.logs.clean)
     await storage.release()
@@ -37,7 +38,7 @@ async def test_only_logs_that_were_closed_in_order_are_marked_so(tmp_path: Path)
 
 
 async def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
-    storage = await Storage.open(settings(tmp_path / "data"), in_memory=True)
+    storage = await Storage.open(settings(tmp_path / "data"), memory=Memory())
     storage.claim("cluster")
     assert storage.in_memory
     storage.close_logs()

@@ -28,6 +28,7 @@ from cordwood.model.errors import SyncFailure
 from cordwood.node.node import Node
 
 if TYPE_CHECKING:
+    from cordwood.broker.memory import Memory
     from cordwood.broker.metrics_service import MetricsService
 
 logger = logging.getLogger("cordwood.broker")
@@ -58,9 +59,11 @@ class Server:
         self._metrics: MetricsService | None = None
 
     @classmethod
-    async def start(cls, settings: BrokerSettings, *, in_memory: bool = False) -> "Server":
-        """Returns when clients can connect. Raises EnvironmentFailure or OSError, with nothing left behind."""
-        storage = await Storage.open(settings, in_memory=in_memory)
+    async def start(cls, settings: BrokerSettings, *, memory: "Memory | None" = None) -> "Server":
+        """Returns when clients can connect. Raises EnvironmentFailure or OSError, with nothing left behind.
+
+        `memory`: where the data is, for a broker without a disk."""
+        storage = await Storage.open(settings, memory=memory)
         server = cls(settings, storage)
         try:
             await server._start()

@@ -11,6 +11,7 @@ from cordwood.model.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem
 
 if TYPE_CHECKING:
+    from cordwood.broker.memory import Memory
     from cordwood.cluster.stores.interface import MetadataStore
     from cordwood.log.compaction import CompactionJob, CompactionResult
 
@@ -36,14 +37,11 @@ class Storage:
         self._open = False
 
     @classmethod
-    async def open(cls, settings: BrokerSettings, *, in_memory: bool) -> "Storage":
-        """Raises StorageFailure, or StoreFailure if another process has the metadata."""
+    async def open(cls, settings: BrokerSettings, *, memory: "Memory | None" = None) -> "Storage":
+        """On disk, or in this memory. Raises StorageFailure, or StoreFailure if another process has the metadata."""
         path = settings.data_directory
-        if in_memory:
-            from cordwood.cluster.stores.memory import MemoryStore
-            from cordwood.log.memory_filesystem import MemoryFilesystem
-
-            return cls(MemoryFilesystem(), path, MemoryStore(), settings)
+        if memory is not None:
+            return cls(memory.filesystem, path, memory.open_metadata(), settings)
         from cordwood.cluster.stores.sqlite import SqliteStore
         from cordwood.log.os_filesystem import OsFilesystem
 

@@ -1,21 +1,25 @@
 """A broker in this process: `from cordwood.embedded import Broker`. Imports nothing heavy before it is used."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cordwood.embedded.broker import Broker as Broker
     from cordwood.embedded.in_process_log import InProcessLog as InProcessLog
+    from cordwood.embedded.in_process_log import LogRecord as LogRecord
+    from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 
-__all__ = ["Broker", "InProcessLog"]
+__all__ = ["Broker", "BrokerStopped", "InProcessLog", "LogRecord"]
+
+_MODULES = {
+    "Broker": "broker",
+    "BrokerStopped": "loop_calls",
+    "InProcessLog": "in_process_log",
+    "LogRecord": "in_process_log",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Broker":
-        from cordwood.embedded.broker import Broker
-
-        return Broker
-    if name == "InProcessLog":
-        from cordwood.embedded.in_process_log import InProcessLog
-
-        return InProcessLog
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

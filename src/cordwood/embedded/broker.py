@@ -3,22 +3,24 @@
 import asyncio
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import uvloop
 
+from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
-from cordwood.embedded.in_process_log import BrokerStopped, InProcessLog
+from cordwood.embedded.in_process_log import InProcessLog
+from cordwood.embedded.loop_calls import LoopCalls
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
 from cordwood.model.settings import InvalidSetting
 
-_STOP_TIMEOUT_S = 30.0
-_DIRECTORY_NAMES = ("log.dirs", "log.dir")
+_STOP_TIMEOUT_S: Final = 30.0
+_DIRECTORY_NAMES: Final = ("log.dirs", "log.dir")
 
 
 class Broker:
@@ -27,8 +29,10 @@ class Broker:
         with Broker() as broker:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-    Without `data_dir` everything is in memory and gone when the broker stops. With it the data is on disk, as durable
+    Without `data_dir` the data is in memory and lives as long as this object. With it the data is on disk, as durable
     as a served broker's. `settings` are a broker's settings by name: `{"num.partitions": 3}`.
+
+    `stop` and `start` again is a broker that goes away and comes back: on the same port, with the same data.
     """
 
     def __init__(
@@ -45,26 +49,25 @@ class Broker:
         for name, value in (settings or {}).items():
             if name.strip() in _DIRECTORY_NAMES:
                 raise InvalidSetting(f"{name} is not for settings here: use data_dir, which puts the data on disk")
-            texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        self._settings: BrokerSettings = load_settings(flags=[f"{name}={text}" for name, text in texts.items()])
-        self._in_memory = data_dir is None
-        self._thread: threading.Thread | None = None
-        self._server: Server | None = None
-        self._log: InProcessLog | None = None
-        self._told_to_stop = asyncio.Event()
-        self._ended: Future[None] = Future()
+            texts[name.strip()] = str(value).lower() if isinstance(value, bool) else str(value)
+        self._settings: BrokerSettings = load_settings(settings=texts)
+        self._memory = Memory() if data_dir is None else None
+        self._calls = LoopCalls()
+        self._log = InProcessLog(self._calls)
+        self._run: _Run | None = None
 
     def start(self) -> Self:
-        """Returns when clients can connect. Raises EnvironmentFailure or OSError if they never will."""
-        assert self._thread is None, "an embedded broker is started once"
-        started: Future[Server] = Future()
-        self._process_id = os.getpid()
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="cordwood-broker", daemon=True)
+        """Returns when clients can connect. Raises EnvironmentFailure or OSError if they never will.
+
+        After a `stop` the broker comes back on the port that it had, with the data that it had.
+        """
+        if self._run is not None and self._run.alive:
+            raise RuntimeError(f"the broker runs already, at {self.bootstrap_servers}")
+        self._run = run = _Run(self._settings, self._memory, self._calls.broker_stopped)
         try:
-            self._thread.start()
-            self._server = started.result()
-            self._log = InProcessLog(self._loop, self._server)
+            server = run.start()
+            self._settings = _with_port(self._settings, server.address[1])
+            self._calls.broker_started(run.loop, server)
         except BaseException:
             # Interrupted, perhaps: the broker would go on, and nobody would have it to stop it.
             self.stop()
@@ -73,14 +76,8 @@ class Broker:
 
     def stop(self) -> None:
         """Finishes what is under way and closes everything. Safe to call twice. In a fork it does nothing."""
-        if self._thread is None or os.getpid() != self._process_id:
-            return
-        with suppress(RuntimeError):  # the loop has ended already
-            self._loop.call_soon_threadsafe(self._told_to_stop.set)
-        if self._thread.is_alive():
-            self._thread.join(_STOP_TIMEOUT_S)
-        if self._ended.done():
-            self._ended.result()
+        if self._run is not None:
+            self._run.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -95,50 +92,86 @@ class Broker:
 
     @property
     def host(self) -> str:
-        return self._running.address[0]
+        return self._calls.server.address[0]
 
     @property
     def port(self) -> int:
-        return self._running.address[1]
+        return self._calls.server.address[1]
 
     @property
     def bootstrap_servers(self) -> str:
         """What a client's `bootstrap.servers` has to say."""
-        host, port = self._running.address
+        host, port = self._calls.server.address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def log(self) -> InProcessLog:
         """Appending and reading without a client and without a socket."""
-        assert self._log is not None, "the broker is not started"
         return self._log
 
+
+def _with_port(settings: BrokerSettings, port: int) -> BrokerSettings:
+    """The settings with the port that was found free for port 0: clients find the broker there after a restart."""
+    listener = settings.listener
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return BrokerSettings.from_texts({**settings.texts, "listeners": f"{listener.name}://{host}:{port}"})
+
+
+class _Run:
+    """One life of a broker: a loop in a thread, from a start to its end."""
+
+    def __init__(self, settings: BrokerSettings, memory: Memory | None, ended: Callable[[], None]) -> None:
+        self._settings = settings
+        self._memory = memory
+        self._when_ended = ended
+        self._process_id = os.getpid()
+        self._told_to_stop = asyncio.Event()
+        self._started: Future[Server] = Future()
+        self._ended: Future[None] = Future()
+        self.loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name="cordwood-broker", daemon=True)
+
     @property
-    def _running(self) -> Server:
-        assert self._server is not None, "the broker is not started"
+    def alive(self) -> bool:
+        """Whether the broker runs or is still stopping; in a fork, whether it did so when the fork was made."""
+        return self._thread.is_alive() or (os.getpid() != self._process_id and not self._ended.done())
+
+    def start(self) -> Server:
+        self._thread.start()
+        return self._started.result()
+
+    def stop(self) -> None:
+        if os.getpid() != self._process_id:
+            return
+        with suppress(RuntimeError):  # the loop has ended already
+            self.loop.call_soon_threadsafe(self._told_to_stop.set)
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT_S)
         if self._ended.done():
-            raise BrokerStopped
-        return self._server
+            self._ended.result()
 
     # In the broker's thread
 
-    def _run(self, started: "Future[Server]") -> None:
+    def _work(self) -> None:
+        failure: BaseException | None = None
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._serve(started))
-        except BaseException as failure:
-            if not started.done():
-                started.set_exception(failure)
-            else:
-                self._ended.set_exception(failure)
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+                runner.run(self._serve())
+        except BaseException as raised:
+            failure = raised
+        # First of all: who hears of the end and starts the broker again must not be taken for stopped.
+        self._when_ended()
+        if not self._started.done():
+            assert failure is not None
+            self._started.set_exception(failure)
+        elif failure is not None:
+            self._ended.set_exception(failure)
         else:
             self._ended.set_result(None)
-        if self._log is not None:
-            self._log.broker_stopped()
 
-    async def _serve(self, started: "Future[Server]") -> None:
-        server = await Server.start(self._settings, in_memory=self._in_memory)
-        started.set_result(server)
+    async def _serve(self) -> None:
+        server = await Server.start(self._settings, memory=self._memory)
+        self._started.set_result(server)
         told = asyncio.ensure_future(self._told_to_stop.wait())
         ends: list[asyncio.Future[Any]] = [told, server.failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

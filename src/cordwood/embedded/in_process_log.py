@@ -4,46 +4,59 @@ The same partitions, checks, acks and durability as for a Kafka client with acks
 there and the other way round. Methods may be called from any thread but the broker's own.
 """
 
-import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from cordwood.broker.server import Server
 from cordwood.cluster.controller import CreatedTopic
+from cordwood.embedded.committed import AbortedRecords
+from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
+from cordwood.embedded.loop_calls import LoopCalls
 from cordwood.embedded.partitioner import partition_of
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
-from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError
+from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.node import ALL_REPLICAS
 from cordwood.node.partition import Partition, no_such_partition
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
-from cordwood.records.records import Record, records_in
-
-T = TypeVar("T")
+from cordwood.records.records import records_in
 
 READ_BYTES: Final = 1024 * 1024
 DEFAULT_TIMEOUT_S: Final = 30.0
 
 Headers = Sequence[tuple[str, bytes | None]]
+Appending = Callable[[int | Exception], None]
+"""Gets the offset of the record, or why there is none."""
 
 
-class BrokerStopped(EnvironmentFailure):
-    def __init__(self, message: str = "the broker has stopped") -> None:
-        super().__init__(message)
+class LogRecord(NamedTuple):
+    """One record as `InProcessLog.read` gives it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int
+
+
+class _Part(NamedTuple):
+    """What one look into a partition's log found."""
+
+    offset: int
+    """From where on the records are wanted."""
+    found: LogSlice | ColdRead | None
+    aborted: list[tuple[int, int]]
+    """Producer id and first offset of aborted transactions, for a reader of committed records."""
 
 
 class InProcessLog:
-    def __init__(self, loop: asyncio.AbstractEventLoop, server: Server) -> None:
-        self._loop = loop
-        self._server = server
-        self._process_id = os.getpid()
+    def __init__(self, calls: LoopCalls) -> None:
+        self._calls = calls
         self._without_key = count()
-        self._unanswered: set[Future[Any]] = set()
 
     def append(
         self,
@@ -59,130 +72,116 @@ class InProcessLog:
         """Appends one record and returns its offset once it is as durable as the topic asks for.
 
         Without `partition` the key chooses it as the Java client would; without a key partitions take turns. A topic
-        that does not exist is created if `auto.create.topics.enable` says so. Raises ProtocolError.
+        that does not exist is created if `auto.create.topics.enable` says so. Raises ProtocolError, or TypeError.
         """
+        _check_type("topic", topic, str)
+        _check_type("partition", partition, int, type(None))
+        _check_type("timestamp_ms", timestamp_ms, int, type(None))
+        key_bytes, value_bytes = _as_bytes("key", key), _as_bytes("value", value)
+        _check_headers(headers)
         now_ms = int(time.time() * 1000)
-        key_bytes = key.encode() if isinstance(key, str) else key
-        value_bytes = value.encode() if isinstance(value, str) else value
         batch = build_batch([(now_ms if timestamp_ms is None else timestamp_ms, key_bytes, value_bytes, headers)])
 
-        def start(done: Callable[[int | Exception], None]) -> None:
-            deadline_ms = self._server.node.now_ms + int(timeout_s * 1000)
-            self._with_topic(
-                topic,
-                lambda partitions: self._append(
-                    self._choose(topic, partitions, partition, key_bytes), batch, deadline_ms, done
-                ),
-                done,
-            )
+        def start(server: Server, done: Appending) -> None:
+            deadline_ms = server.node.now_ms + int(timeout_s * 1000)
 
-        return self._ask(start, timeout_s + 1)
+            def append(partitions: list[Partition]) -> None:
+                _append(server, self._choose(topic, partitions, partition, key_bytes), batch, deadline_ms, done)
 
-    def read(self, topic: str, partition: int, offset: int = 0) -> Iterator[Record]:
-        """The records from an offset on, up to the high watermark when the reading gets there: what a consumer with
-        `read_uncommitted` would get. Those of transactions that are open, or were aborted, are among them.
+            _with_topic(server, topic, append, done)
+
+        return self._calls.ask(start, timeout_s + 1)
+
+    def read(
+        self, topic: str, partition: int | None = None, offset: int | None = None, *, committed: bool = False
+    ) -> Iterator[LogRecord]:
+        """The records of a partition from an offset on, or from where its log begins.
+
+        Without a partition: the records of all partitions, one partition after the other; each in its own order, with
+        no order between them. The reading ends at the high watermark that it finds when it gets there.
+
+        `committed`: what a consumer with `read_committed` gets, without the records of transactions that are open or
+        were aborted, and nothing behind an open one. Else these are among them, as for `read_uncommitted`.
 
         Raises ProtocolError: no such topic or partition, or an offset that the log does not have.
         """
+        _check_type("topic", topic, str)
+        _check_type("partition", partition, int, type(None))
+        _check_type("offset", offset, int, type(None))
+        if partition is None and offset is not None:
+            raise ValueError("an offset belongs to a partition: say which")
+        return self._read(topic, partition, offset, committed)
+
+    def _read(self, topic: str, partition: int | None, offset: int | None, committed: bool) -> Iterator[LogRecord]:
+        if partition is not None:
+            yield from self._read_partition(topic, partition, offset, committed)
+            return
+        for index in range(self._partition_count(topic)):
+            yield from self._read_partition(topic, index, None, committed)
+
+    def _read_partition(self, topic: str, index: int, offset: int | None, committed: bool) -> Iterator[LogRecord]:
         while True:
-            position = offset
-
-            def start(done: Callable[[LogSlice | ColdRead | Exception | None], None], position: int = position) -> None:
-                done(self._slice(topic, partition, position))
-
-            found = self._ask(start, DEFAULT_TIMEOUT_S)
-            part = found.finish() if isinstance(found, ColdRead) else found
-            if part is None:
+            part = self._look(topic, index, offset, committed)
+            found = part.found.finish() if isinstance(part.found, ColdRead) else part.found
+            if found is None:
                 return
-            data = memoryview(part.file.read(part.position, part.length))
+            offset = position = part.offset
+            aborted = AbortedRecords(part.aborted)
+            data = memoryview(found.file.read(found.position, found.length))
             for start_of_batch, header in batches_in(data):
-                if not header.control:
-                    for record in records_in(data[start_of_batch : start_of_batch + header.size]):
+                batch = data[start_of_batch : start_of_batch + header.size]
+                if not aborted.skips(header, batch) and not header.control:
+                    for record in records_in(batch):
                         if record.offset >= offset:
-                            yield record
+                            yield LogRecord(*record, index)
                 offset = max(offset, header.next_offset)
             if offset == position:
                 return
 
+    def topics(self, *, internal: bool = False) -> dict[str, int]:
+        """All topics by name, sorted, each with its number of partitions. With `internal` the broker's own, too."""
+
+        def start(server: Server, done: Callable[[dict[str, int] | Exception], None]) -> None:
+            image, node = server.node.image, server.node
+            done(
+                {
+                    name: len(node.topics[name])
+                    for name in sorted(node.topics)
+                    if internal or not image.topics[name].internal
+                }
+            )
+
+        return self._calls.ask(start, DEFAULT_TIMEOUT_S)
+
+    def start_offset(self, topic: str, partition: int) -> int:
+        """The first offset that the partition still has: where `read` begins."""
+        return self._ask_partition(topic, partition, lambda found: found.replica.log.log_start_offset)
+
     def end_offset(self, topic: str, partition: int) -> int:
         """The high watermark: where `read` ends."""
+        return self._ask_partition(topic, partition, lambda found: found.replica.high_watermark)
 
-        def start(done: Callable[[int | Exception], None]) -> None:
-            done(self._server.node.partition(topic, partition).replica.high_watermark)
+    def _ask_partition(self, topic: str, partition: int, question: Callable[[Partition], int]) -> int:
+        _check_type("topic", topic, str)
+        _check_type("partition", partition, int)
 
-        return self._ask(start, DEFAULT_TIMEOUT_S)
+        def start(server: Server, done: Callable[[int | Exception], None]) -> None:
+            done(question(server.node.partition(topic, partition)))
 
-    # In the loop
+        return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
-    def _ask(self, start: Callable[[Callable[[T | Exception], None]], None], timeout_s: float) -> T:
-        """Runs `start` in the loop and waits for what it hands to its callback."""
-        if os.getpid() != self._process_id:
-            raise BrokerStopped(f"the broker runs in process {self._process_id}, not in this fork of it: use a client")
-        answer: Future[T] = Future()
-        self._unanswered.add(answer)
+    def _partition_count(self, topic: str) -> int:
+        def start(server: Server, done: Callable[[int | Exception], None]) -> None:
+            server.node.partition(topic, 0)
+            done(len(server.node.topics[topic]))
 
-        def done(result: T | Exception) -> None:
-            if answer.done():
-                return
-            if isinstance(result, Exception) and not isinstance(result, ColdRead):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result)  # type: ignore[arg-type]
+        return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
-        def begin() -> None:
-            try:
-                start(done)
-            except (ProtocolError, EnvironmentFailure) as refusal:
-                done(refusal)
-            except Exception as failure:
-                done(failure)
-                raise
+    def _look(self, topic: str, index: int, offset: int | None, committed: bool) -> _Part:
+        def start(server: Server, done: Callable[[_Part | Exception], None]) -> None:
+            done(_part(server.node.partition(topic, index), offset, committed))
 
-        def in_loop() -> None:
-            if not self._server.driver.run(begin):
-                done(BrokerStopped())
-
-        try:
-            self._loop.call_soon_threadsafe(in_loop)
-            return answer.result(timeout_s)
-        except RuntimeError:
-            # The loop is closed.
-            raise BrokerStopped from None
-        finally:
-            self._unanswered.discard(answer)
-
-    def broker_stopped(self) -> None:
-        """Who still waits for an answer will not get one."""
-        for answer in list(self._unanswered):
-            if not answer.done():
-                answer.set_exception(BrokerStopped())
-
-    def _with_topic(
-        self,
-        name: str,
-        use: Callable[[list[Partition]], None],
-        done: Callable[[int | Exception], None],
-    ) -> None:
-        node = self._server.node
-        partitions = node.topics.get(name)
-        if partitions is not None:
-            use(partitions)
-            return
-        if not node.settings.auto_create_topics_enable:
-            raise no_such_partition(name, 0)
-
-        def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
-            refusal = results if isinstance(results, Exception) else results[name]
-            try:
-                if name in node.topics:
-                    use(node.topics[name])
-                else:
-                    assert isinstance(refusal, Exception)
-                    done(refusal)
-            except Exception as failure:
-                done(failure)
-
-        node.auto_create([name], created)
+        return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
     def _choose(self, topic: str, partitions: list[Partition], partition: int | None, key: bytes | None) -> Partition:
         if partition is None:
@@ -192,26 +191,88 @@ class InProcessLog:
             raise no_such_partition(topic, partition)
         return partitions[partition]
 
-    def _append(
-        self, partition: Partition, batch: bytearray, deadline_ms: int, done: Callable[[int | Exception], None]
-    ) -> None:
-        node = self._server.node
-        appended, safe = node.append(partition, memoryview(batch), ALL_REPLICAS, node.now_ms)
-        if safe:
-            done(appended.base_offset)
-            return
 
-        def acknowledged(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                done(appended.base_offset)
-            else:
-                done(ProtocolError(error, f"{partition.name}: the record at {appended.base_offset}: {error.name}"))
+# What callers hand in
 
-        node.when_safe(partition, appended.last_offset, ALL_REPLICAS, deadline_ms, acknowledged)
 
-    def _slice(self, topic: str, index: int, offset: int) -> LogSlice | ColdRead | None:
-        replica = self._server.node.partition(topic, index).replica
+def _as_bytes(name: str, given: bytes | str | None) -> bytes | None:
+    if isinstance(given, str):
+        return given.encode()
+    if given is not None and not isinstance(given, bytes | bytearray | memoryview):
+        raise TypeError(f"{name} must be bytes, str or None, not {type(given).__name__}")
+    return given
+
+
+def _check_type(name: str, given: Any, *types: type) -> None:
+    if not isinstance(given, types):
+        raise TypeError(f"{name} must be {types[0].__name__}, not {type(given).__name__}")
+
+
+def _check_headers(headers: Headers) -> None:
+    for header in headers:
+        if not isinstance(header, tuple | list) or len(header) != 2:
+            raise TypeError(f"headers must be pairs of a name and a value, not {type(header).__name__}")
+        name, value = header
+        _check_type("a header's name", name, str)
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"the value of header {name!r} must be bytes or None, not {type(value).__name__}")
+
+
+# In the loop
+
+
+def _with_topic(server: Server, name: str, use: Callable[[list[Partition]], None], done: Appending) -> None:
+    node = server.node
+    partitions = node.topics.get(name)
+    if partitions is not None:
+        use(partitions)
+        return
+    if not node.settings.auto_create_topics_enable:
+        raise no_such_partition(name, 0)
+
+    def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
+        refusal = results if isinstance(results, Exception) else results[name]
         try:
-            return replica.log.read(offset, READ_BYTES, end_offset=replica.high_watermark, minimum_one_batch=True)
-        except ColdRead as cold:
-            return cold
+            if name in node.topics:
+                use(node.topics[name])
+            else:
+                assert isinstance(refusal, Exception)
+                done(refusal)
+        except Exception as failure:
+            done(failure)
+
+    node.auto_create([name], created)
+
+
+def _append(server: Server, partition: Partition, batch: bytearray, deadline_ms: int, done: Appending) -> None:
+    node = server.node
+    appended, safe = node.append(partition, memoryview(batch), ALL_REPLICAS, node.now_ms)
+    if safe:
+        done(appended.base_offset)
+        return
+
+    def acknowledged(error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            done(appended.base_offset)
+        else:
+            done(ProtocolError(error, f"{partition.name}: the record at {appended.base_offset}: {error.name}"))
+
+    node.when_safe(partition, appended.last_offset, ALL_REPLICAS, deadline_ms, acknowledged)
+
+
+def _part(partition: Partition, offset: int | None, committed: bool) -> _Part:
+    replica = partition.replica
+    log = replica.log
+    if offset is None:
+        offset = log.log_start_offset
+    end_offset = replica.last_stable_offset if committed else replica.high_watermark
+    found: LogSlice | ColdRead | None
+    try:
+        found = log.read(offset, READ_BYTES, end_offset=end_offset, minimum_one_batch=True)
+    except ColdRead as cold:
+        found = cold
+    if not committed or found is None:
+        return _Part(offset, found, [])
+    if isinstance(found, LogSlice):
+        return _Part(offset, found, log.aborted_in(found, offset, end_offset))
+    return _Part(offset, found, log.aborted_transactions(offset, end_offset))

@@ -3,9 +3,12 @@
 One broker per test, not per session: it starts in tens of milliseconds, and tests that share no broker share no topics,
 offsets or surprises. A suite that wants one for all its tests writes a session fixture around `Broker`. pytest imports
 this module at every start of every suite on the machine, so it imports nothing else.
+
+The broker's settings come from three places, each over the one before it: `cordwood_settings` in the ini file, the
+fixture `cordwood_settings`, and markers `cordwood` from the outermost to the nearest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +16,40 @@ import pytest
 if TYPE_CHECKING:
     from cordwood.embedded.broker import Broker
 
+Settings = Mapping[str, str | int | float | bool]
+
+_MARKER = "cordwood"
+_INI_OPTION = "cordwood_settings"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(_INI_OPTION, "Settings for brokers of the `cordwood` fixture, NAME=VALUE, one a line.", "linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{_MARKER}(settings): settings by name for this test's `cordwood` broker.")
+
 
 @pytest.fixture
-def cordwood() -> "Iterator[Broker]":
+def cordwood_settings(pytestconfig: pytest.Config) -> Settings:
+    """Settings by name for the `cordwood` broker: those of the ini file. A suite overrides it with its own."""
+    settings: dict[str, str | int | float | bool] = {}
+    for line in pytestconfig.getini(_INI_OPTION):
+        name, equals, text = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{_INI_OPTION}: {line!r} is not NAME=VALUE")
+        settings[name.strip()] = text.strip()
+    return settings
+
+
+@pytest.fixture
+def cordwood(request: pytest.FixtureRequest, cordwood_settings: Settings) -> "Iterator[Broker]":
     """A Kafka-compatible broker: `cordwood.bootstrap_servers` for clients, `cordwood.log` without a client."""
     from cordwood.embedded.broker import Broker
 
-    with Broker() as broker:
+    settings = dict(cordwood_settings)
+    for marker in reversed(list(request.node.iter_markers(_MARKER))):
+        for given in marker.args:
+            settings.update(given)
+    with Broker(settings=settings) as broker:
         yield broker

@@ -1,4 +1,4 @@
-"""A broker's configuration from its sources: defaults < TOML file < environment < flags.
+"""A broker's configuration from its sources: defaults < TOML file < environment < flags, or a program's settings.
 
 Pure over texts: reading the file and the environment is the caller's.
 
@@ -42,15 +42,23 @@ class InvalidConfiguration(InvalidSetting):
 
 
 def load_settings(
-    toml: str = "", environment: Mapping[str, str] | None = None, flags: Iterable[str] = (), *, file_name: str = "file"
+    toml: str = "",
+    environment: Mapping[str, str] | None = None,
+    flags: Iterable[str] = (),
+    settings: Mapping[str, str] | None = None,
+    *,
+    file_name: str = "file",
 ) -> BrokerSettings:
-    """The settings that these sources make together. Raises InvalidConfiguration."""
+    """The settings that these sources make together: `settings` are what a program gives by name.
+
+    Raises InvalidConfiguration, which names the source."""
     texts: dict[str, str] = {}
     try:
         for source, layer in (
             (file_name, from_toml(toml, file_name)),
             ("environment", from_environment(environment or {})),
             ("flags", from_flags(flags)),
+            ("settings", settings or {}),
         ):
             texts.update(_normal(layer, source))
         return BrokerSettings.from_texts(texts)

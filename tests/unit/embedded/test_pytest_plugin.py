@@ -34,12 +34,75 @@ def test_that_needs_no_broker():
     pass
 """
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+    assert "3 passed" in suite(tmp_path)
+
+
+def test_settings_come_from_the_ini_file_a_fixture_and_markers(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(
+        """
+[pytest]
+addopts = --strict-markers
+cordwood_settings =
+    num.partitions = 2
+    log.retention.ms=3600000
+"""
+    )
+    (tmp_path / "test_from_the_ini_file.py").write_text(
+        """
+import pytest
+
+def partitions(broker):
+    broker.log.append("orders", None, "x")
+    return broker.log.topics()["orders"]
+
+def test_the_file_holds(cordwood):
+    assert partitions(cordwood) == 2
+
+@pytest.mark.cordwood({"num.partitions": 4})
+class TestMarked:
+    def test_a_class_holds(self, cordwood):
+        assert partitions(cordwood) == 4
+
+    @pytest.mark.cordwood({"num.partitions": 5})
+    def test_the_nearest_marker_holds(self, cordwood):
+        assert partitions(cordwood) == 5
+"""
+    )
+    (tmp_path / "test_from_a_fixture.py").write_text(
+        """
+import pytest
+
+@pytest.fixture
+def cordwood_settings(cordwood_settings):
+    return cordwood_settings | {"num.partitions": 3}
+
+def test_the_fixture_holds(cordwood):
+    cordwood.log.append("orders", None, "x")
+    assert cordwood.log.topics()["orders"] == 3
+"""
+    )
+    assert "4 passed" in suite(tmp_path)
+
+
+def test_a_line_of_the_ini_file_that_is_no_setting_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\ncordwood_settings = num.partitions\n")
+    (tmp_path / "test_users.py").write_text("def test_it(cordwood): pass\n")
+    done = run_suite(tmp_path)
+    assert done.returncode != 0
+    assert "cordwood_settings: 'num.partitions' is not NAME=VALUE" in done.stdout
+
+
+def run_suite(directory: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(directory)],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=directory,
         check=False,
     )
+
+
+def suite(directory: Path) -> str:
+    done = run_suite(directory)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    return done.stdout

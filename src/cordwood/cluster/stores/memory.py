@@ -115,6 +115,14 @@ class MemoryStore:
             self._before.popleft()
         self._feed.forget(revision)
 
+    def reopened(self) -> "MemoryStore":
+        """A new store that begins with what this one holds. Its history begins here: the past cannot be watched."""
+        store = MemoryStore(retained_revisions=self._retained_revisions)
+        store._items = dict(self._items)
+        store._feed = CommitFeed(self._feed.revision, _MAX_FEED_EVENTS)
+        store._compact_revision = self._feed.revision
+        return store
+
     async def close(self) -> None:
         if not self._closed:
             self._closed = True

@@ -1,0 +1,145 @@
+"""`broker.log`: topics, reading all of a topic, committed records only, and mistakes in what it is given."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from cordwood.embedded import Broker
+from cordwood.model.configuration import InvalidConfiguration
+
+
+def transactional(broker: Broker, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    return producer
+
+
+def test_topics_are_listed_with_their_partitions() -> None:
+    with Broker(settings={"num.partitions": 3}) as broker:
+        assert broker.log.topics() == {}
+        broker.log.append("orders", None, "x")
+        broker.log.append("audit", None, "x")
+        assert broker.log.topics() == {"audit": 3, "orders": 3}
+
+
+def test_internal_topics_are_listed_on_demand() -> None:
+    with Broker() as broker:
+        producer = transactional(broker, "writer")
+        producer.begin_transaction()
+        producer.produce("orders", b"x")
+        producer.commit_transaction(30)
+        assert broker.log.topics() == {"orders": 1}
+        assert "__transaction_state" in broker.log.topics(internal=True)
+
+
+def test_a_read_without_a_partition_gives_the_records_of_all() -> None:
+    with Broker(settings={"num.partitions": 3}) as broker:
+        for number in range(9):
+            broker.log.append("spread", None, str(number), partition=number % 3)
+        records = list(broker.log.read("spread"))
+        assert [(record.partition, record.offset) for record in records] == [
+            (partition, offset) for partition in range(3) for offset in range(3)
+        ]
+        assert sorted(record.value or b"" for record in records) == [str(number).encode() for number in range(9)]
+
+
+def test_an_offset_needs_its_partition() -> None:
+    with Broker() as broker:
+        broker.log.append("t", None, "x")
+        with pytest.raises(ValueError, match="an offset belongs to a partition"):
+            list(broker.log.read("t", offset=0))
+
+
+def test_a_read_begins_where_the_log_does() -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    with Broker() as broker:
+        for number in range(5):
+            broker.log.append("cut", None, str(number))
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for done in admin.delete_records([TopicPartition("cut", 0, 3)]).values():
+            done.result(10)
+        assert [record.offset for record in broker.log.read("cut", 0)] == [3, 4]
+        assert broker.log.start_offset("cut", 0) == 3
+
+
+def test_committed_records_are_read_without_open_and_aborted_transactions() -> None:
+    with Broker() as broker:
+        writer, other = transactional(broker, "writer"), transactional(broker, "other")
+        writer.begin_transaction()
+        other.begin_transaction()
+        for number in range(3):
+            writer.produce("t", f"kept {number}".encode())
+            other.produce("t", f"aborted {number}".encode())
+            writer.flush(10)
+            other.flush(10)
+        other.abort_transaction(30)
+        writer.commit_transaction(30)
+        other.begin_transaction()
+        other.produce("t", b"kept later")
+        other.commit_transaction(30)
+        writer.begin_transaction()
+        writer.produce("t", b"open")
+        writer.flush(10)
+        broker.log.append("t", None, "behind the open one")
+        committed = [b"kept 0", b"kept 1", b"kept 2", b"kept later"]
+        assert [record.value for record in broker.log.read("t", committed=True)] == committed
+        assert [record.value for record in broker.log.read("t", 0, 2, committed=True)] == committed[1:]
+        assert len(list(broker.log.read("t"))) == 9
+        writer.commit_transaction(30)
+        assert [record.value for record in broker.log.read("t", committed=True)] == [
+            *committed,
+            b"open",
+            b"behind the open one",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("t", 5, "x"), "key must be bytes, str or None, not int"),
+        (("t", None, 5.5), "value must be bytes, str or None, not float"),
+        (("t", None, {"a": 1}), "value must be bytes, str or None, not dict"),
+        ((5, None, "x"), "topic must be str, not int"),
+    ],
+)
+def test_a_wrong_type_is_named(arguments: tuple[Any, ...], message: str) -> None:
+    with Broker() as broker:
+        with pytest.raises(TypeError, match=message):
+            broker.log.append(*arguments)
+        assert broker.log.append("t", None, "x") == 0
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"headers": [("trace", "7")]}, "the value of header 'trace' must be bytes or None, not str"),
+        ({"headers": [(b"trace", b"7")]}, "a header's name must be str, not bytes"),
+        ({"headers": [7]}, "headers must be pairs of a name and a value, not int"),
+        ({"partition": "0"}, "partition must be int, not str"),
+        ({"timestamp_ms": 1.5}, "timestamp_ms must be int, not float"),
+    ],
+)
+def test_a_wrong_type_of_an_option_is_named(keywords: dict[str, Any], message: str) -> None:
+    with Broker() as broker, pytest.raises(TypeError, match=message):
+        broker.log.append("t", None, "x", **keywords)
+
+
+def test_reading_with_wrong_types_is_refused_too() -> None:
+    wrong: Any = "0"
+    with Broker() as broker:
+        broker.log.append("t", None, "x")
+        with pytest.raises(TypeError, match="partition must be int, not str"):
+            list(broker.log.read("t", wrong))
+        with pytest.raises(TypeError, match="offset must be int, not str"):
+            list(broker.log.read("t", 0, wrong))
+
+
+def test_a_mistaken_setting_is_said_to_be_one() -> None:
+    with pytest.raises(InvalidConfiguration) as refusal:
+        Broker(settings={"num.partitionz": 3})
+    assert str(refusal.value) == "settings: Unknown broker config name: num.partitionz; did you mean num.partitions?"
+    with pytest.raises(InvalidConfiguration, match=r"^settings: Invalid value many"):
+        Broker(settings={"num.partitions": "many"})
