@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cordwood.broker.memory import Memory
 from cordwood.broker.storage import Storage
 from cordwood.log.os_filesystem import OsFilesystem
@@ -44,3 +46,15 @@ async def test_in_memory_nothing_is_written(tmp_path: Path) -> None:
     storage.close_logs()
     await storage.release()
     assert not (tmp_path / "data").exists()
+
+
+async def test_a_relative_data_directory_is_known_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = await Storage.open(settings(Path("data")))
+    monkeypatch.chdir("/")
+    storage.claim("cluster")
+    assert storage.logs.path == f"{tmp_path}/data"
+    storage.close_logs()
+    await storage.release()

@@ -20,6 +20,11 @@ logger = logging.getLogger("cordwood.broker")
 METADATA_FILE = "metadata.sqlite"
 
 
+def _absolute(path: str) -> str:
+    """Clients are told the path (DescribeLogDirs), and a relative one would follow a process that changes directory."""
+    return os.path.abspath(path)
+
+
 class Storage:
     """Open it, `claim` it once the cluster is known, `close_logs` in order, and always `release` it."""
 
@@ -45,6 +50,7 @@ class Storage:
         from cordwood.cluster.stores.sqlite import SqliteStore
         from cordwood.log.os_filesystem import OsFilesystem
 
+        path = _absolute(path)
         filesystem = OsFilesystem(
             path,
             max_open_files=descriptors.log_files(settings.open_files_max),

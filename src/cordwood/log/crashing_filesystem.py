@@ -156,6 +156,9 @@ class CrashingFile:
         self._inode.pending.append((size, None))
         del self._inode.content[size:]
 
+    def reserve(self, total_bytes: int) -> None:
+        """What is reserved is no content: a crash has nothing to do with it."""
+
     def sync(self) -> None:
         self._check_alive()
         self._filesystem.count_sync(self.path)

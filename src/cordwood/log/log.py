@@ -526,6 +526,7 @@ class Log:
 
     def close(self) -> None:
         """Gives back the handles. Whoever wants a clean stop checkpoints first."""
+        rolling.give_back_reserve(self)
         for segment in self.segments:
             segment.file.close()
             self.loaded_indexes.forget(segment)

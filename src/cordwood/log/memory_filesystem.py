@@ -47,6 +47,9 @@ class MemoryFile:
         self._filesystem.give_back(len(self._content) - size)
         del self._content[size:]
 
+    def reserve(self, total_bytes: int) -> None:
+        """Memory is taken as it is needed."""
+
     def sync(self) -> None:
         """All that will ever be durable already is."""
 

@@ -41,6 +41,8 @@ def begin_segment(log: "Log", base_offset: int, now_ms: int) -> Segment:
         _make_directory(log)
     segment = Segment.create(log.filesystem, log.directory, base_offset, log.settings.index_interval_bytes)
     segment.roll_at_ms = roll_time_ms(log, now_ms)
+    if log.settings.preallocate:
+        segment.file.reserve(log.segment_bytes)
     log.segments = (*log.segments, segment)
     log.active = segment
     note_new_names(log, log.directory)
@@ -78,9 +80,16 @@ def close_active(log: "Log") -> None:
     assert segment.indexes is not None
     segment.indexes.close()
     segment.forget_recent()
+    give_back_reserve(log)
     log.active = None
     log.closing.append(segment)
     note_snapshot(log, log.log_end_offset, log.producers)
+
+
+def give_back_reserve(log: "Log") -> None:
+    """Frees the disk that the active segment reserved (preallocate) and did not use."""
+    if log.active is not None and log.settings.preallocate:
+        log.active.file.reserve(0)
 
 
 def roll_if_due(log: "Log", now_ms: int) -> bool:

@@ -75,7 +75,10 @@ def reference_markdown() -> str:
         "",
         "| name | type | default | valid | broker-wide default | meaning |",
         "| --- | --- | --- | --- | --- | --- |",
-        *(_row(setting, f"`{setting.broker_name}`") for setting in TOPIC_SETTINGS.values()),
+        *(
+            _row(setting, f"`{setting.broker_name}`" if setting.broker_name else "")
+            for setting in TOPIC_SETTINGS.values()
+        ),
     ]
     return "\n".join(lines) + "\n"
 

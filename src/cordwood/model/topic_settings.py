@@ -1,5 +1,6 @@
 """The settings of a topic: Kafka's names and defaults, and two of our own (ack.durability, ordering.scope)."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,9 +23,18 @@ from cordwood.model.settings import (
 NO_LIMIT = 2**63 - 1
 """What Kafka writes for a limit that is not there."""
 
+_REPLICA = re.compile("[0-9]+:[0-9]+")
+
 
 def _cleanup_policy(value: Value) -> str | None:
     return None if value else "must name delete, compact or both"
+
+
+def _throttled_replicas(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    if value == ("*",) or all(_REPLICA.fullmatch(part) for part in value):
+        return None
+    return "must be the literal '*' or a list of replicas: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +87,20 @@ class TopicSettings:
         low=0,
         broker_name="log.flush.interval.ms",
     )
+    follower_replication_throttled_replicas: tuple[str, ...] = string_list(
+        (),
+        "The replicas whose replication is throttled on the follower's side: `partition:broker,...`, or `*` for all. "
+        "Kept for tools that set it; on one node nothing is replicated, so it has no effect.",
+        check=_throttled_replicas,
+    )
     index_interval_bytes: int = int32(
         4096,
         "An index entry is written after this many bytes of batches.",
         low=0,
         broker_name="log.index.interval.bytes",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = string_list(
+        (), "The same on the leader's side. On one node it has no effect.", check=_throttled_replicas
     )
     max_compaction_lag_ms: int = int64(
         NO_LIMIT,
@@ -135,6 +154,12 @@ class TopicSettings:
         "not added without force), `partition`, or `global` (the topic has exactly one partition).",
         choices=("key", "partition", "global"),
         broker_name="log.ordering.scope",
+    )
+    preallocate: bool = boolean(
+        False,
+        "Reserves segment.bytes of disk when a segment file is begun, where the filesystem can do so. What is not used "
+        "is given back when the segment is closed.",
+        broker_name="log.preallocate",
     )
     retention_bytes: int = int64(
         -1,

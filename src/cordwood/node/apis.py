@@ -1,6 +1,7 @@
 """What this node serves, put together from the handlers' own declarations."""
 
 from cordwood.node.handlers import (
+    acls,
     configs,
     consumer_groups,
     families,
@@ -33,6 +34,7 @@ HANDLERS: dict[int, Handler] = {
         consumer_groups,
         group_administration,
         log_dirs,
+        acls,
         transactions,
         families,
     )

@@ -33,6 +33,7 @@ _NOTES = {
     68: "Server-side assignors uniform and range; subscription by topic names and by a regular expression (RE2).",
     1: "Long poll, sessions, topic ids. Replica fetches are refused: there are no followers yet.",
     2: "All special timestamps, -1 to -6.",
+    29: "Always SECURITY_DISABLED: there is no authorizer yet. So are the next two.",
     32: "Topics and brokers.",
     74: "Topics and brokers; there are no client metrics, groups or loggers to list.",
     10_000: "Cordwood's own, for Spark's sink: a writer gets a slot of a family for a batch.",

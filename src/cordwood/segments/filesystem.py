@@ -39,6 +39,12 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cuts the file to this size. Never makes it longer."""
 
+    def reserve(self, total_bytes: int) -> None:
+        """Asks the disk for room up to this size, without making the file longer; room beyond that is given back.
+
+        A wish: a disk that cannot reserve, or has not that much, is no failure. The next append says what it can take.
+        """
+
     def sync(self) -> None:
         """Makes the content durable (fdatasync). Raises SyncFailure. May be called from any thread."""
 

@@ -78,6 +78,9 @@ class SimulatedFile:
         self._size = size
         self._disk.operation_done()
 
+    def reserve(self, total_bytes: int) -> None:
+        """What is reserved is no content."""
+
     def sync(self) -> None:
         file = self._handle()
         self._disk.operation(f"sync {self.path}")

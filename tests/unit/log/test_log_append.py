@@ -1,11 +1,14 @@
 """Appending: offsets, validation, rolling, and a disk that says no."""
 
+from pathlib import Path
+
 import pytest
 from tests.unit.log.log_making import (
     DATA,
     DIRECTORY,
     NOW_MS,
     ONE_SEGMENT,
+    PARTITION,
     SMALL,
     append,
     bases,
@@ -17,7 +20,9 @@ from tests.unit.log.log_making import (
     values,
 )
 
+from cordwood.log.log import Log
 from cordwood.log.memory_filesystem import MemoryFilesystem
+from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in, crc_is_right, read_header
@@ -240,3 +245,26 @@ def test_a_follower_refuses_what_cannot_be_right(damage: str) -> None:
         log.append_replicated(batch[:-1] if damage == "cut" else batch, now_ms=NOW_MS)
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.log_end_offset == 1
+
+
+def test_preallocate_reserves_a_segment_and_gives_back_what_is_left(tmp_path: Path) -> None:
+    settings = TopicSettings(preallocate=True, segment_bytes=1 << 20)
+    log = Log.open(
+        OsFilesystem(str(tmp_path)),
+        f"{tmp_path}/orders-0",
+        PARTITION,
+        settings,
+        recovery_point=0,
+        clean=True,
+        now_ms=NOW_MS,
+    )
+    append(log, b"a")
+    (first,) = (tmp_path / "orders-0").glob("*.log")
+    if first.stat().st_blocks * 512 < 1 << 20:
+        pytest.skip("this filesystem reserves nothing")
+    append(log, b"b" * 1000, now_ms=NOW_MS + settings.segment_ms + 1)
+    assert first.stat().st_blocks * 512 < 1 << 16
+    (second,) = set((tmp_path / "orders-0").glob("*.log")) - {first}
+    assert second.stat().st_blocks * 512 >= 1 << 20
+    log.close()
+    assert second.stat().st_blocks * 512 < 1 << 16

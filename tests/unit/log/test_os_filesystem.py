@@ -335,3 +335,25 @@ def test_threads_sync_and_read_while_handles_come_and_go(tmp_path: Path) -> None
     for number, file in enumerate(files):
         assert file.size == 60 * block
         assert file.read(0, file.size) == bytes([number]) * (60 * block)
+
+
+def test_reserved_room_makes_no_file_longer_and_is_given_back(tmp_path: Path) -> None:
+    filesystem = OsFilesystem(str(tmp_path))
+    file = filesystem.open(f"{tmp_path}/segment.log", create=True)
+    path = tmp_path / "segment.log"
+    file.append(b"a batch")
+    file.reserve(1 << 20)
+    if path.stat().st_blocks * 512 < 1 << 20:
+        pytest.skip("this filesystem reserves nothing")
+    assert (file.size, path.stat().st_size) == (7, 7)
+    file.append(b" and another")
+    file.reserve(0)
+    assert path.read_bytes() == b"a batch and another"
+    assert path.stat().st_blocks * 512 < 1 << 16
+
+
+def test_room_that_is_not_there_is_not_reserved_and_nothing_fails(tmp_path: Path) -> None:
+    file = OsFilesystem(str(tmp_path)).open(f"{tmp_path}/segment.log", create=True)
+    file.reserve(1 << 60)
+    file.append(b"a batch")
+    assert file.read(0, 7) == b"a batch"

@@ -94,6 +94,10 @@ def test_the_brokers_attributes_and_their_table_are_the_same_settings() -> None:
 
 def test_every_topic_setting_has_its_default_in_a_broker_setting_that_can_be_altered_while_running() -> None:
     for setting in TOPIC_SETTINGS.values():
+        if setting.name.endswith(".throttled.replicas"):
+            # A list of one topic's partitions, in Kafka without a default for all topics, too.
+            assert setting.broker_name is None
+            continue
         assert setting.broker_name is not None
         row = BROKER_SETTINGS[setting.broker_name]
         assert (row.kind, row.default, row.changeable) == (setting.kind, setting.default, True)
@@ -108,3 +112,12 @@ def test_a_topic_takes_what_is_set_on_it_then_the_brokers_default_then_the_table
 def test_an_unknown_topic_setting_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="Unknown topic config name: retention"):
         resolve({"retention": "1"})
+
+
+@pytest.mark.parametrize("name", ["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"])
+def test_throttled_replicas_are_partition_and_broker_or_a_star(name: str) -> None:
+    for text in ("", "*", "0:1", "0:1,12:3"):
+        resolve({name: text})
+    for text in ("0", "a:b", "0:1,*", "*,*", "0:1:2", "0:1 2:3"):
+        with pytest.raises(InvalidSetting, match="must be the literal"):
+            resolve({name: text})

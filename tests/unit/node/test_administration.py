@@ -269,3 +269,35 @@ def test_the_disk_is_described_with_the_size_of_each_partition(world: World, ver
     assert [(each.name, [part.partition_index for part in each.partitions]) for each in directory.topics] == [
         ("orders", [1])
     ]
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+def test_without_an_authorizer_access_control_lists_are_refused_as_kafka_refuses_them(
+    world: World, version: int
+) -> None:
+    anything = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    found = world.ask(
+        ApiKey.DESCRIBE_ACLS,
+        version,
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        **anything,
+    )
+    assert (error(found.error_code), found.resources) == ("SECURITY_DISABLED", [])
+    acl = {
+        "resource_type": 2,
+        "resource_name": "orders",
+        "resource_pattern_type": 3,
+        "principal": "User:a",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    created = world.ask(ApiKey.CREATE_ACLS, version, creations=[acl, acl])
+    assert [error(each.error_code) for each in created.results] == ["SECURITY_DISABLED"] * 2
+    wanted = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, **anything}
+    deleted = world.ask(ApiKey.DELETE_ACLS, version, filters=[wanted])
+    assert [(error(each.error_code), each.matching_acls) for each in deleted.filter_results] == [
+        ("SECURITY_DISABLED", [])
+    ]

@@ -53,5 +53,8 @@ class ReadOnlyFile:
     def truncate(self, size: int) -> None:
         raise AssertionError(f"{self.path} is only inspected")
 
+    def reserve(self, total_bytes: int) -> None:
+        raise AssertionError(f"{self.path} is only inspected")
+
     def sync(self) -> None:
         raise AssertionError(f"{self.path} is only inspected")

@@ -1,0 +1,38 @@
+"""Access control lists: DescribeAcls, CreateAcls, DeleteAcls, all refused with SECURITY_DISABLED.
+
+There is no authorizer, so there are no lists. Kafka without an authorizer answers the same way, and clients that copy
+access control lists (MirrorMaker) take this answer for "there are none" and go on. A closed connection they report
+as a failure.
+"""
+
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import ErrorCode
+from cordwood.node.request import Request, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+_REFUSAL = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": "No Authorizer is configured."}
+"""In Kafka's words: tools look for them."""
+
+
+def describe_acls(node: "Node", request: Request) -> None:
+    request.decode()
+    request.answer(**_REFUSAL, resources=())
+
+
+def create_acls(node: "Node", request: Request) -> None:
+    request.answer(results=[_REFUSAL] * len(request.decode().creations))
+
+
+def delete_acls(node: "Node", request: Request) -> None:
+    request.answer(filter_results=[{**_REFUSAL, "matching_acls": ()}] * len(request.decode().filters))
+
+
+HANDLERS = (
+    serves(ApiKey.DESCRIBE_ACLS, 1, 3, describe_acls),
+    serves(ApiKey.CREATE_ACLS, 1, 3, create_acls),
+    serves(ApiKey.DELETE_ACLS, 1, 3, delete_acls),
+)
