@@ -1,4 +1,4 @@
-"""Filesystems of our own to break: ext4 on a loop device whose power can be cut, and a small tmpfs that fills up.
+"""Filesystems of our own to break: ext4 that loses power or loses writes, and a small tmpfs that fills up.
 
 Needs root and the tools of util-linux and e2fsprogs: `MountUnavailable` says what is missing, which tests turn into a
 skip.
@@ -9,6 +9,8 @@ import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FS_IOC_SHUTDOWN = 0x8004587D
@@ -52,13 +54,14 @@ class Disk:
 class LoopDisk(Disk):
     """ext4 on a loop device: its power can be cut."""
 
-    def __init__(self, directory: Path, size_mib: int) -> None:
+    def __init__(self, directory: Path, size_mib: int, *, image: Path | None = None) -> None:
         super().__init__(directory / "disk")
         _need_root()
         self.path.mkdir()
-        image = directory / "disk.img"
-        with image.open("wb") as file:
-            file.truncate(size_mib << 20)
+        if image is None:
+            image = directory / "disk.img"
+            with image.open("wb") as file:
+                file.truncate(size_mib << 20)
         _run("mkfs.ext4", "-q", str(image))
         self._device = _run("losetup", "--find", "--show", str(image))
         try:
@@ -81,6 +84,52 @@ class LoopDisk(Disk):
     def destroy(self) -> None:
         super().destroy()
         subprocess.run(["losetup", "--detach", self._device], check=True, timeout=60)
+
+
+class LosingDisk:
+    """ext4 that takes writes into its cache and loses them later, with EIO, while `losing`.
+
+    The loop device's image lies in a tmpfs. Blocks of metadata and of the journal are there from the beginning, free
+    ones are holes: once the tmpfs is full, writing back new data fails, and nothing else does.
+    """
+
+    def __init__(self, directory: Path, size_mib: int = 48) -> None:
+        self._memory = SmallTmpfs(directory, size_mib + 8)
+        image = self._memory.path / "disk.img"
+        with image.open("wb") as file:
+            file.truncate(size_mib << 20)
+        try:
+            self._disk = LoopDisk(directory, size_mib, image=image)
+        except MountUnavailable:
+            self._memory.destroy()
+            raise
+        self.path = self._disk.path
+        self._filler = self._memory.path / "filler"
+        try:
+            with image.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, size_mib << 20)
+            _run("fstrim", str(self.path))
+        except MountUnavailable:
+            self.destroy()
+            raise
+
+    @contextmanager
+    def losing(self) -> Iterator[None]:
+        """No new block can be written back."""
+        _run("sync", "--file-system", str(self.path))
+        with self._filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        try:
+            yield
+        finally:
+            self._filler.unlink()
+
+    def destroy(self) -> None:
+        # Lazily: a test that failed may have left files open.
+        for mounted in (self._disk, self._memory):
+            subprocess.run(["umount", "--lazy", str(mounted.path)], check=True, timeout=60)
+            mounted.destroy()
 
 
 class SmallTmpfs(Disk):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from cordwood.broker.threads import Workers
 from cordwood.metrics.histogram import Histogram
-from cordwood.model.errors import StorageFailure, SyncFailure
 
 if TYPE_CHECKING:
     from cordwood.log.flushing import FlushTicket
@@ -134,7 +133,6 @@ class Flusher:
 
     def close(self) -> None:
         """Waits for the round that is under way. `flushed` is called for it if it succeeds."""
-        # In this order: what could not be synced together is handed to the others.
         self._everything.close()
         self._one_by_one.close()
         if self._hedge is not None:
@@ -180,12 +178,6 @@ class Flusher:
             self._over(current)
 
     def _everything_synced(self, current: _Round, result: Exception | None) -> None:
-        if isinstance(result, StorageFailure) and not isinstance(result, SyncFailure):
-            # It was never begun, for want of a descriptor: nothing is lost, and there is the other way.
-            if self._round is current and self._hedge is not None:
-                self._hedge.cancel()
-                self._sync_one_by_one(current)
-            return
         if isinstance(result, Exception):
             self._break(result)
             return

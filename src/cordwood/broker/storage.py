@@ -114,3 +114,7 @@ class Storage:
             self._open = False
             self.logs.close(clean=False)
         await self.metadata.close()
+        from cordwood.log.os_filesystem import OsFilesystem
+
+        if isinstance(self.filesystem, OsFilesystem):
+            self.filesystem.close()

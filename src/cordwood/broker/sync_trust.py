@@ -1,4 +1,8 @@
-"""Whether one syncfs may stand for the fsync of many files. Where that is not known for certain: no."""
+"""Whether one syncfs may stand for the fsync of many files. Where that is not known for certain: no.
+
+syncfs reaches one filesystem. A data directory some of whose partitions are links to another disk is synced file by
+file.
+"""
 
 import os
 
@@ -13,6 +17,8 @@ def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts:
     """For the filesystem that holds the directory. `release` and `mounts` are the machine's own unless given."""
     if _version(os.uname().release if release is None else release) < _REPORTS_FAILURES_SINCE:
         return False
+    if not _is_one_filesystem(directory):
+        return False
     if mounts is None:
         try:
             with open("/proc/self/mountinfo") as file:
@@ -20,6 +26,18 @@ def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts:
         except OSError:
             return False
     return _filesystem_type(os.path.realpath(directory), mounts) in _TRUSTED
+
+
+def _is_one_filesystem(directory: str) -> bool:
+    """Whether the directory and those in it are on one device. New ones are made where it is itself."""
+    try:
+        device = os.stat(directory).st_dev
+        with os.scandir(directory) as entries:
+            return all(entry.stat().st_dev == device for entry in entries if entry.is_dir())
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def _version(release: str) -> tuple[int, int]:

@@ -15,12 +15,14 @@ from typing import Any
 
 from cordwood.log.compaction import CompactionJob, CompactionResult, Replacement, compact
 from cordwood.log.os_filesystem import OsFilesystem
-from cordwood.model.errors import DamagedLog, DiskFull, StorageFailure
+from cordwood.model.errors import DamagedLog, DiskFull, StorageFailure, SyncFailure
 from cordwood.segments.transaction_index import AbortedTransaction
 
 NICENESS = 10
 PR_SET_PDEATHSIG = 1
-_FAILURES: dict[str, type[StorageFailure]] = {kind.__name__: kind for kind in (DamagedLog, DiskFull, StorageFailure)}
+_FAILURES: dict[str, type[StorageFailure]] = {
+    kind.__name__: kind for kind in (DamagedLog, DiskFull, SyncFailure, StorageFailure)
+}
 
 
 def compact_in_process(job: CompactionJob) -> CompactionResult:

@@ -53,6 +53,9 @@ class MemoryFile:
     def sync(self) -> None:
         """All that will ever be durable already is."""
 
+    def forget_cached(self) -> None:
+        """Memory is all there is."""
+
     def close(self) -> None:
         """There is no handle to give back."""
 

@@ -13,12 +13,12 @@ import os
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 
 from cordwood.log.cold_pages import drop_pages, pages_not_cached, would_not_wait
 from cordwood.log.file_lock import FileLock
 from cordwood.log.recent_bytes import RecentBytes, Tail
-from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
+from cordwood.log.syncing import Syncing
+from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.records.batch import Buffer
 from cordwood.segments.filesystem import File
 
@@ -28,6 +28,7 @@ HOT_TAIL_BYTES = 8 << 20
 """So much of a file's end is read without asking whether it is cached: it was just written."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_WRITING = os.O_WRONLY | os.O_RDWR
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 _KEEP_SIZE = 1
@@ -38,11 +39,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def _failure(error: OSError, action: str, path: str) -> StorageFailure:
     kind = DiskFull if error.errno in _NO_SPACE else StorageFailure
     return kind(f"cannot {action} {path}: {error.strerror}")
-
-
-def _syncfs(descriptor: int) -> None:
-    if _libc.syncfs(descriptor) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def _fallocate(descriptor: int, size: int) -> None:
@@ -62,6 +58,7 @@ class OsFile:
         "_lock",
         "_pins",
         "_size",
+        "_syncing",
         "_tail",
         "_unsynced",
         "_used",
@@ -74,6 +71,8 @@ class OsFile:
         self._size = size
         self._descriptor = descriptor
         self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        """Held during fdatasync: of two that overlap, the kernel tells only one of a lost write."""
         self._pins = 0
         """How many threads are inside a call on the handle without holding the lock."""
         self._closing = False
@@ -240,7 +239,17 @@ class OsFile:
     def sync(self) -> None:
         descriptor = self._pin(syncing=True)
         try:
-            self._filesystem.sync_descriptor(descriptor, self.path)
+            with self._syncing:
+                self._filesystem.syncing.file(descriptor, self.path)
+        finally:
+            self._unpin()
+
+    def forget_cached(self) -> None:
+        descriptor = self._pin()
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError as error:
+            raise _failure(error, "drop from memory", self.path) from error
         finally:
             self._unpin()
 
@@ -283,7 +292,7 @@ class OsFile:
                 return False
             if self._descriptor < 0:
                 return True
-            self._filesystem.sync_descriptor(self._descriptor, self.path)
+            self._filesystem.syncing.file(self._descriptor, self.path)
             self._unsynced = False
             self._give_up_handle()
             return True
@@ -352,10 +361,14 @@ class OsFilesystem:
         """How often every handle was unsynced, so that one had to be synced in order to open another."""
         self.reads_without_waiting: bool | None = None
         """Whether reads with RWF_NOWAIT work on this disk; unknown before the first append."""
-        self.sync_failure: str | None = None
+        self.syncing = Syncing(root, self._open_directory)
         self.recent_bytes = RecentBytes(tail_bytes)
         self._handles: OrderedDict[OsFile, None] = OrderedDict()
         self._handles_lock = threading.Lock()
+
+    def close(self) -> None:
+        """Gives back what is kept for syncfs. Files have their own `close`."""
+        self.syncing.close()
 
     @property
     def open_files(self) -> int:
@@ -405,6 +418,8 @@ class OsFilesystem:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
             raise _failure(error, "make directory", path) from error
+        if path == self.root:
+            self.syncing.watch()
 
     def rename(self, old: str, new: str) -> None:
         try:
@@ -431,34 +446,19 @@ class OsFilesystem:
             raise _failure(error, "remove", path) from error
 
     def sync_directory(self, path: str) -> None:
-        descriptor = self._open_directory(path)
-        try:
-            self.sync_descriptor(descriptor, path, os.fsync)
-        finally:
-            os.close(descriptor)
+        self.syncing.directory(path)
 
     def sync_everything(self) -> None:
-        # Before files count as synced: if it cannot be opened, they still have to be.
-        descriptor = self._open_directory(self.root)
+        # Before files count as synced: if it cannot be begun, they still have to be.
+        self.syncing.watch()
         with self._handles_lock:
             files = list(self._handles)
         pinned = [file for file in files if file.begin_shared_sync()]
         try:
-            self.sync_descriptor(descriptor, self.root, _syncfs)
+            self.syncing.everything()
         finally:
-            os.close(descriptor)
             for file in pinned:
                 file.end_shared_sync()
-
-    def sync_descriptor(self, descriptor: int, path: str, call: Callable[[int], None] = os.fdatasync) -> None:
-        """Syncs, and after one failure never again: the kernel forgets what it could not write, and would say yes."""
-        if self.sync_failure is not None:
-            raise SyncFailure(self.sync_failure)
-        try:
-            call(descriptor)
-        except OSError as error:
-            self.sync_failure = f"{call.__name__} of {path} failed: {error.strerror}"
-            raise SyncFailure(self.sync_failure) from error
 
     def _open_directory(self, path: str) -> int:
         try:
@@ -481,7 +481,7 @@ class OsFilesystem:
             descriptor = self.open_descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
                 OsFile._write_rest(descriptor, data, 0, 0)
-                self.sync_descriptor(descriptor, temporary)
+                self.syncing.file(descriptor, temporary)
             finally:
                 os.close(descriptor)
             os.rename(temporary, path)
@@ -514,6 +514,9 @@ class OsFilesystem:
 
     def open_descriptor(self, path: str, flags: int) -> int:
         """Opens it. If others have used up the descriptors, one of our handles is given up for it. Raises OSError."""
+        if flags & _WRITING and not self.syncing.watching:
+            with contextlib.suppress(StorageFailure):  # without a root there is nothing to watch
+                self.syncing.watch()
         while True:
             try:
                 return os.open(path, flags | os.O_CLOEXEC, 0o644)

@@ -125,19 +125,12 @@ def _follows(log: "Log", segment: Segment, end: _End) -> bool:
 def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: RecoveryReport) -> _End:
     """Scans the segment behind what can be trusted."""
     recovery_point, file = log.recovery_point, segment.file
-    indexes = _trusted_indexes(segment, recovery_point, log.settings.index_interval_bytes)
-    position = indexes.rewind()
-    segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
-    scan = HoleyScan(
-        file,
-        segment.base_offset,
-        trusted_below=recovery_point,
-        position=position,
-        next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
-        contiguous=not log.may_have_gaps,
-    )
-    for place, header in scan:
-        indexes.note(place, header.size, header.last_offset, header.max_timestamp)
+    scan, indexes = _scan_tail(log, segment)
+    if scan.next_offset > recovery_point:
+        # Read from the page cache, which keeps what a disk has lost, and that as clean: a sync would say yes.
+        file.sync()
+        file.forget_cached()
+        scan, indexes = _scan_tail(log, segment)
     report.scanned_bytes += scan.scanned_bytes
     end_offset, holes, can_grow = scan.next_offset, scan.holes, True
     if scan.invalid is not None:
@@ -157,10 +150,27 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
         Damage(log.partition, file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
         for hole in holes
     )
-    if end_offset > recovery_point or scan.invalid is not None:
-        # Read from the page cache, so perhaps not on disk: after this the whole log is durable.
+    if scan.invalid is not None:
         file.sync()
     return _End(end_offset, can_grow, cut=scan.invalid is not None)
+
+
+def _scan_tail(log: "Log", segment: Segment) -> tuple[HoleyScan, SegmentIndexes]:
+    """What is behind the last index entry that can be trusted, read to its end, and the indexes with it."""
+    indexes = _trusted_indexes(segment, log.recovery_point, log.settings.index_interval_bytes)
+    position = indexes.rewind()
+    segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
+    scan = HoleyScan(
+        segment.file,
+        segment.base_offset,
+        trusted_below=log.recovery_point,
+        position=position,
+        next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
+        contiguous=not log.may_have_gaps,
+    )
+    for place, header in scan:
+        indexes.note(place, header.size, header.last_offset, header.max_timestamp)
+    return scan, indexes
 
 
 def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int) -> SegmentIndexes:

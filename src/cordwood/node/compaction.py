@@ -62,7 +62,7 @@ class Compaction:
             if not self._node.owns(chosen.partition):
                 return  # deleted, and its files with it: that is no failure, and no concern of a new one of its name
             if isinstance(result, Exception):
-                self._node.report_storage_failure(result)
+                self._node.storage_failed(result)
                 self._pause(chosen.name)
             else:
                 self._swap(chosen, result)
@@ -160,7 +160,7 @@ class Compaction:
             for old, new in result.replacements:
                 log.replace_segments(list(old), [new])
         except StorageFailure as failure:
-            self._node.report_storage_failure(failure)
+            self._node.storage_failed(failure)
             return
         finally:
             # What a waiting fetch has found may have been in the segments that are gone.

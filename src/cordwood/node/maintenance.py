@@ -90,7 +90,7 @@ class Maintenance:
                 # What a waiting fetch has found may have been in them.
                 partition.wake_readers(now_ms)
         except StorageFailure as failure:
-            self._node.report_storage_failure(failure)
+            self._node.storage_failed(failure)
 
     def _expire_positions(self, now_ms: int) -> None:
         self._node.timers.at(now_ms + self._node.settings.offsets_retention_check_interval_ms, self._expire_positions)

@@ -48,6 +48,9 @@ class File(Protocol):
     def sync(self) -> None:
         """Makes the content durable (fdatasync). Raises SyncFailure. May be called from any thread."""
 
+    def forget_cached(self) -> None:
+        """Lets go of what is in memory and synced: the next read tells what the disk has."""
+
     def close(self) -> None:
         """Gives back the handle. A later call opens the file again."""
 

@@ -10,7 +10,7 @@ import uvloop
 
 from cordwood.broker.flusher import FEW, Flusher, ImmediateFlusher
 from cordwood.log.flushing import FlushTicket
-from cordwood.model.errors import StorageFailure, SyncFailure
+from cordwood.model.errors import SyncFailure
 
 
 class Ticket:
@@ -179,25 +179,6 @@ def test_a_failed_common_sync_acknowledges_nothing_even_if_each_log_could_be_syn
         gate.set()
         rounds.flusher.close()
         assert rounds.over.empty()
-
-    on_a_loop(scenario)
-
-
-def test_a_common_sync_that_could_not_be_begun_is_no_failure_each_log_is_synced() -> None:
-    async def scenario() -> None:
-        def no_descriptor() -> None:
-            raise StorageFailure("cannot open directory: Too many open files")
-
-        rounds = Rounds(no_descriptor)
-        rounds.flusher.one_sync_ms = 1000.0  # the hedge would come after 20 s
-        tickets = [Ticket() for _ in range(20)]
-        await rounds.run(tickets)
-        assert [ticket.syncs for ticket in tickets] == [1] * 20
-        rounds.flusher.one_sync_ms = 1000.0
-        rounds.start(tickets)
-        rounds.flusher.close()
-        assert rounds.over.get_nowait() is tickets
-        assert rounds.failures.empty()
 
     on_a_loop(scenario)
 

@@ -1,5 +1,7 @@
 """Where one syncfs may stand for many fsyncs."""
 
+from pathlib import Path
+
 import pytest
 
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
@@ -42,3 +44,14 @@ def test_it_depends_on_a_kernel_that_reports_failed_writes(release: str, trusted
 
 def test_where_nothing_is_known_it_is_not_trusted() -> None:
     assert not syncfs_can_be_trusted("/data", release="6.1.0", mounts="")
+
+
+def test_one_syncfs_does_not_stand_for_a_partition_on_another_disk(tmp_path: Path) -> None:
+    data, other = tmp_path / "data", Path("/dev/shm")
+    (data / "orders-0").mkdir(parents=True)
+    if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second filesystem here")
+    mounts = "22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw"
+    assert syncfs_can_be_trusted(str(data), release="6.1.0", mounts=mounts)
+    (data / "orders-1").symlink_to(other)
+    assert not syncfs_can_be_trusted(str(data), release="6.1.0", mounts=mounts)

@@ -77,6 +77,7 @@ def test_a_stop_without_room_gives_the_handles_back(tmp_path: Path, monkeypatch:
         patch.setattr(OsFile, "append", full)
         with pytest.raises(DiskFull):
             directory.close()
+    filesystem.close()
     left = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
     assert not [path for path in left if path.startswith(str(tmp_path))]
     assert values(log_of(opened(filesystem, f"{tmp_path}/data"))) == written

@@ -136,7 +136,7 @@ def test_a_handle_is_not_closed_while_a_thread_syncs_it(tmp_path: Path, monkeypa
         assert closed.wait(10)
         os.fstat(descriptor)
 
-    monkeypatch.setattr(OsFilesystem.sync_descriptor, "__defaults__", (slow_sync,))
+    monkeypatch.setattr(os, "fdatasync", slow_sync)
     failures: list[BaseException] = []
 
     def sync() -> None:
@@ -166,7 +166,7 @@ def test_after_one_failed_sync_nothing_is_ever_called_durable_again(
     def fails(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(OsFilesystem.sync_descriptor, "__defaults__", (fails,))
+    monkeypatch.setattr(os, "fdatasync", fails)
     with pytest.raises(SyncFailure, match="Input/output error"):
         first.sync()
     monkeypatch.undo()

@@ -58,3 +58,6 @@ class ReadOnlyFile:
 
     def sync(self) -> None:
         raise AssertionError(f"{self.path} is only inspected")
+
+    def forget_cached(self) -> None:
+        raise AssertionError(f"{self.path} is only inspected")

@@ -1,0 +1,88 @@
+"""fdatasync, fsync and syncfs: none of them says yes after a write was lost.
+
+The kernel reports a lost write once to each descriptor that was open when it happened, and to nobody who opens later if
+another process was told first. So the descriptor for syncfs is opened before the first write and kept. Of two threads
+that sync the same thing at once, one gets the error and the other a yes: so they take turns, and after the first
+failure every call fails. A failed sync is never tried again: the kernel forgets what it could not write.
+"""
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable
+
+from cordwood.model.errors import SyncFailure
+
+_DIRECTORY_LOCKS = 64
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _syncfs(descriptor: int) -> None:
+    if _libc.syncfs(descriptor) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class Syncing:
+    """The syncs of the filesystem at and below `root`."""
+
+    def __init__(self, root: str, open_directory: Callable[[str], int]) -> None:
+        """`open_directory`: gives a new descriptor, or raises StorageFailure."""
+        self._root = root
+        self._open_directory = open_directory
+        self._failure: str | None = None
+        self._descriptor = -1
+        """Knows of every write to the filesystem that was lost since it was opened."""
+        self._close_descriptor: weakref.finalize[[int], Syncing] | None = None
+        self._opening = threading.Lock()
+        self._everything = threading.Lock()
+        self._directories = tuple(threading.Lock() for _ in range(_DIRECTORY_LOCKS))
+
+    @property
+    def watching(self) -> bool:
+        return self._descriptor >= 0
+
+    def watch(self) -> None:
+        """From here on no lost write goes unheard. To be called before the first write."""
+        with self._opening:
+            if not self.watching:
+                descriptor = self._open_directory(self._root)
+                self._close_descriptor = weakref.finalize(self, os.close, descriptor)
+                self._descriptor = descriptor
+
+    def close(self) -> None:
+        with self._opening:
+            if self._close_descriptor is not None:
+                self._close_descriptor()
+                self._close_descriptor, self._descriptor = None, -1
+
+    def file(self, descriptor: int, path: str) -> None:
+        """The content of a file. Whoever calls it sees to it that nobody else syncs this descriptor meanwhile."""
+        self._call(os.fdatasync, descriptor, path)
+
+    def directory(self, path: str) -> None:
+        """The names in a directory."""
+        # Opened with the lock held. A directory that is opened between another thread's failure and its note would know
+        # of no failure.
+        with self._directories[hash(path) % _DIRECTORY_LOCKS]:
+            descriptor = self._open_directory(path)
+            try:
+                self._call(os.fsync, descriptor, path)
+            finally:
+                os.close(descriptor)
+
+    def everything(self) -> None:
+        """All content and names of the filesystem."""
+        assert self.watching
+        with self._everything:
+            self._call(_syncfs, self._descriptor, self._root)
+
+    def _call(self, call: Callable[[int], None], descriptor: int, path: str) -> None:
+        if self._failure is not None:
+            raise SyncFailure(self._failure)
+        try:
+            call(descriptor)
+        except OSError as error:
+            self._failure = f"{call.__name__.lstrip('_')} of {path} failed: {error.strerror}"
+            raise SyncFailure(self._failure) from error
