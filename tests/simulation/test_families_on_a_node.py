@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.simulation.families_speaking import (
 from tests.simulation.one_producer import position
 
 from cordwood.model.errors import ErrorCode
+from cordwood.model.families import MAX_PLAN_BYTES
 from cordwood.node import family_coordinator, transaction_coordinator
 from cordwood.node.transaction_markers import write_markers
 from cordwood.simulation.checkers.rest import check_at_rest
@@ -515,3 +517,34 @@ def test_families_are_listed_with_what_they_decided_and_have_open(world: World) 
     assert (found.last_batch_id, found.joined_slots, found.completing_slots, found.forgotten) == (3, 0, 0, False)
     assert found.decided_ms == world.clock.wall_ms
     assert world.ask(ApiKey.FAMILY_LIST, 0, families=["nobody"]).families == []
+
+
+def decide_with_plan(world: World, batch_id: int, text: bytes, *, family: str = FAMILY) -> Any:
+    digest = sha256(text).digest()
+    return world.ask(
+        ApiKey.FAMILY_DECIDE, 1, family=family, batch_id=batch_id, commit=True, rows=7, plan_digest=digest, plan=text
+    )
+
+
+def test_what_a_decision_was_made_of_is_recalled_and_survives_a_crash(world: World) -> None:
+    nobody = world.ask(ApiKey.FAMILY_RECALL, 0, family=FAMILY)
+    assert (nobody.error_code, nobody.last_batch_id, nobody.rows, nobody.plan) == (0, -1, -1, b"")
+    assert decide_with_plan(world, 3, b"offsets of batch 3").error_code == 0
+    assert decide_with_plan(world, 3, b"other offsets").already_decided
+    restart(world)
+    found = world.ask(ApiKey.FAMILY_RECALL, 0, family=FAMILY)
+    assert (found.error_code, found.last_batch_id, found.rows, found.plan) == (0, 3, 7, b"offsets of batch 3")
+    assert found.plan_digest == sha256(b"offsets of batch 3").digest()
+    assert world.ask(ApiKey.FAMILY_RECALL, 0, family="a/b").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_plans_that_families_keep_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert decide_with_plan(world, 0, bytes(MAX_PLAN_BYTES + 1)).error_code == ErrorCode.INVALID_REQUEST
+    monkeypatch.setattr(family_coordinator, "MAX_PLANS_BYTES", 100)
+    names = [f"family-{number}" for number in range(10)]
+    for batch_id in (0, 1):
+        for name in names:
+            assert decide_with_plan(world, batch_id, bytes(60), family=name).error_code == 0
+    found = [world.ask(ApiKey.FAMILY_RECALL, 0, family=name) for name in names]
+    assert [each.plan_digest for each in found] == [sha256(bytes(60)).digest()] * 10
+    assert sum(each.plan == bytes(60) for each in found) == 2, "one in each of two partitions"

@@ -34,6 +34,8 @@ from cordwood.client.families import (
     FamilyDescription,
     FamilyJoined,
     FamilyMember,
+    FamilyMemory,
+    FamilyPlan,
     FamilyStanding,
 )
 from cordwood.client.producing import ProducePipeline
@@ -51,6 +53,8 @@ __all__ = [
     "FamilyDescription",
     "FamilyJoined",
     "FamilyMember",
+    "FamilyMemory",
+    "FamilyPlan",
     "FamilyStanding",
     "Fetched",
     "FoundOffset",
@@ -269,11 +273,16 @@ class Cluster:
         commit: bool,
         winners: Sequence[FamilyMember] = (),
         forget: bool = False,
+        plan: FamilyPlan = families.NO_PLAN,
     ) -> FamilyDecided:
         """Commits what the winners wrote and aborts all others, or aborts everything, or only those that are named;
         returns when every reader can see it. RequestRefused with PRODUCER_FENCED if a winner is no longer what it was;
-        then nothing has changed."""
-        return families.decide(self._brokers, family, batch_id, commit, winners, forget)
+        then nothing has changed. A commit keeps `plan`, for `family_recall`."""
+        return families.decide(self._brokers, family, batch_id, commit, winners, forget, plan)
+
+    def family_recall(self, family: str) -> FamilyMemory:
+        """What the family remembers of the batch that it decided last."""
+        return families.recall(self._brokers, family)
 
     def families(self, names: Collection[str] | None = None) -> list[FamilyDescription]:
         return families.describe(self._brokers, names)

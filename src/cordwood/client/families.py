@@ -45,6 +45,27 @@ class FamilyDecided(NamedTuple):
     last_batch_id: int
 
 
+class FamilyPlan(NamedTuple):
+    """What a batch was made of, for its family to remember. Only those who write and repeat it know what it means."""
+
+    rows: int = -1
+    """-1: nobody said."""
+    digest: bytes = b""
+    """At most MAX_PLAN_DIGEST_BYTES. Empty: nobody said."""
+    text: bytes = b""
+    """At most MAX_PLAN_BYTES. Empty: it was too long to be kept."""
+
+
+NO_PLAN = FamilyPlan()
+
+
+class FamilyMemory(NamedTuple):
+    last_batch_id: int
+    """The batch that was decided last, -1 if none was."""
+    decided_ms: int
+    plan: FamilyPlan
+
+
 class FamilyDescription(NamedTuple):
     name: str
     last_batch_id: int
@@ -79,7 +100,13 @@ def renew(brokers: Brokers, family: str, batch_id: int) -> FamilyStanding:
 
 
 def decide(
-    brokers: Brokers, family: str, batch_id: int, commit: bool, winners: Sequence[FamilyMember], forget: bool
+    brokers: Brokers,
+    family: str,
+    batch_id: int,
+    commit: bool,
+    winners: Sequence[FamilyMember],
+    forget: bool,
+    plan: FamilyPlan,
 ) -> FamilyDecided:
     def read(link: Link, response: Any) -> FamilyDecided:
         _check(link, ApiKey.FAMILY_DECIDE, family, batch_id, response)
@@ -93,10 +120,25 @@ def decide(
         "winners": [winner._asdict() for winner in winners],
         "forget": forget,
         "timeout_ms": timeout_ms,
+        "rows": plan.rows,
+        "plan_digest": plan.digest,
+        "plan": plan.text,
     }
     return brokers.ask_coordinator(
         KeyType.TRANSACTION, coordinator_key(family), ApiKey.FAMILY_DECIDE, values, read, wait_ms=timeout_ms
     )
+
+
+def recall(brokers: Brokers, family: str) -> FamilyMemory:
+    def read(link: Link, response: Any) -> FamilyMemory:
+        if response.error_code:
+            asked = link.was_asked(ApiKey.FAMILY_RECALL, f"of family {family}")
+            raise refusal(error_code(response.error_code), asked, response.error_message)
+        plan = FamilyPlan(response.rows, bytes(response.plan_digest), bytes(response.plan))
+        return FamilyMemory(response.last_batch_id, response.decided_ms, plan)
+
+    key = coordinator_key(family)
+    return brokers.ask_coordinator(KeyType.TRANSACTION, key, ApiKey.FAMILY_RECALL, {"family": family}, read)
 
 
 def describe(brokers: Brokers, names: Collection[str] | None) -> list[FamilyDescription]:

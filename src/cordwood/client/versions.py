@@ -32,8 +32,9 @@ WRITTEN_FOR: Final = {
     ApiKey.DELETE_GROUPS: 2,
     ApiKey.FAMILY_JOIN: 0,
     ApiKey.FAMILY_RENEW: 0,
-    ApiKey.FAMILY_DECIDE: 0,
+    ApiKey.FAMILY_DECIDE: 1,
     ApiKey.FAMILY_LIST: 0,
+    ApiKey.FAMILY_RECALL: 0,
 }
 """The last version of each API that this client means. Our codecs may know later ones, which mean something else: from
 OffsetCommit 10, OffsetFetch 10 and TxnOffsetCommit 6 on topics go by id, and AddPartitionsToTxn 4 is for brokers."""

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 
 FAMILY_PREFIX: Final = "family:"
 MAX_FAMILY_NAME_LENGTH: Final = 249
+MAX_PLAN_BYTES: Final = 16 << 10
+"""Of the plan that a decision keeps. A longer one is kept as its digest only."""
+MAX_PLAN_DIGEST_BYTES: Final = 32
 
 _NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_FAMILY_NAME_LENGTH}}}")
 _SLOT: Final = re.compile(rf"{FAMILY_PREFIX}({_NAME.pattern})/(0|[1-9][0-9]{{0,8}})", re.ASCII)

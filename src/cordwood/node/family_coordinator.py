@@ -14,10 +14,11 @@ from cordwood.model.families import coordinator_key
 from cordwood.node.coordinator_log import Done, Shard
 from cordwood.node.timers import Timer
 from cordwood.transactions import families_deciding, families_joining
-from cordwood.transactions.families import JOINED, Family
+from cordwood.transactions.families import JOINED, Families, Family
 from cordwood.transactions.families_deciding import Asked, Decision, in_appends
 from cordwood.transactions.families_joining import Joined
 from cordwood.transactions.families_leases import Batch, Leases
+from cordwood.transactions.families_records import NOTHING_DECIDED, Memory
 from cordwood.transactions.log_records import Record, record_of
 from cordwood.transactions.transaction import NeedsProducerId, NewProducerId, no_producer_id
 from cordwood.transactions.transactions import Transactions
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 MAX_FAMILIES = 10_000
 """In one partition of __transaction_state."""
+
+MAX_PLANS_BYTES = 4 << 20
+"""Of the plans that the families in one partition of __transaction_state keep. Beyond, their digests are kept."""
 
 _FULL = f"There are {MAX_FAMILIES} families already; `cordwood transaction forget-family` removes some."
 
@@ -130,7 +134,13 @@ class FamilyCoordinator:
         def loaded(shard: Shard[Transactions]) -> None:
             family = shard.machine.families.get(name)
             max_bytes = shard.partition.settings.max_message_bytes
-            decision = families_deciding.decide(family, asked, max_bytes=max_bytes, now_ms=self._node.now_ms)
+            decision = families_deciding.decide(
+                family,
+                asked,
+                max_bytes=max_bytes,
+                now_ms=self._node.now_ms,
+                plan_room_bytes=_plan_room_bytes(shard.machine.families, family),
+            )
             if decision.appends and _is_full(shard, name):
                 decision = Decision(ErrorCode.POLICY_VIOLATION, _FULL)
             if decision.error is not ErrorCode.NONE:
@@ -152,6 +162,15 @@ class FamilyCoordinator:
             self._write(shard, decision.appends, committed)
 
         self._with_shard(name, loaded, lambda error: done(Decision(error)))
+
+    def recall(self, name: str, done: Callable[[ErrorCode, Memory | None], None]) -> None:
+        """Calls back with what a family remembers, once that is committed; None if it has decided nothing."""
+
+        def loaded(shard: Shard[Transactions]) -> None:
+            memory = shard.machine.families.get(name).memory
+            self._log.when_committed(shard, lambda error: done(error, None if error else memory))
+
+        self._with_shard(name, loaded, lambda error: done(error, None))
 
     def all_families(self, done: Callable[[list[Family]], None]) -> None:
         def loaded(shards: list[Shard[Transactions]]) -> None:
@@ -248,6 +267,11 @@ def _is_full(shard: Shard[Transactions], name: str) -> bool:
     """Whether there is no place for a family that is not known yet."""
     families = shard.machine.families
     return name not in families and len(families) >= MAX_FAMILIES
+
+
+def _plan_room_bytes(families: Families, family: Family) -> int:
+    own = len((family.memory or NOTHING_DECIDED).plan.text)
+    return max(0, MAX_PLANS_BYTES - families.plan_bytes + own)
 
 
 def _unfinished(decision: Decision, error: ErrorCode) -> Decision:

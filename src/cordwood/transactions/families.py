@@ -80,6 +80,8 @@ class Families:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Family] = {}
+        self.plan_bytes = 0
+        """Texts of plans that all of them keep."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -96,6 +98,7 @@ class Families:
 
     def replay_memory(self, name: str, memory: Memory | None) -> None:
         family = self._by_name.setdefault(name, Family(name))
+        self.plan_bytes += _plan_bytes(memory) - _plan_bytes(family.memory)
         family.memory = memory
         self._forget_if_empty(family)
 
@@ -107,3 +110,7 @@ class Families:
     def _forget_if_empty(self, family: Family) -> None:
         if family.memory is None and not family.slots:
             del self._by_name[family.name]
+
+
+def _plan_bytes(memory: Memory | None) -> int:
+    return 0 if memory is None else len(memory.plan.text)

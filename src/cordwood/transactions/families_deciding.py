@@ -15,10 +15,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.families import slot_of
+from cordwood.model.families import MAX_PLAN_BYTES, slot_of
 from cordwood.transactions.families import JOINED, Family
 from cordwood.transactions.families_leases import Leases
-from cordwood.transactions.families_records import NOTHING_DECIDED, family_key, family_record
+from cordwood.transactions.families_records import (
+    NO_PLAN,
+    NOTHING_DECIDED,
+    Memory,
+    Plan,
+    family_key,
+    family_record,
+)
 from cordwood.transactions.log_records import Record, encode_key, record_of
 from cordwood.transactions.transaction import EPOCH_BUMPED, NO_BATCH_ID, NO_PRODUCER_EPOCH, State, Transaction
 
@@ -48,6 +55,8 @@ class Asked(NamedTuple):
     """An abort that names writers ends only these: a task that failed takes back what is its own."""
     forget: bool = False
     """Nobody will ask about this family again."""
+    plan: Plan = NO_PLAN
+    """What a commit remembers of the batch."""
 
 
 class Decision(NamedTuple):
@@ -61,13 +70,18 @@ class Decision(NamedTuple):
     appends: Sequence[Append] = ()
 
 
-def decide(family: Family, asked: Asked, *, max_bytes: int, now_ms: int) -> Decision:
-    """Commits or aborts a batch. A refusal changes nothing, and deciding again what is decided commits nothing."""
+def decide(
+    family: Family, asked: Asked, *, max_bytes: int, now_ms: int, plan_room_bytes: int = MAX_PLAN_BYTES
+) -> Decision:
+    """Commits or aborts a batch. A refusal changes nothing, and deciding again what is decided commits nothing. A plan
+    whose text is longer than `plan_room_bytes`, or does not fit beside the winners, is kept without its text."""
     if family.has_decided(asked.batch_id):
         aborts = _aborts(family, asked, max_bytes, now_ms)
         return Decision(already_decided=True, last_batch_id=family.last_batch_id, appends=aborts)
     if not asked.commit:
         return Decision(last_batch_id=family.last_batch_id, appends=_aborts(family, asked, max_bytes, now_ms))
+    if len(asked.plan.text) > plan_room_bytes:
+        asked = asked._replace(plan=asked.plan._replace(text=b""))
     return _commit(family, asked, max_bytes, now_ms)
 
 
@@ -77,15 +91,16 @@ def _commit(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> Decisi
         if refusal is not None:
             return refusal
     winning = {winner.transactional_id for winner in asked.winners}
-    memory = replace(
-        family.memory or NOTHING_DECIDED, last_batch_id=asked.batch_id, decided_ms=now_ms, forgotten=asked.forget
-    )
+    memory = Memory(asked.batch_id, now_ms, asked.forget, asked.plan)
     decided: Append = [family_record(family.name, memory)]
     lost: Append = []
     for slot in family.joined(asked.batch_id):
         wins = slot.transactional_id in winning
         (decided if wins else lost).append(record_of(end(slot, commit=wins, now_ms=now_ms)))
     size = _BATCH_OVERHEAD_BYTES + sum(map(_size, decided))
+    if size > max_bytes and asked.plan.text:
+        size -= len(asked.plan.text)
+        decided[0] = family_record(family.name, replace(memory, plan=asked.plan._replace(text=b"")))
     if size > max_bytes:
         return Decision(
             ErrorCode.MESSAGE_TOO_LARGE,

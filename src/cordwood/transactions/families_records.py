@@ -1,14 +1,16 @@
 """What a family remembers, as a record of __transaction_state.
 
 Key: record type 10,000, as int16, and the name with its length as int16. Value: int16 version 0, int64 batch that was
-decided last, int64 when, int8 flags (1: may be forgotten). A null value forgets the family. Bytes that follow are of a
-later version and passed over.
+decided last, int64 when, int8 flags (1: may be forgotten, 2: the batch's plan follows). The plan is int64 rows, int8
+length and bytes of the digest, int32 length and bytes of the text. A null value forgets the family. Bytes that follow
+are of a later version and passed over, as a broker that knows no plans passes over the plan.
 
 The record has no partner that it could lose to compaction: it is the only one of its key, and it never expires.
 """
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cordwood.transactions.log_records import Record, UnreadableRecord
 from cordwood.transactions.transaction import NO_BATCH_ID, NO_TIMESTAMP_MS
@@ -18,6 +20,23 @@ _KEY_START = struct.Struct(">hh")
 _VALUE = struct.Struct(">hqqb")
 _VERSION = 0
 _FORGOTTEN = 1
+_PLANNED = 2
+_PLAN_START = struct.Struct(">qb")
+_TEXT_LENGTH = struct.Struct(">i")
+
+
+class Plan(NamedTuple):
+    """What a batch was made of, in the words of who decided it. The coordinator keeps it and never looks into it."""
+
+    rows: int = -1
+    """How many rows were committed, -1: nobody said."""
+    digest: bytes = b""
+    """By which a repeated batch is known to be the same; empty: nobody said."""
+    text: bytes = b""
+    """From which the plan can be restored; empty: it was too long."""
+
+
+NO_PLAN = Plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +48,8 @@ class Memory:
     decided_ms: int = NO_TIMESTAMP_MS
     forgotten: bool = False
     """Nobody will ask about it any more: it goes away after a while."""
+    plan: Plan = NO_PLAN
+    """Of the batch that was decided last."""
 
 
 NOTHING_DECIDED = Memory()
@@ -40,8 +61,13 @@ def family_key(name: str) -> bytes:
 
 
 def family_record(name: str, memory: Memory) -> Record:
-    flags = _FORGOTTEN if memory.forgotten else 0
-    return family_key(name), _VALUE.pack(_VERSION, memory.last_batch_id, memory.decided_ms, flags)
+    plan = memory.plan
+    flags = (_FORGOTTEN if memory.forgotten else 0) | (_PLANNED if plan != NO_PLAN else 0)
+    value = _VALUE.pack(_VERSION, memory.last_batch_id, memory.decided_ms, flags)
+    if flags & _PLANNED:
+        value += _PLAN_START.pack(plan.rows, len(plan.digest)) + plan.digest + _TEXT_LENGTH.pack(len(plan.text))
+        value += plan.text
+    return family_key(name), value
 
 
 def decode_family_key(key: bytes) -> str:
@@ -61,4 +87,19 @@ def decode_memory(value: bytes) -> Memory:
     version, last_batch_id, decided_ms, flags = _VALUE.unpack_from(value)
     if version != _VERSION:
         raise UnreadableRecord(f"version {version} of a family's record is not known")
-    return Memory(last_batch_id, decided_ms, bool(flags & _FORGOTTEN))
+    plan = _decode_plan(value) if flags & _PLANNED else NO_PLAN
+    return Memory(last_batch_id, decided_ms, bool(flags & _FORGOTTEN), plan)
+
+
+def _decode_plan(value: bytes) -> Plan:
+    try:
+        rows, digest_length = _PLAN_START.unpack_from(value, _VALUE.size)
+        digest_start = _VALUE.size + _PLAN_START.size
+        (text_length,) = _TEXT_LENGTH.unpack_from(value, digest_start + digest_length)
+    except struct.error as error:
+        raise UnreadableRecord(f"the plan in a family's record is cut off: {error}") from None
+    text_start = digest_start + digest_length + _TEXT_LENGTH.size
+    if digest_length < 0 or text_length < 0 or text_start + text_length > len(value):
+        raise UnreadableRecord(f"the plan in a family's record claims {digest_length} and {text_length} bytes")
+    digest = value[digest_start : digest_start + digest_length]
+    return Plan(rows, digest, value[text_start : text_start + text_length])

@@ -105,6 +105,7 @@ class ApiKey(IntEnum):
     FAMILY_RENEW = 10_001
     FAMILY_DECIDE = 10_002
     FAMILY_LIST = 10_003
+    FAMILY_RECALL = 10_004
 
 
 class Api(NamedTuple):
@@ -227,8 +228,9 @@ APIS: Final[dict[int, Api]] = {
         # Cordwood's own, far above Kafka's keys: docs/decisions/transaction-families.md.
         Api(10_000, "FamilyJoin", 0, 0, 0),
         Api(10_001, "FamilyRenew", 0, 0, 0),
-        Api(10_002, "FamilyDecide", 0, 0, 0),
+        Api(10_002, "FamilyDecide", 0, 1, 0),
         Api(10_003, "FamilyList", 0, 0, 0),
+        Api(10_004, "FamilyRecall", 0, 0, 0),
     )
 }
 """By key. A key that is not here is unknown to us: the connection of a peer that uses it is closed."""

@@ -1,15 +1,16 @@
 """Families: who gets a slot, what a decision does to each, and what late, repeated and wrong requests change."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from tests.unit.transactions.family_table import NAME, Table, winner
+from tests.unit.transactions.family_table import MAX_BYTES, NAME, Table, winner
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import slot_id
 from cordwood.transactions import families_joining
 from cordwood.transactions.families_deciding import FORGET_AFTER_MS, Asked, decide
-from cordwood.transactions.families_records import family_key
+from cordwood.transactions.families_records import NO_PLAN, Plan, family_key
 from cordwood.transactions.log_records import encode_key, record_of
 from cordwood.transactions.transaction import LAST_CLIENT_EPOCH, MAX_EPOCH, State, Transaction
 
@@ -239,6 +240,42 @@ def test_losers_whose_end_was_cut_off_win_nothing_and_end_with_the_next_decision
     again = table.commits(0, won, *lost)
     assert (again.error, again.already_decided) == (ErrorCode.NONE, True)
     assert states(table) == [State.PREPARE_COMMIT] + [State.PREPARE_ABORT] * 19
+
+
+# What a decision keeps of its batch
+
+PLAN = Plan(20, b"digest", b"the text of a plan " * 20)
+
+
+def test_a_commit_keeps_the_plan_of_its_batch_until_the_next_one(table: Table) -> None:
+    slot = table.joins_and_writes(0)
+    table.asks_to_decide(Asked(0, True, [winner(slot)], plan=PLAN))
+    table.asks_to_decide(Asked(0, True, plan=Plan(7, b"of a repeated batch", b"another text")))
+    table.asks_to_decide(Asked(1, False, plan=Plan(7, b"of a batch that was aborted", b"another text")))
+    table.restart()
+    assert kept_plan(table) == PLAN
+    assert table.machine.families.plan_bytes == len(PLAN.text)
+    table.commits(1)
+    assert kept_plan(table) == NO_PLAN
+    assert table.machine.families.plan_bytes == 0
+
+
+def test_a_plan_that_does_not_fit_is_kept_as_its_digest_and_the_batch_is_committed(table: Table) -> None:
+    decide_with_room = partial(decide, table.family, max_bytes=MAX_BYTES, now_ms=table.now_ms)
+    decision = decide_with_room(Asked(0, True, plan=PLAN), plan_room_bytes=len(PLAN.text) - 1)
+    table.append(decision.appends[0])
+    assert kept_plan(table) == PLAN._replace(text=b"")
+    slots = [table.joins_and_writes(1) for _ in range(5)]
+    beside_winners = table.asks_to_decide(Asked(1, True, [winner(each) for each in slots], plan=PLAN), max_bytes=700)
+    assert (beside_winners.error, len(beside_winners.appends)) == (ErrorCode.NONE, 1)
+    assert kept_plan(table) == PLAN._replace(text=b"")
+    assert states(table) == [State.PREPARE_COMMIT] * 5
+
+
+def kept_plan(table: Table) -> Plan:
+    memory = table.family.memory
+    assert memory is not None
+    return memory.plan
 
 
 # Deciding again, late, or by somebody else

@@ -7,6 +7,7 @@ import pytest
 from cordwood.transactions.families_records import (
     FAMILY_KEY_TYPE,
     Memory,
+    Plan,
     decode_family_key,
     decode_memory,
     family_key,
@@ -17,7 +18,17 @@ from cordwood.transactions.transaction import State, Transaction
 from cordwood.transactions.transactions import Transactions
 
 
-@pytest.mark.parametrize("memory", [Memory(), Memory(0, 5), Memory(2**63 - 1, 1_700_000_000_000, True)])
+@pytest.mark.parametrize(
+    "memory",
+    [
+        Memory(),
+        Memory(0, 5),
+        Memory(2**63 - 1, 1_700_000_000_000, True),
+        Memory(3, 4, False, Plan(17, b"d" * 32, b"offsets" * 1000)),
+        Memory(3, 4, True, Plan(0, b"d" * 32)),
+        Memory(3, 4, False, Plan(0)),
+    ],
+)
 def test_what_a_family_remembers_is_read_as_it_was_written(memory: Memory) -> None:
     key, value = family_record("query", memory)
     assert value is not None
@@ -30,12 +41,20 @@ def test_the_layout_stays() -> None:
         bytes.fromhex("2710 0001 71"),
         bytes.fromhex("0000 0000000000000007 0000000000000009 01"),
     )
+    assert family_record("q", Memory(7, 9, False, Plan(5, b"ab", b"xyz"))) == (
+        bytes.fromhex("2710 0001 71"),
+        bytes.fromhex("0000 0000000000000007 0000000000000009 02 0000000000000005 02 6162 00000003 78797a"),
+    )
 
 
 def test_bytes_of_a_later_version_are_passed_over() -> None:
     _, value = family_record("q", Memory(7, 9))
     assert value is not None
     assert decode_memory(value + b"more") == Memory(7, 9)
+    planned = Memory(7, 9, False, Plan(1, b"d", b"t"))
+    _, value = family_record("q", planned)
+    assert value is not None
+    assert decode_memory(value + b"more") == planned
 
 
 @pytest.mark.parametrize(
@@ -46,7 +65,19 @@ def test_a_garbled_key_is_refused(key: bytes) -> None:
         decode_family_key(key)
 
 
-@pytest.mark.parametrize("value", [b"", b"\x00" * 18, b"\x00\x01" + b"\x00" * 17])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\x00" * 18,
+        b"\x00\x01" + b"\x00" * 17,
+        *(
+            (family_record("q", Memory(7, 9, False, Plan(5, b"ab", b"xyz")))[1] or b"")[:length]
+            for length in (19, 27, 30, 36)
+        ),
+        b"\x00" * 18 + b"\x02" + b"\x00" * 8 + b"\xff" + b"\x00" * 8,
+    ],
+)
 def test_a_garbled_value_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableRecord):
         decode_memory(value)

@@ -41,6 +41,13 @@ LAYOUTS = [
         {"error_code": 90, "error_message": "no", "already_decided": False, "last_batch_id": -1},
         "00000000  005a  03 6e6f  00  ffffffffffffffff  00",
     ),
+    (ApiKey.FAMILY_RECALL, "request", {"family": "q"}, "02 71  00"),
+    (
+        ApiKey.FAMILY_RECALL,
+        "response",
+        {"last_batch_id": 5, "decided_ms": 6, "rows": 7, "plan_digest": b"d", "plan": b"text"},
+        "00000000  0000  00  0000000000000005  0000000000000006  0000000000000007  02 64  05 74657874  00",
+    ),
     (ApiKey.FAMILY_LIST, "request", {"families": None}, "00  00"),
     (ApiKey.FAMILY_LIST, "request", {"families": ["q"]}, "02 02 71  00"),
     (
@@ -66,4 +73,18 @@ def test_the_layout_stays(key: ApiKey, kind: str, values: dict[str, Any], layout
 
 
 def test_they_are_flexible_from_their_first_version_on() -> None:
-    assert all(flexible(key, 0) for key in range(ApiKey.FAMILY_JOIN, ApiKey.FAMILY_LIST + 1))
+    assert all(flexible(key, 0) for key in range(ApiKey.FAMILY_JOIN, ApiKey.FAMILY_RECALL + 1))
+
+
+def test_a_decision_carries_a_plan_from_its_second_version_on() -> None:
+    message = load("FamilyDecide")["request"]
+    values = {"family": "q", "batch_id": 5, "commit": True, "rows": 7, "plan_digest": b"d", "plan": b"text"}
+    parts: list[bytes] = []
+    writer(message, 1)(values, parts.append)
+    assert b"".join(parts) == bytes.fromhex(
+        "02 71  0000000000000005  01  01  00  00007530  0000000000000007  02 64  05 74657874  00"
+    )
+    older: list[bytes] = []
+    writer(message, 0)(values, older.append)
+    read, _ = reader(message, 0)(memoryview(b"".join(older)), 0)
+    assert (read.rows, read.plan_digest, read.plan) == (-1, b"", b"")

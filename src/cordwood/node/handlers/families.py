@@ -1,4 +1,5 @@
-"""Families, which the Kafka protocol has no word for: FamilyJoin, FamilyRenew, FamilyDecide, FamilyList.
+"""Families, which the Kafka protocol has no word for: FamilyJoin, FamilyRenew, FamilyDecide, FamilyRecall,
+FamilyList.
 
 Fields are those of `wire/messages/Family*.txt`. Errors that are worth another try are the coordinator's usual ones and
 REQUEST_TIMED_OUT; all others come with a message and stay.
@@ -9,13 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.families import MAX_FAMILY_NAME_LENGTH, is_family_name
+from cordwood.model.families import (
+    MAX_FAMILY_NAME_LENGTH,
+    MAX_PLAN_BYTES,
+    MAX_PLAN_DIGEST_BYTES,
+    is_family_name,
+)
 from cordwood.node.family_coordinator import Standing
 from cordwood.node.request import Request, serves
 from cordwood.transactions.families import JOINED, Family
 from cordwood.transactions.families_deciding import Asked, Decision, Winner
 from cordwood.transactions.families_joining import MAX_SLOTS, Joined
-from cordwood.transactions.families_records import NOTHING_DECIDED
+from cordwood.transactions.families_records import NOTHING_DECIDED, Memory, Plan
 from cordwood.transactions.transaction import PREPARED, State
 from cordwood.wire.apis import ApiKey
 
@@ -91,13 +97,42 @@ def family_decide(node: Node, request: Request) -> None:
     problem = _problem(body.family, body.batch_id)
     if problem is None and len(body.winners) > MAX_WINNERS:
         problem = f"A batch has at most {MAX_WINNERS} winners, not {len(body.winners)}."
+    if problem is None and (len(body.plan) > MAX_PLAN_BYTES or len(body.plan_digest) > MAX_PLAN_DIGEST_BYTES):
+        problem = (
+            f"A plan has at most {MAX_PLAN_BYTES} bytes and its digest {MAX_PLAN_DIGEST_BYTES}, not {len(body.plan)} "
+            f"and {len(body.plan_digest)}: leave out the plan of a larger one."
+        )
     if problem is not None:
         answer(Decision(ErrorCode.INVALID_REQUEST, problem))
         return
     winners = [Winner(each.transactional_id, each.producer_id, each.producer_epoch) for each in body.winners]
-    asked = Asked(body.batch_id, body.commit, winners, body.forget)
+    plan = Plan(max(body.rows, -1), bytes(body.plan_digest), bytes(body.plan))
+    asked = Asked(body.batch_id, body.commit, winners, body.forget, plan)
     timeout_ms = min(max(body.timeout_ms, 0), MAX_WAIT_MS)
     node.transactions.families.decide(body.family, asked, timeout_ms, answer)
+
+
+def family_recall(node: Node, request: Request) -> None:
+    """What a family remembers of the batch that it decided last."""
+    body = request.decode()
+
+    def answer(error: ErrorCode, memory: Memory | None, message: str | None = None) -> None:
+        found = memory or NOTHING_DECIDED
+        request.answer(
+            error_code=error,
+            error_message=message,
+            last_batch_id=found.last_batch_id,
+            decided_ms=found.decided_ms,
+            rows=found.plan.rows,
+            plan_digest=found.plan.digest,
+            plan=found.plan.text,
+        )
+
+    problem = _problem(body.family, 0)
+    if problem is not None:
+        answer(ErrorCode.INVALID_REQUEST, None, problem)
+    else:
+        node.transactions.families.recall(body.family, answer)
 
 
 def family_list(node: Node, request: Request) -> None:
@@ -139,6 +174,7 @@ def _problem(family: str, batch_id: int) -> str | None:
 HANDLERS = (
     serves(ApiKey.FAMILY_JOIN, 0, 0, family_join),
     serves(ApiKey.FAMILY_RENEW, 0, 0, family_renew),
-    serves(ApiKey.FAMILY_DECIDE, 0, 0, family_decide),
+    serves(ApiKey.FAMILY_DECIDE, 0, 1, family_decide),
     serves(ApiKey.FAMILY_LIST, 0, 0, family_list),
+    serves(ApiKey.FAMILY_RECALL, 0, 0, family_recall),
 )
