@@ -10,11 +10,13 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker import descriptors
 from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
+from cordwood.broker.connections import Node as RequestHandler
 from cordwood.broker.driver import Driver
 from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
 from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
@@ -59,14 +61,20 @@ class Server:
         self._metrics: MetricsService | None = None
 
     @classmethod
-    async def start(cls, settings: BrokerSettings, *, memory: "Memory | None" = None) -> "Server":
+    async def start(
+        cls,
+        settings: BrokerSettings,
+        *,
+        memory: "Memory | None" = None,
+        before_listening: "Callable[[Server], None]" = lambda server: None,
+    ) -> "Server":
         """Returns when clients can connect. Raises EnvironmentFailure or OSError, with nothing left behind.
 
         `memory`: where the data is, for a broker without a disk."""
         storage = await Storage.open(settings, memory=memory)
         server = cls(settings, storage)
         try:
-            await server._start()
+            await server._start(before_listening)
         except BaseException:
             await server._release()
             raise
@@ -84,7 +92,7 @@ class Server:
         """Host and port at which metrics are served; None if they are not."""
         return None if self._metrics is None else self._metrics.address
 
-    async def _start(self) -> None:
+    async def _start(self, before_listening: "Callable[[Server], None]") -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
         self._socket = bind(settings.listener)
         if settings.metrics_address is not None:
@@ -125,6 +133,7 @@ class Server:
         )
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher)
+        before_listening(self)
         self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
 
     def _max_connections(self) -> int:
@@ -162,6 +171,15 @@ class Server:
             sync_everything=filesystem.sync_everything if self._storage.syncfs_trusted else None,
             threads=self.settings.flush_threads,
         )
+
+    def answer_through(self, front: RequestHandler | None) -> None:
+        """Requests go to this from now on, and not to the node; None: straight to the node again. In the loop."""
+        assert self._connections is not None
+        self._connections.node = self.node if front is None else front
+
+    def later(self, delay_s: float, event: Callable[[], None]) -> None:
+        """Lets something happen among the node's events after a while, unless the broker has stopped by then."""
+        self._loop.call_later(delay_s, self.driver.run, event)
 
     # Failures
 

@@ -5,15 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cordwood.embedded.broker import Broker as Broker
+    from cordwood.embedded.faults import Fault as Fault
+    from cordwood.embedded.faults import Faults as Faults
     from cordwood.embedded.in_process_log import InProcessLog as InProcessLog
     from cordwood.embedded.in_process_log import LogRecord as LogRecord
     from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 
-__all__ = ["Broker", "BrokerStopped", "InProcessLog", "LogRecord"]
+__all__ = ["Broker", "BrokerStopped", "Fault", "Faults", "InProcessLog", "LogRecord"]
 
 _MODULES = {
     "Broker": "broker",
     "BrokerStopped": "loop_calls",
+    "Fault": "faults",
+    "Faults": "faults",
     "InProcessLog": "in_process_log",
     "LogRecord": "in_process_log",
 }

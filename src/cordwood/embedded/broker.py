@@ -13,8 +13,10 @@ import uvloop
 
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.embedded.fault_front import FaultFront
+from cordwood.embedded.faults import Faults
 from cordwood.embedded.in_process_log import InProcessLog
-from cordwood.embedded.loop_calls import LoopCalls
+from cordwood.embedded.loop_calls import BrokerStopped, LoopCalls
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
 from cordwood.model.settings import InvalidSetting
@@ -54,6 +56,7 @@ class Broker:
         self._memory = Memory() if data_dir is None else None
         self._calls = LoopCalls()
         self._log = InProcessLog(self._calls)
+        self._faults = Faults(self._faults_changed)
         self._run: _Run | None = None
 
     def start(self) -> Self:
@@ -63,7 +66,7 @@ class Broker:
         """
         if self._run is not None and self._run.alive:
             raise RuntimeError(f"the broker runs already, at {self.bootstrap_servers}")
-        self._run = run = _Run(self._settings, self._memory, self._calls.broker_stopped)
+        self._run = run = _Run(self._settings, self._memory, self._before_listening, self._calls.broker_stopped)
         try:
             server = run.start()
             self._settings = _with_port(self._settings, server.address[1])
@@ -109,6 +112,24 @@ class Broker:
         """Appending and reading without a client and without a socket."""
         return self._log
 
+    @property
+    def faults(self) -> Faults:
+        """Errors, delays and lost connections on demand."""
+        return self._faults
+
+    def _before_listening(self, server: Server) -> None:
+        FaultFront(server, self._faults).refresh()
+
+    def _faults_changed(self) -> None:
+        """Returns when the broker obeys the faults that are set now; one that is stopped does so when it starts."""
+
+        def refresh(server: Server, done: Callable[[None], None]) -> None:
+            FaultFront(server, self._faults).refresh()
+            done(None)
+
+        with suppress(BrokerStopped):
+            self._calls.ask(refresh, _STOP_TIMEOUT_S)
+
 
 def _with_port(settings: BrokerSettings, port: int) -> BrokerSettings:
     """The settings with the port that was found free for port 0: clients find the broker there after a restart."""
@@ -120,9 +141,16 @@ def _with_port(settings: BrokerSettings, port: int) -> BrokerSettings:
 class _Run:
     """One life of a broker: a loop in a thread, from a start to its end."""
 
-    def __init__(self, settings: BrokerSettings, memory: Memory | None, ended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        memory: Memory | None,
+        before_listening: Callable[[Server], None],
+        ended: Callable[[], None],
+    ) -> None:
         self._settings = settings
         self._memory = memory
+        self._before_listening = before_listening
         self._when_ended = ended
         self._process_id = os.getpid()
         self._told_to_stop = asyncio.Event()
@@ -170,7 +198,7 @@ class _Run:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        server = await Server.start(self._settings, memory=self._memory)
+        server = await Server.start(self._settings, memory=self._memory, before_listening=self._before_listening)
         self._started.set_result(server)
         told = asyncio.ensure_future(self._told_to_stop.wait())
         ends: list[asyncio.Future[Any]] = [told, server.failed]

@@ -1,0 +1,253 @@
+"""Errors, delays and lost connections on demand, for tests of clients: `broker.faults.fail("Produce", …)`.
+
+A fault is set from any thread and holds for requests that arrive afterwards. A request meets at most one fault: the one
+that was set first, of those that fit it and are not used up.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from enum import Enum
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from cordwood.embedded.error_answers import names_topics
+from cordwood.model.errors import ErrorCode
+from cordwood.node.apis import HANDLERS
+from cordwood.wire.requests import RequestHeader
+
+NamedPartitions = Iterable[tuple[str | None, int | None]]
+
+_CODES: Final = range(-1, 2**15)
+
+
+class Effect(Enum):
+    FAIL = "fail"
+    """The request is not carried out. Its answer is an error."""
+    DELAY = "delay"
+    """The request is carried out. Its answer comes late."""
+    DROP_REQUEST = "drop the request"
+    """The request is not carried out, and the connection ends."""
+    DROP_ANSWER = "drop the answer"
+    """The request is carried out, and the connection ends instead of an answer."""
+
+
+class Target(NamedTuple):
+    """Which requests a fault is for."""
+
+    api_key: int
+    topic: str | None
+    partition: int | None
+    client_id: str | None
+
+    def fits(self, header: RequestHeader, named: Callable[[], NamedPartitions]) -> bool:
+        if header.api_key != self.api_key or self.client_id not in (None, header.client_id):
+            return False
+        if self.topic is None:
+            return True
+        return any(topic == self.topic and self.partition in (None, partition) for topic, partition in named())
+
+
+class Fault:
+    """A fault that was set. As a context manager it is removed at the end of the block."""
+
+    def __init__(
+        self,
+        faults: "Faults",
+        target: Target,
+        effect: Effect,
+        times: int | None,
+        *,
+        code: int = 0,
+        delay_s: float = 0.0,
+    ) -> None:
+        self._faults = faults
+        self.target = target
+        self.effect = effect
+        self.times = times
+        self.code = code
+        self.delay_s = delay_s
+        self._hits = 0
+
+    @property
+    def hits(self) -> int:
+        """How many requests have met it."""
+        return self._hits
+
+    @property
+    def used_up(self) -> bool:
+        return self.times is not None and self._hits >= self.times
+
+    @property
+    def needs_partitions(self) -> bool:
+        """Whether a request has to name its partitions, for the fault to fit or for its answer."""
+        return self.effect is Effect.FAIL or self.target.topic is not None
+
+    def wait(self, hits: int = 1, timeout_s: float = 30.0) -> None:
+        """Returns when so many requests have met it. TimeoutError if they do not."""
+        self._faults.wait_for(lambda: self._hits >= hits, timeout_s, f"{self} was met {self._hits} times, not {hits}")
+
+    def hit(self) -> None:
+        self._hits += 1
+
+    def remove(self) -> None:
+        """No request meets it any more. Safe to call twice."""
+        self._faults.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def __str__(self) -> str:
+        return f"the fault on {HANDLERS[self.target.api_key].api.name} ({self.effect.value})"
+
+
+class Faults:
+    """What goes wrong at one broker. Methods may be called from any thread but the broker's own, also while the broker
+    is stopped. Every method that sets a fault takes:
+
+    - `api`: the name of the API, as `"Produce"`;
+    - `times`: how many requests meet it; None: all, until it is removed;
+    - `topic`, and perhaps `partition`: only requests that name it. Such a request meets the fault as a whole, with
+      whatever else it names;
+    - `client_id`: only requests of clients with this `client.id`.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """`changed` is called after every change from outside of the loop; it returns when the broker obeys."""
+        self._tell = changed
+        self._set: list[Fault] = []
+        self._changed = threading.Condition()
+
+    def fail(
+        self,
+        api: str,
+        error: str | int,
+        *,
+        times: int | None = 1,
+        topic: str | None = None,
+        partition: int | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Refuses requests with an error, by its protocol name (`"NOT_ENOUGH_REPLICAS"`) or its code.
+
+        They are not carried out. Every topic, partition or group that the request names gets the error. A Produce
+        with acks=0 has no answer: its connection ends, as in Kafka.
+        """
+        target = _target(api, topic, partition, client_id)
+        return self._add(Fault(self, target, Effect.FAIL, _checked(times), code=_code(error)))
+
+    def delay(
+        self,
+        api: str,
+        seconds: float,
+        *,
+        times: int | None = 1,
+        topic: str | None = None,
+        partition: int | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Carries requests out at once, and answers so much later. Answers to later requests of the same connection
+        wait behind it, since answers leave in the order of requests."""
+        if not 0 <= seconds < float("inf"):
+            raise ValueError(f"{seconds!r} is no number of seconds to wait")
+        target = _target(api, topic, partition, client_id)
+        return self._add(Fault(self, target, Effect.DELAY, _checked(times), delay_s=seconds))
+
+    def disconnect(
+        self,
+        api: str,
+        *,
+        carried_out: bool = False,
+        times: int | None = 1,
+        topic: str | None = None,
+        partition: int | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Ends the connection instead of answering. With `carried_out` the request has its effect first, and only the
+        answer is lost: a producer that tries again writes a duplicate, unless it is idempotent."""
+        effect = Effect.DROP_ANSWER if carried_out else Effect.DROP_REQUEST
+        return self._add(Fault(self, _target(api, topic, partition, client_id), effect, _checked(times)))
+
+    def clear(self) -> None:
+        """Removes all faults."""
+        with self._changed:
+            self._set.clear()
+        self._tell()
+
+    def remove(self, fault: Fault) -> None:
+        with self._changed:
+            if fault not in self._set:
+                return
+            self._set.remove(fault)
+        self._tell()
+
+    def _add(self, fault: Fault) -> Fault:
+        with self._changed:
+            self._set.append(fault)
+        self._tell()
+        return fault
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout_s):
+                raise TimeoutError(f"{otherwise} within {timeout_s:g} s")
+
+    # In the loop
+
+    @property
+    def any_set(self) -> bool:
+        return bool(self._set)
+
+    def on(self, api_key: int) -> list[Fault]:
+        """The faults that are set on an API."""
+        with self._changed:
+            return [fault for fault in self._set if fault.target.api_key == api_key]
+
+    def take(self, header: RequestHeader, named: Callable[[], NamedPartitions]) -> Fault | None:
+        """The fault that this request meets: it is counted, and gone if it is used up."""
+        with self._changed:
+            for fault in self._set:
+                if fault.target.fits(header, named):
+                    fault.hit()
+                    if fault.used_up:
+                        self._set.remove(fault)
+                    self._changed.notify_all()
+                    return fault
+        return None
+
+
+def _target(api: str, topic: str | None, partition: int | None, client_id: str | None) -> Target:
+    by_name = {handler.api.name: key for key, handler in HANDLERS.items()}
+    if api not in by_name:
+        raise ValueError(f"there is no API {api!r}{_near(str(api), by_name)}")
+    if partition is not None and topic is None:
+        raise ValueError("a partition belongs to a topic: say which")
+    if topic is not None and not names_topics(by_name[api]):
+        raise ValueError(f"{api} requests name no topic")
+    return Target(by_name[api], topic, partition, client_id)
+
+
+def _code(error: str | int) -> int:
+    if isinstance(error, str):
+        if error not in ErrorCode.__members__:
+            raise ValueError(f"there is no error {error!r}{_near(error, ErrorCode.__members__)}")
+        return ErrorCode[error]
+    if error not in _CODES:
+        raise ValueError(f"{error!r} is no error code")
+    return int(error)
+
+
+def _checked(times: int | None) -> int | None:
+    if times is not None and times < 1:
+        raise ValueError(f"times must be at least 1, or None for always, not {times!r}")
+    return times
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    nearest = get_close_matches(name, names, n=1, cutoff=0.4)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
