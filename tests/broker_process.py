@@ -140,14 +140,6 @@ class BrokerProcess:
         self._process = None
         return code
 
-    def wait_exit(self, within_s: float) -> int:
-        """The exit code of a broker that ends on its own."""
-        process = self._process
-        assert process is not None, "the broker is not running"
-        code = process.wait(within_s)
-        self._process = None
-        return code
-
     def freeze(self, *, calls_too: bool = False) -> None:
         """SIGSTOP. When this returns, none of its own code runs; calls of the kernel may be under way, unless told."""
         os.kill(self.pid, signal.SIGSTOP)

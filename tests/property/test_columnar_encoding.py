@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.columnar.rows import decoded
 
 from cordwood.columnar.columns import HEADERS
-from cordwood.columnar.encoding import OutgoingRows, encode_batches
+from cordwood.columnar.encoding import OutgoingRows
 from cordwood.records.batch import Codec
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.records import Record, records_in
@@ -114,7 +114,7 @@ def test_columns_come_back_as_they_went(rows: list[NewRecord], codec: Codec, dra
 @given(st.lists(st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]))), min_size=1), timestamps)
 def test_one_time_for_all_rows(texts: list[str | None], timestamp_ms: int) -> None:
     column = pa.array(texts, pa.string())
-    (batch,) = encode_batches(column, column, None, timestamp_ms, None, max_batch_bytes=10**7)
+    (batch,) = OutgoingRows(column, column, None, timestamp_ms).encode(None, max_batch_bytes=10**7)
     raw = [None if text is None else text.encode() for text in texts]
     assert [record[1:] for record in records_in(batch.data)] == [
         Record(0, timestamp_ms, payload, payload, ())[1:] for payload in raw

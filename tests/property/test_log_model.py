@@ -66,7 +66,6 @@ class LogModel(RuleBasedStateMachine):
         self.now_ms = 1_000_000
         self.flushing: FlushTicket | None = None
         self.checkpointing: CheckpointTicket | None = None
-        self.flush_promise = 0
         self._open()
 
     def _open(self) -> None:

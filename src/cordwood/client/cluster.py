@@ -229,16 +229,6 @@ class Cluster:
         producer = ProducerIdentity(producer_id, producer_epoch)
         return transactions.init_producer_id(self._brokers, transactional_id, timeout_ms, producer)
 
-    def add_partitions_to_transaction(
-        self, transactional_id: str, producer: ProducerIdentity, partitions: Collection[TopicPartition]
-    ) -> None:
-        """`produce` and pipelines do this themselves where the cluster needs it (transaction_version below 2)."""
-        transactions.add_partitions(self._brokers, transactional_id, producer, partitions)
-
-    def add_offsets_to_transaction(self, transactional_id: str, producer: ProducerIdentity, group: str) -> None:
-        """`commit_in_transaction` does this itself where the cluster needs it."""
-        transactions.add_offsets(self._brokers, transactional_id, producer, group)
-
     def commit_in_transaction(
         self,
         transactional_id: str,

@@ -143,34 +143,6 @@ class OutgoingRows:
         return [next(found) if len(of_group) else [] for of_group, _ in groups]
 
 
-def encode_batches(
-    key: Column,
-    value: Column,
-    headers: Column,
-    timestamp_ms: "Longs | int",
-    rows: "Longs | None",
-    *,
-    codec: int = Codec.NONE,
-    level: int | None = None,
-    max_batch_bytes: int = 1 << 20,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
-) -> list[EncodedBatch]:
-    """`OutgoingRows.encode` for rows that go to one partition only."""
-    return OutgoingRows(key, value, headers, timestamp_ms).encode(
-        rows,
-        codec=codec,
-        level=level,
-        max_batch_bytes=max_batch_bytes,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        transactional=transactional,
-    )
-
-
 def _finished(batch: memoryview, codec: int, level: int | None) -> bytearray | memoryview:
     """The batch with its records compressed, and its checksum."""
     finished: bytearray | memoryview = batch

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 NO_LIMIT = -1
-NO_TIMESTAMP_MS = -1
 NEVER = math.inf
 
 HORIZON_MS = 10 * 365 * 86_400_000

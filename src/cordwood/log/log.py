@@ -306,9 +306,9 @@ class Log:
 
     # Append
 
-    def append(self, batch: Batch, *, leader_epoch: int, now_ms: int, zstd_allowed: bool = True) -> Appended:
+    def append(self, batch: Batch, *, leader_epoch: int, now_ms: int) -> Appended:
         """Takes a batch from a client, or refuses it with a ProtocolError. Its offsets are set where it lies."""
-        header = check_client_batch(batch, self._settings, now_ms, zstd_allowed=zstd_allowed)
+        header = check_client_batch(batch, self._settings, now_ms)
         if not self.ready:
             opening.make_ready(self)
         producer_id = header.producer_id

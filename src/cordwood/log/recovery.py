@@ -14,10 +14,11 @@ from cordwood.log.holes import Hole, HoleyScan, find_batch, read_whole_batch
 from cordwood.log.report import Cut, Damage, RecoveryReport
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
 from cordwood.log.topic_identity import restore_topic_id, sync_topic_id
+from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.filesystem import File
-from cordwood.segments.indexes import NO_TIMESTAMP_MS, SegmentIndexes
+from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Suffix
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.log.holes import HoleyScan
 from cordwood.log.segment import Segment
 from cordwood.model.errors import DamagedLog
+from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import BatchHeader, crc_is_right
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import packed_records_in
@@ -16,7 +17,6 @@ from cordwood.records.records import packed_records_in
 if TYPE_CHECKING:
     from cordwood.log.log import Log
 
-NO_TIMESTAMP_MS = -1
 _LATEST_MS = 2**63 - 1
 
 

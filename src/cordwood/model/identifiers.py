@@ -1,22 +1,13 @@
-"""What names a thing in the log: topics, partitions, offsets, epochs, producers."""
+"""What names a thing in the log: topics, partitions, their ids."""
 
 import re
 import uuid
-from typing import NamedTuple, NewType
+from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 
-Offset = NewType("Offset", int)
-"""A record's permanent address within its partition."""
-
-LeaderEpoch = NewType("LeaderEpoch", int)
-ProducerId = NewType("ProducerId", int)
-BrokerId = NewType("BrokerId", int)
 TopicId = uuid.UUID
 
-NO_OFFSET = Offset(-1)
-NO_LEADER_EPOCH = LeaderEpoch(-1)
-NO_PRODUCER_ID = ProducerId(-1)
 NO_TIMESTAMP_MS = -1
 
 ZERO_TOPIC_ID = TopicId(int=0)

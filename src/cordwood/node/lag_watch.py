@@ -13,10 +13,10 @@ from cordwood.groups.shard import GroupShard
 from cordwood.lag.arrival import Mark
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
-from cordwood.lag.retention import NO_TIMESTAMP_MS, Growth, LogSpan, RetentionRules, SegmentSpan
+from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, StorageFailure
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.partition import Partition
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 ERROR: Final = "_error"
 POISON: Final = "_poison"
-SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _RESERVED: Final = frozenset({RECORD, ERROR, POISON})
 _CORRUPT: Final = "_corrupt"
 _LAST: Final = uuid4().hex

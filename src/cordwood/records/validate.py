@@ -62,13 +62,8 @@ class InvalidBatch(ProtocolError):
         self.record_errors = record_errors
 
 
-def check_client_batch(
-    records: Buffer, settings: TopicSettings, now_ms: int, *, zstd_allowed: bool = True
-) -> BatchHeader:
-    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it.
-
-    zstd_allowed is for Produce requests older than version 7, whose readers cannot know the codec.
-    """
+def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) -> BatchHeader:
+    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it."""
     size = len(records)
     if size < HEADER_SIZE:
         raise _invalid("a produce request must have exactly one whole record batch per partition")
@@ -86,7 +81,7 @@ def check_client_batch(
     if crc32c(memoryview(records)[CRC_START:]) != crc:
         raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, "The record batch does not have the CRC that its bytes give.")
     if attributes & (CODEC_MASK | TIMESTAMP_TYPE_BIT | CONTROL_BIT | DELETE_HORIZON_BIT):
-        _check_attributes(attributes, settings, zstd_allowed)
+        _check_attributes(attributes)
     if count <= 0 or count != last_offset_delta + 1:
         raise _invalid(f"it claims {count} records, but its last offset delta is {last_offset_delta}")
     if producer[0] != -1 or attributes & TRANSACTIONAL_BIT:
@@ -115,13 +110,10 @@ def _wrong_length(length: int, size: int) -> InvalidBatch:
     return _invalid("a produce request must have exactly one record batch per partition")
 
 
-def _check_attributes(attributes: int, settings: TopicSettings, zstd_allowed: bool) -> None:
+def _check_attributes(attributes: int) -> None:
     codec = attributes & CODEC_MASK
-    if codec > _ZSTD or (codec == _ZSTD and not zstd_allowed):
-        raise InvalidBatch(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            "Produce requests of this version cannot use zstd." if codec == _ZSTD else f"Codec {codec} is unknown.",
-        )
+    if codec > _ZSTD:
+        raise InvalidBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Codec {codec} is unknown.")
     if attributes & CONTROL_BIT:
         raise _invalid("clients cannot write control records")
     if attributes & TIMESTAMP_TYPE_BIT:

@@ -4,12 +4,11 @@ The rule when an entry is due is here and nowhere else: an append, a recovery an
 in order, so that the same log gives the same indexes.
 """
 
+from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.segments.filesystem import File
 from cordwood.segments.offset_index import OffsetIndex
 from cordwood.segments.scan import SegmentScan
 from cordwood.segments.time_index import TimeIndex
-
-NO_TIMESTAMP_MS = -1
 
 
 class SegmentIndexes:

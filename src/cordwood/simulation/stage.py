@@ -19,11 +19,6 @@ class Stage:
         self.ledger = ledger
         self._identities = 0
 
-    @property
-    def up(self) -> bool:
-        """Whether there is a broker to connect to."""
-        return self.world.network.attached
-
     def new_identity(self, who: str) -> bytes:
         """For a record: no two are the same."""
         self._identities += 1

@@ -12,8 +12,9 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.transactions.log_records import Record, UnreadableRecord
-from cordwood.transactions.transaction import NO_BATCH_ID, NO_TIMESTAMP_MS
+from cordwood.transactions.transaction import NO_BATCH_ID
 
 FAMILY_KEY_TYPE = 10_000
 _KEY_START = struct.Struct(">hh")

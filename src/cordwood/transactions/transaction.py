@@ -9,11 +9,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
-NO_TIMESTAMP_MS = -1
 NO_BATCH_ID = -1
 MAX_EPOCH = 2**15 - 1
 LAST_CLIENT_EPOCH = MAX_EPOCH - 1

@@ -7,12 +7,16 @@ import pyarrow as pa
 import pytest
 
 from cordwood.columnar.columns import HEADERS
-from cordwood.columnar.encoding import EncodedBatch, OutgoingRows, encode_batches
+from cordwood.columnar.encoding import EncodedBatch, OutgoingRows
 from cordwood.records.batch import Codec, crc_is_right, read_header
 from cordwood.records.build import NewRecord, build_batch
 from cordwood.records.records import records_in
 
 NOW_MS = 1_700_000_000_000
+
+
+def encode_batches(key: Any, value: Any, headers: Any, times: Any, rows: Any, **options: Any) -> list[EncodedBatch]:
+    return OutgoingRows(key, value, headers, times).encode(rows, **options)
 
 
 def bytes_of(batches: list[EncodedBatch]) -> list[bytes]:

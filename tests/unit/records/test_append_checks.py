@@ -32,9 +32,9 @@ def changed(batch: bytearray, position: int, layout: str, value: int) -> bytearr
     return batch
 
 
-def refusal(records: bytes | bytearray, settings: TopicSettings = PLAIN, *, zstd_allowed: bool = True) -> InvalidBatch:
+def refusal(records: bytes | bytearray, settings: TopicSettings = PLAIN) -> InvalidBatch:
     with pytest.raises(InvalidBatch) as caught:
-        check_client_batch(memoryview(records), settings, NOW_MS, zstd_allowed=zstd_allowed)
+        check_client_batch(memoryview(records), settings, NOW_MS)
     return caught.value
 
 
@@ -127,12 +127,6 @@ def test_a_producer_has_an_id_an_epoch_and_a_sequence_or_none_of_them(
 def test_only_the_broker_may_say_that_it_stamped_a_batch(settings: TopicSettings) -> None:
     batch = build_batch([record()], log_append_time_ms=NOW_MS)
     assert refusal(batch, settings).code == ErrorCode.INVALID_TIMESTAMP
-
-
-def test_zstd_needs_a_request_of_version_7() -> None:
-    batch = build_batch([record()], codec=Codec.ZSTD)
-    assert refusal(batch, zstd_allowed=False).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    check_client_batch(build_batch([record()], codec=Codec.LZ4), PLAIN, NOW_MS, zstd_allowed=False)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])

@@ -23,8 +23,6 @@ from cordwood.wire.apis import ApiKey
 ALL_REPLICAS = -1
 READ_COMMITTED = 1
 LATEST, EARLIEST = -1, -2
-LATE_MS = 1000
-"""How much later than asked for a long poll may be answered: the loop may be held up by other work."""
 
 
 class Durability(NamedTuple):

@@ -77,11 +77,6 @@ def parse_partitions(text: str) -> frozenset[TopicPartition]:
     return frozenset(found)
 
 
-def text_of(positions: Mapping[TopicPartition, int]) -> str:
-    """For messages."""
-    return json.dumps(to_spark(positions))
-
-
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
