@@ -324,3 +324,11 @@ def test_starting_and_stopping_takes_a_moment() -> None:
         with Broker():
             pass
     assert (time.process_time() - started) / 10 < 0.1
+
+
+def test_records_appended_without_a_client_get_their_topics_codec(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, settings={"compression.type": "zstd"}) as broker:
+        values = [bytes([number]) * 5000 for number in range(20)]
+        assert [broker.log.append("orders", None, value) for value in values] == list(range(20))
+        assert [record.value for record in broker.log.read("orders", 0)] == values
+    assert sum(path.stat().st_size for path in tmp_path.glob("orders-0/*.log")) < 20 * 200

@@ -52,6 +52,7 @@ class Driver:
         loop: asyncio.AbstractEventLoop,
         outbox: Outbox,
         file_workers: Workers,
+        compressors: Workers,
         failed: Callable[[Exception], None],
         *,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -60,6 +61,7 @@ class Driver:
         self._loop = loop
         self._outbox = outbox
         self._file_workers = file_workers
+        self._compressors = compressors
         self._failed = failed
         self.now_ms = now_ms
         self._monotonic_s = monotonic_s
@@ -99,10 +101,16 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
 
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        self._submit(self._file_workers, work, done)
+
+    def compressing(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        self._submit(self._compressors, work, done)
+
+    def _submit(self, workers: Workers, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         def finished(result: T | Exception) -> None:
             self._into_node(lambda: done(result))
 
-        self._file_workers.submit(work, finished)
+        workers.submit(work, finished)
 
     # Events
 

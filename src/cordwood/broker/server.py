@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.broker")
 
 FILE_THREADS: Final = 4
+COMPRESSING_THREADS: Final = 2
+"""One would let a topic with slow gzip hold up another with quick lz4; more would take cores from the loop."""
 DRAIN_S: Final = 1.0
 """How long a stopping broker waits for answers that are owed. Acks that wait for the disk are sent in any case."""
 
@@ -49,9 +51,10 @@ class Server:
         self._loop = loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[Exception] = loop.create_future()
         self._file_workers = Workers(loop, "files", FILE_THREADS)
+        self._compressors = Workers(loop, "compress", COMPRESSING_THREADS)
         self._cold_readers = Workers(loop, "cold-read", settings.cold_read_threads)
         self._outbox = Outbox(loop)
-        self.driver = Driver(loop, self._outbox, self._file_workers, self._fail)
+        self.driver = Driver(loop, self._outbox, self._file_workers, self._compressors, self._fail)
         self.node: Node
         self._controller: Controller | None = None
         self._connections: Connections | None = None
@@ -235,6 +238,7 @@ class Server:
         assert self._flusher is not None
         self._flusher.close()
         self._file_workers.close()
+        self._compressors.close()
         self._storage.close_logs()
         logger.info(
             "stopped cleanly in %.0f ms%s",
@@ -254,6 +258,7 @@ class Server:
         if self._flusher is not None:
             self._flusher.close()
         self._file_workers.close()
+        self._compressors.close()
         self._cold_readers.close()
         if self._controller is not None:
             await self._controller.stop()

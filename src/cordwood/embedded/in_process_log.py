@@ -18,8 +18,9 @@ from cordwood.embedded.partitioner import partition_of
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.node.node import ALL_REPLICAS
+from cordwood.node.node import ALL_REPLICAS, Node
 from cordwood.node.partition import Partition, no_such_partition
+from cordwood.node.recompression import Recompressed
 from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
 from cordwood.records.records import records_in
@@ -246,7 +247,27 @@ def _with_topic(server: Server, name: str, use: Callable[[list[Partition]], None
 
 def _append(server: Server, partition: Partition, batch: bytearray, deadline_ms: int, done: Appending) -> None:
     node = server.node
-    appended, safe = node.append(partition, memoryview(batch), ALL_REPLICAS, node.now_ms)
+    sent = [(partition, memoryview(batch))]
+    if node.recompression.concerns(sent):
+        node.recompression.in_turn(sent, lambda outcome: _append_next(node, partition, outcome[0], deadline_ms, done))
+    else:
+        _append_now(node, partition, memoryview(batch), deadline_ms, done)
+
+
+def _append_next(node: Node, partition: Partition, batch: Recompressed, deadline_ms: int, done: Appending) -> None:
+    """The batch has its topic's codec, and it is its turn."""
+    try:
+        if isinstance(batch, ProtocolError):
+            raise batch
+        if not node.owns(partition):
+            raise no_such_partition(*partition.name)
+        _append_now(node, partition, batch, deadline_ms, done)
+    except Exception as failure:
+        done(failure)
+
+
+def _append_now(node: Node, partition: Partition, batch: memoryview, deadline_ms: int, done: Appending) -> None:
+    appended, safe = node.append(partition, batch, ALL_REPLICAS, node.now_ms)
     if safe:
         done(appended.base_offset)
         return

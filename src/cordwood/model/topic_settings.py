@@ -30,6 +30,10 @@ def _cleanup_policy(value: Value) -> str | None:
     return None if value else "must name delete, compact or both"
 
 
+def _gzip_level(value: Value) -> str | None:
+    return "must be -1 or from 1 to 9" if value == 0 else None
+
+
 def _throttled_replicas(value: Value) -> str | None:
     assert isinstance(value, tuple)
     if value == ("*",) or all(_REPLICA.fullmatch(part) for part in value):
@@ -57,11 +61,34 @@ class TopicSettings:
         check=_cleanup_policy,
         broker_name="log.cleanup.policy",
     )
+    compression_gzip_level: int = int32(
+        -1,
+        "How hard gzip tries where compression.type makes the broker use it: 1 (quick) to 9; -1, its usual level.",
+        low=-1,
+        high=9,
+        check=_gzip_level,
+        broker_name="compression.gzip.level",
+    )
+    compression_lz4_level: int = int32(
+        9,
+        "How hard lz4 tries where compression.type makes the broker use it. 9 is the quick lz4, as in Kafka.",
+        low=1,
+        high=17,
+        broker_name="compression.lz4.level",
+    )
     compression_type: str = string(
         "producer",
-        "Batches are kept as the producer compressed them and never recompressed: only `producer` is accepted.",
-        choices=("producer",),
+        "The codec that batches have in the log. `producer`: the one that the producer chose. Any other: batches that "
+        "have another codec are compressed anew before they are appended, in threads of their own.",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         broker_name="compression.type",
+    )
+    compression_zstd_level: int = int32(
+        3,
+        "How hard zstd tries where compression.type makes the broker use it.",
+        low=-131_072,
+        high=22,
+        broker_name="compression.zstd.level",
     )
     delete_retention_ms: int = int64(
         86_400_000,

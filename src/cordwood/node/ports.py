@@ -39,5 +39,8 @@ class Effects(Protocol):
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """Work on files, in a thread."""
 
+    def compressing(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        """Work of the codecs, which leaves the interpreter to others, in a thread."""
+
     def wake(self) -> None:
         """A log became dirty or a deadline moved: flush and tick soon. Cheap; called often."""

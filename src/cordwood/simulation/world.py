@@ -69,6 +69,7 @@ class Life:
             self.loop.for_asyncio,
             Outbox(self.loop.for_asyncio),
             cast("Workers", self.workers),
+            cast("Workers", self.workers),
             self._failed,
             now_ms=world.clock.now_ms,
             monotonic_s=world.clock.monotonic_s,

@@ -66,6 +66,7 @@ class Driven:
             loop,
             Outbox(loop),
             self.workers,
+            self.workers,
             self.failures.append,
             now_ms=lambda: self.wall_ms,
             monotonic_s=lambda: self.monotonic_s,
@@ -157,6 +158,7 @@ def test_a_clock_that_was_set_before_there_was_a_node_is_not_told_to_it() -> Non
         driver = Driver(
             asyncio.get_running_loop(),
             Outbox(asyncio.get_running_loop()),
+            driven.workers,
             driven.workers,
             driven.failures.append,
             now_ms=lambda: driven.wall_ms,

@@ -1,18 +1,20 @@
 """Produce: append each batch, then answer as soon as the last of them is as safe as its acks ask for.
 
-The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait, and where the
-coordinator of a transaction has to be asked first.
+The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait, where the
+coordinator of a transaction has to be asked first, and where a topic wants another codec than the producer used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.node.coordinator_log import Writer
 from cordwood.node.partition import Done, Partition
+from cordwood.node.recompression import Recompressed
 from cordwood.node.request import Request, serves
 from cordwood.node.transactional_appends import ADDS_FROM_VERSION
 from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Codec, read_header
@@ -61,31 +63,86 @@ class WaitingProduce:
 
 def produce(node: Node, request: Request) -> None:
     body = decode_produce(request.header, request.frame)
-    if body.transactional_id is not None:
-        _produce_in_transaction(node, request, body, body.transactional_id)
-    else:
-        _append_all(node, request, body, None)
+    if not node.recompression.idle and _produce_recompressed(node, request, body):
+        return
+    _produce(node, request, body, None)
 
 
 Refusals = Mapping[TopicPartition, ErrorCode]
+BatchRefusals = Mapping[tuple[str | TopicId, int], ProtocolError]
+"""Why single batches of a request could not be recompressed, by topic and partition as the request names them."""
 
 
-def _produce_in_transaction(node: Node, request: Request, body: ProduceRequest, transactional_id: str) -> None:
-    """Appends what is part of the transaction already; for the rest the coordinator is asked."""
-    appends = node.transactional_appends
-    if _refusal(body) is not None:
-        _append_all(node, request, body, {})
-        return
-    if not appends.busy(transactional_id) and not _unverified(node, body):
-        _append_all(node, request, body, {})
-        return
-    # The frame is the network's, and is gone when this returns.
-    kept = body._replace(
+def _produce(node: Node, request: Request, body: ProduceRequest, recompressed: BatchRefusals | None) -> None:
+    if body.transactional_id is not None:
+        _produce_in_transaction(node, request, body, body.transactional_id, recompressed)
+    else:
+        _append_all(node, request, body, None, recompressed)
+
+
+def _produce_recompressed(node: Node, request: Request, body: ProduceRequest) -> bool:
+    """Goes on once all batches have the codec of their topics. False if that is so already, and nobody is ahead."""
+    recompression = node.recompression
+    found = _with_partitions(node, body)
+    if not recompression.concerns([(partition, records) for _, partition, records in found]):
+        return False
+    kept = _kept(body)
+    request.let_go_of_frame()
+    found = _with_partitions(node, kept)
+    refused: dict[tuple[str | TopicId, int], ProtocolError] = {}
+    if request.version < _ZSTD_FROM_VERSION:
+        # What the producer sent counts, not what its topic makes of it.
+        for (topic, index, _), _, records in found:
+            if records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK == Codec.ZSTD:
+                refused[kept.topics[topic][0], index] = _no_zstd()
+
+    def go(outcome: list[Recompressed]) -> None:
+        for ((topic, index, place), _, _), result in zip(found, outcome, strict=True):
+            name, batches = kept.topics[topic]
+            if isinstance(result, ProtocolError):
+                refused[name, index] = result
+            else:
+                batches[place] = (index, result)
+        request.now_ms = node.now_ms
+        _produce(node, request, kept, refused)
+
+    recompression.in_turn([(partition, records) for _, partition, records in found], go)
+    return True
+
+
+def _with_partitions(node: Node, body: ProduceRequest) -> list[tuple[tuple[int, int, int], Partition, memoryview]]:
+    """The batches that have a header and whose partitions exist, with the places of the topic, partition and batch."""
+    found = []
+    for number, (topic, batches) in enumerate(body.topics):
+        for place, (index, records) in enumerate(batches):
+            if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
+                with suppress(ProtocolError):
+                    found.append(((number, index, place), _find(node, topic, index), records))
+    return found
+
+
+def _kept(body: ProduceRequest) -> ProduceRequest:
+    """The request with batches of its own: the frame is the network's, and is gone when the handler returns."""
+    return body._replace(
         topics=[
             (topic, [(index, None if batch is None else memoryview(bytearray(batch))) for index, batch in batches])
             for topic, batches in body.topics
         ]
     )
+
+
+def _produce_in_transaction(
+    node: Node, request: Request, body: ProduceRequest, transactional_id: str, recompressed: BatchRefusals | None
+) -> None:
+    """Appends what is part of the transaction already; for the rest the coordinator is asked."""
+    appends = node.transactional_appends
+    if _refusal(body) is not None:
+        _append_all(node, request, body, {}, recompressed)
+        return
+    if not appends.busy(transactional_id) and not _unverified(node, body):
+        _append_all(node, request, body, {}, recompressed)
+        return
+    kept = _kept(body) if recompressed is None else body
 
     def begin() -> None:
         writers = _unverified(node, kept)
@@ -98,7 +155,7 @@ def _produce_in_transaction(node: Node, request: Request, body: ProduceRequest, 
         if request.version >= ADDS_FROM_VERSION:
             refused.update(_starting_late(node, kept, writers))
         request.now_ms = node.now_ms
-        _append_all(node, request, kept, refused)
+        _append_all(node, request, kept, refused, recompressed)
         appends.through(transactional_id)
 
     appends.in_turn(transactional_id, begin)
@@ -144,8 +201,15 @@ def _starting_late(
     }
 
 
-def _append_all(node: Node, request: Request, body: ProduceRequest, refused: Refusals | None) -> None:
+def _append_all(
+    node: Node,
+    request: Request,
+    body: ProduceRequest,
+    refused: Refusals | None,
+    recompressed: BatchRefusals | None,
+) -> None:
     """Appends every batch. `refused`: what the transaction's coordinator says against some; None: no transaction."""
+    zstd_allowed = recompressed is not None or request.version >= _ZSTD_FROM_VERSION
     acks = body.acks
     refusal = _refusal(body)
     results: Results = []
@@ -159,7 +223,9 @@ def _append_all(node: Node, request: Request, body: ProduceRequest, refused: Ref
                 if refusal is not None:
                     raise refusal
                 partition = _find(node, topic, index)
-                _check(records, request.version, partition, transactional=refused is not None)
+                if recompressed and (topic, index) in recompressed:
+                    raise recompressed[topic, index]
+                _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
                 if refused and partition.name in refused:
                     raise ProtocolError(refused[partition.name], "The transaction's coordinator does not allow it.")
                 assert isinstance(records, memoryview)
@@ -223,17 +289,23 @@ def _find(node: Node, topic: str | TopicId, index: int) -> Partition:
     return node.partition(name, index)
 
 
-def _check(records: memoryview | bytes | None, version: int, partition: Partition, *, transactional: bool) -> None:
+def _check(
+    records: memoryview | bytes | None, partition: Partition, *, zstd_allowed: bool, transactional: bool
+) -> None:
     """What the log does not check, because it depends on the request or on who asks."""
     if partition.name.topic in INTERNAL_TOPICS:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers only.")
     if records is None or len(records) <= _ATTRIBUTES_LOW_BYTE:
         raise ProtocolError(ErrorCode.INVALID_RECORD, f"{partition.name}: there is no record batch.")
     attributes = records[_ATTRIBUTES_LOW_BYTE]
-    if attributes & CODEC_MASK == Codec.ZSTD and version < _ZSTD_FROM_VERSION:
-        raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later.")
+    if not zstd_allowed and attributes & CODEC_MASK == Codec.ZSTD:
+        raise _no_zstd()
     if attributes & TRANSACTIONAL_BIT and not transactional:
         raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "A batch of a transaction needs a transactional id.")
+
+
+def _no_zstd() -> ProtocolError:
+    return ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later.")
 
 
 HANDLERS = (serves(ApiKey.PRODUCE, 3, 13, produce),)

@@ -1,0 +1,61 @@
+"""Requests that are worked on outside of the loop before they are appended keep their order in each partition.
+
+A request takes its place in the queue of every partition that it names, all at once. Its turn comes when its own work
+is done and it is the first in all of them. So requests of different partitions pass each other, and no two requests of
+one partition do; since all take their places in the order of arrival, none waits for one that came later.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+
+
+class _Place:
+    __slots__ = ("go", "partitions", "ready")
+
+    def __init__(self, partitions: tuple[Hashable, ...], go: Callable[[], None]) -> None:
+        self.partitions = partitions
+        self.go = go
+        self.ready = False
+
+
+class PartitionOrder:
+    def __init__(self) -> None:
+        self._queues: dict[Hashable, deque[_Place]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._queues)
+
+    def busy(self, partitions: Iterable[Hashable]) -> bool:
+        """Whether a request that names these partitions has to wait for others."""
+        return any(partition in self._queues for partition in partitions)
+
+    def enter(self, partitions: Iterable[Hashable], go: Callable[[], None]) -> Callable[[], None]:
+        """Takes a place. What it returns is called once when the request's own work is done; `go` in its turn."""
+        place = _Place(tuple(dict.fromkeys(partitions)), go)
+        for partition in place.partitions:
+            self._queues.setdefault(partition, deque()).append(place)
+
+        def ready() -> None:
+            assert not place.ready
+            place.ready = True
+            self._advance(place)
+
+        return ready
+
+    def _advance(self, place: _Place) -> None:
+        """Lets this request go if it is its turn, and then those that waited behind it."""
+        pending = deque((place,))
+        while pending:
+            place = pending.popleft()
+            if not place.ready or any(self._queues[each][0] is not place for each in place.partitions):
+                continue
+            place.ready = False
+            place.go()
+            for each in place.partitions:
+                queue = self._queues[each]
+                queue.popleft()
+                if not queue:
+                    del self._queues[each]
+                elif queue[0].ready and queue[0] not in pending:
+                    pending.append(queue[0])
