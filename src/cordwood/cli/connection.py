@@ -54,7 +54,8 @@ class Connection:
         return Producer(self._configuration(configuration), logger=_silent)
 
     def consumer(self, configuration: Mapping[str, Any]) -> Consumer:
-        return Consumer(self._configuration(configuration), logger=_silent)
+        """One that refuses records whose checksum is wrong: librdkafka does not look unless it is told to."""
+        return Consumer(self._configuration({"check.crcs": True, **configuration}), logger=_silent)
 
     def ask(self, request: Callable[[AdminClient], Future[T]]) -> T:
         """One admin request about one thing, and its answer."""

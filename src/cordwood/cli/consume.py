@@ -165,6 +165,20 @@ def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
     return list(headers or [])
 
 
+def _damaged(message: "Message") -> Failure:
+    """librdkafka found a wrong checksum, or the broker knows of the damage and does not serve it."""
+    error = message.error()
+    assert error is not None
+    topic, index, offset = message.topic(), message.partition(), message.offset()
+    return Failure(
+        "CORRUPT_MESSAGE",
+        f"partition {index} of {topic} is damaged from offset {offset} on: what is on the broker's disk there is not "
+        f"what was written ({error.str()})",
+        "nothing of that batch was printed; `cordwood topic describe` names damage that the broker knows of, "
+        "`cordwood inspect --verify` finds all of it on a stopped broker, and --from OFFSET reads on behind it",
+    )
+
+
 class _Reading:
     """One pass over some partitions, from a starting point to the end or for ever."""
 
@@ -218,12 +232,17 @@ class _Reading:
         """Prints records, commits them for the group, and returns the partitions that are read to their end."""
         reached: set[int] = set()
         positions: dict[int, int] = {}
+        stopped: Failure | None = None
         for message in messages:
             index, offset = message.partition(), message.offset()
             assert index is not None
             if message.error() is not None:
-                if self._is_end(message):
-                    reached.add(index)
+                try:
+                    if self._is_end(message):
+                        reached.add(index)
+                except Failure as failure:
+                    stopped = failure
+                    break
                 continue
             assert offset is not None
             if index in self._ends and offset >= self._ends[index]:
@@ -240,6 +259,8 @@ class _Reading:
         sys.stdout.flush()
         if self._group is not None and positions:
             self._commit(positions)
+        if stopped is not None:
+            raise stopped
         return reached
 
     def _is_end(self, message: "Message") -> bool:
@@ -257,6 +278,8 @@ class _Reading:
                 f"partition {message.partition()} no longer has, or does not yet have, that offset: {error.str()}",
                 "`cordwood topic describe` shows where it starts and ends",
             )
+        if error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
+            raise _damaged(message)
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return False  # librdkafka goes on trying; a follower outlives a broker's restart
         raise failure_of(error, self._connection.bootstrap_servers)

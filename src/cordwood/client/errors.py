@@ -63,6 +63,21 @@ class OffsetOutOfRange(ClientError):
         return type(self), (self.partition, self.asked, self.log_start_offset, self.log_end_offset)
 
 
+class DamagedRecords(ClientError):
+    """The broker knows that what it has on disk at this offset is not what was written, and does not serve it."""
+
+    def __init__(self, partition: TopicPartition, offset: int) -> None:
+        super().__init__(
+            f"{partition} is damaged from offset {offset} on: what the broker has on disk there is not what was "
+            f"written. `cordwood topic describe {partition.topic}` says up to where; the records behind it can be read."
+        )
+        self.partition = partition
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[type["DamagedRecords"], tuple[TopicPartition, int]]:
+        return type(self), (self.partition, self.offset)
+
+
 class EndNotReached(ClientError):
     """A range was to be read up to an offset that readers are not given within the time allowed. If the log does not
     come so far, its end is below what was asked for; else an open transaction is in the way, or the broker."""

@@ -8,6 +8,7 @@ from cordwood.client.brokers import Brokers
 from cordwood.client.errors import (
     BrokerUnreachable,
     ClientError,
+    DamagedRecords,
     OffsetOutOfRange,
     RequestRefused,
     UnknownTopic,
@@ -84,6 +85,9 @@ class Reader:
         if isinstance(failure, RequestRefused):
             if failure.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise self._out_of_range(offset) from failure
+            if failure.code == ErrorCode.CORRUPT_MESSAGE:
+                # Damage does not go away by asking again.
+                raise DamagedRecords(self.partition, offset) from failure
             if failure.code not in PASSING:
                 raise failure
             if failure.code in LEADER_MOVED:

@@ -7,7 +7,7 @@ import numpy as np
 
 from cordwood.columnar import decode_kernels as kernels
 from cordwood.columnar.memory import HAS_CRC32C
-from cordwood.records.batch import Buffer, crc_is_right
+from cordwood.records.batch import Buffer, crc_is_right, read_header
 from cordwood.records.corruption import CorruptRecords
 
 if TYPE_CHECKING:
@@ -74,9 +74,12 @@ def _first_offset(aborted: tuple[int, int]) -> int:
 
 
 def corrupt_batch(records: Buffer, position: int, fault: int) -> CorruptRecords:
-    """What is wrong with the batch at this position."""
-    base_offset = int.from_bytes(memoryview(records)[position : position + 8], "big", signed=True)
-    return corrupt(base_offset, f"{kernels.FAULTS[fault]} (at byte {position} of {len(records)})")
+    """What is wrong with the batch at this position, and which offsets are concerned as far as its bytes tell."""
+    reason = f"{kernels.FAULTS[fault]} (at byte {position} of {len(records)})"
+    if fault != kernels.BAD_CHECKSUM:
+        return corrupt(int.from_bytes(memoryview(records)[position : position + 8], "big", signed=True), reason)
+    header = read_header(records, position)
+    return CorruptRecords(f"offsets {header.base_offset} to {max(header.base_offset, header.last_offset)}: {reason}")
 
 
 def corrupt(offset: int, reason: str) -> CorruptRecords:

@@ -110,7 +110,8 @@ class IdempotentConsumer:
         # A position is always given. Where the log does not have it, that is said, and nothing is skipped in silence.
         own = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
         self._admin = AdminClient({name: each for name, each in settings.items() if name.startswith(CONNECTING)})
-        self._consumer = Consumer({**settings, **own})
+        # Altered bytes must not become effects: librdkafka checks no checksum unless it is told to.
+        self._consumer = Consumer({"check.crcs": True, **settings, **own})
         self._consumer.subscribe(list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
     def __enter__(self) -> Self:

@@ -17,11 +17,11 @@ from cordwood.embedded.loop_calls import LoopCalls
 from cordwood.embedded.partitioner import partition_of
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
 from cordwood.node.node import ALL_REPLICAS, Node
 from cordwood.node.partition import Partition, no_such_partition
 from cordwood.node.recompression import Recompressed
-from cordwood.records.batch import batches_in
+from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.records.build import build_batch
 from cordwood.records.records import records_in
 
@@ -104,7 +104,8 @@ class InProcessLog:
         `committed`: what a consumer with `read_committed` gets, without the records of transactions that are open or
         were aborted, and nothing behind an open one. Else these are among them, as for `read_uncommitted`.
 
-        Raises ProtocolError: no such topic or partition, or an offset that the log does not have.
+        Raises ProtocolError: no such topic or partition, or an offset that the log does not have; and DamagedLog where
+        the bytes on disk are not what was written.
         """
         _check_type("topic", topic, str)
         _check_type("partition", partition, int, type(None))
@@ -131,13 +132,15 @@ class InProcessLog:
             data = memoryview(found.file.read(found.position, found.length))
             for start_of_batch, header in batches_in(data):
                 batch = data[start_of_batch : start_of_batch + header.size]
+                if not crc_is_right(batch, 0, header.size):
+                    raise _damaged(found, topic, index, header.base_offset, header.last_offset, "the CRC is wrong")
                 if not aborted.skips(header, batch) and not header.control:
                     for record in records_in(batch):
                         if record.offset >= offset:
                             yield LogRecord(*record, index)
                 offset = max(offset, header.next_offset)
             if offset == position:
-                return
+                raise _damaged(found, topic, index, offset, offset, "no whole batch is there")
 
     def topics(self, *, internal: bool = False) -> dict[str, int]:
         """All topics by name, sorted, each with its number of partitions. With `internal` the broker's own, too."""
@@ -243,6 +246,13 @@ def _with_topic(server: Server, name: str, use: Callable[[list[Partition]], None
             done(failure)
 
     node.auto_create([name], created)
+
+
+def _damaged(found: LogSlice, topic: str, index: int, first: int, last: int, reason: str) -> DamagedLog:
+    return DamagedLog(
+        f"{topic}-{index}: offsets {first} to {max(first, last)} are damaged ({found.file.path}: {reason}); "
+        f"what follows can be read from offset {max(first, last) + 1} on"
+    )
 
 
 def _append(server: Server, partition: Partition, batch: bytearray, deadline_ms: int, done: Appending) -> None:

@@ -147,7 +147,7 @@ def test_checksums_are_checked_before_a_batch_is_left_out(count: int) -> None:
     first_size = len(script.data)
     script.write(2, 1)
     script.data[22] ^= 0x20  # a control batch now, were it not for the checksum
-    with pytest.raises(CorruptRecords, match="offset 0: the batch's checksum is wrong"):
+    with pytest.raises(CorruptRecords, match=rf"offsets 0 to {count - 1}: the batch's checksum is wrong"):
         offsets(script, None)
     struct.pack_into(">I", script.data, 17, crc32c(memoryview(script.data)[21:first_size]))
     assert offsets(script, None) == [count]

@@ -44,6 +44,7 @@ def consumer_of(bootstrap_servers: str, group: str) -> Consumer:
             "group.id": group,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "check.crcs": True,
             "fetch.wait.max.ms": 50,
             "reconnect.backoff.max.ms": 300,
             "log_level": 0,

@@ -98,7 +98,10 @@ class RangeReader:
                 self._lose(Loss(wanted.partition, position, wanted.end, Cause.TOPIC_GONE))
                 return
             except CorruptRecords as damage:
-                raise CorruptRecords(f"{wanted.partition} cannot be read: {damage}") from damage
+                raise CorruptRecords(
+                    f"{wanted.partition} cannot be read: {damage}. These bytes are not what was written; "
+                    "no row of them was given out. A query that starts behind these offsets reads the rest"
+                ) from damage
 
     def _go_on_after(self, wanted: OffsetRange, position: int, gone: OffsetOutOfRange) -> int:
         """Where to read on, having said what is missing."""
