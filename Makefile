@@ -1,4 +1,5 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make bench`. After changing settings, commands or APIs: `make docs`.
+# The longer suites: `make test-spark`, `make test-interop`, `make test-crash`, `make soak`. CONTRIBUTING.md says which when.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,14 +7,17 @@ BIN    := $(VENV)/bin
 # Where it is set, every process that a test starts would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint pytest bench bench-spark docs env clean
+# Runs a command and prints its time against the budget of its suite.
+SUITE := $(BIN)/python -m tests.suites
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+
+.PHONY: demo test lint pytest test-spark test-interop test-crash soak bench bench-spark docs env clean
 
 env: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --editable '.[dev]'
-	touch $@
+	@$(PYTHON) .ci/install.py $(VENV) dev
+	@touch $@
 
 demo: env
 	$(BIN)/python -m cordwood.cli.demo
@@ -26,10 +30,22 @@ lint: env
 
 # At once, since mypy keeps one core busy for most of a minute; both have to pass.
 test: env
-	$(MAKE) --no-print-directory --jobs=2 lint pytest
+	@$(SUITE) landing -- $(MAKE) --no-print-directory --jobs=2 lint pytest
 
 pytest: env
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(PYTEST) -m landing
+
+test-spark: env
+	@$(SUITE) spark -- $(PYTEST) -m spark
+
+test-interop: env
+	@$(SUITE) interop -- $(PYTEST) -m interop
+
+test-crash: env
+	@$(SUITE) crash -- $(PYTEST) -m crash
+
+soak: env
+	@$(SUITE) soak -- $(PYTEST) -m soak
 
 bench: env
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick)

@@ -12,13 +12,26 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import settings
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
+from tests.seeds import SOAKING
+from tests.suites import suites_of
 
 # No JVM of a test runs long enough for what the second compiler does to be of use.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
+settings.register_profile("landing", derandomize=True)
+settings.register_profile("soak", print_blob=True)
+settings.load_profile("soak" if SOAKING else "landing")
+
 EXTERNAL_BOOTSTRAP = os.environ.get("CORDWOOD_TEST_BOOTSTRAP", "")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for suite in suites_of(item.path, {mark.name for mark in item.iter_markers()}):
+            item.add_marker(suite)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from tests.broker_process import BrokerProcess
 from tests.crash.workload import Workload
+from tests.seeds import FIRST_SEED
 
 ROUNDS = int(os.environ.get("CORDWOOD_CRASH_ROUNDS", "0"))
 """More rounds of killing and cutting than the few that every test run makes."""
 
-SEED = int(os.environ.get("CORDWOOD_CRASH_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
+SEED = int(os.environ.get("CORDWOOD_CRASH_SEED", "0")) or FIRST_SEED or 20260101
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_deleting_a_topic_makes_space_on_a_disk_without_any(full: FullDisk) -> N
     assert_all_is_well_again(full)
 
 
+@pytest.mark.landing
 @pytest.mark.timeout(150)
 def test_a_broker_killed_on_a_full_disk_loses_nothing(full: FullDisk) -> None:
     """It serves again, or says that it needs space; with space it has all that was acknowledged."""

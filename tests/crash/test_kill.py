@@ -14,6 +14,7 @@ from tests.deadline import eventually
 KILLS = max(ROUNDS, 6)
 
 
+@pytest.mark.landing
 @pytest.mark.timeout(60 + 20 * KILLS)
 def test_nothing_acknowledged_is_lost(start_broker: StartBroker, make_load: MakeLoad, chance: random.Random) -> None:
     broker = start_broker(settings={"log.flush.offset.checkpoint.interval.ms": "500"})
@@ -59,6 +60,7 @@ def test_a_clean_stop_needs_no_recovery(start_broker: StartBroker, make_load: Ma
     assert report.clean, report.render()
 
 
+@pytest.mark.landing
 def test_what_administration_acknowledged_survives(start_broker: StartBroker) -> None:
     broker = start_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

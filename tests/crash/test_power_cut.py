@@ -24,6 +24,7 @@ def disk(tmp_path: Path) -> Iterator[LoopDisk]:
     disk.destroy()
 
 
+@pytest.mark.landing
 @pytest.mark.timeout(60 + 30 * CUTS)
 @pytest.mark.parametrize("partitions", [3, 100], ids=["few dirty logs", "many dirty logs"])
 def test_acknowledged_means_on_disk(

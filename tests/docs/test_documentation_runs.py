@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+ (?:run|test))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_STARTS_SPARK = re.compile(r"cordwood\.spark|cordwood (?:audit|pipeline)|pyspark")
 _TIMEOUT_S = 600
 """Some start Spark, which takes a minute on a machine with other things to do; one runs twenty queries on it."""
 
@@ -49,8 +50,16 @@ def _programs() -> list[Program]:
     return programs
 
 
+def _programs_by_suite() -> list[Any]:
+    """Programs that start Spark are left to `make test-spark`."""
+    return [
+        pytest.param(program, id=str(program), marks=[pytest.mark.spark] if _STARTS_SPARK.search(program.text) else [])
+        for program in _programs()
+    ]
+
+
 @pytest.mark.timeout(_TIMEOUT_S + 60)
-@pytest.mark.parametrize("program", _programs(), ids=str)
+@pytest.mark.parametrize("program", _programs_by_suite())
 def test_a_page_does_what_it_says(program: Program, tmp_path: Path) -> None:
     workplace = tmp_path / "here"
     workplace.mkdir()

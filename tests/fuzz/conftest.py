@@ -19,11 +19,12 @@ from tests.broker_process import BrokerProcess, free_port
 from tests.deadline import eventually
 from tests.fuzz.recording_proxy import RecordingProxy
 from tests.interop.confluent_clients import produce_all, read_to_end
+from tests.seeds import FIRST_SEED
 
 ROUNDS = int(os.environ.get("CORDWOOD_FUZZ_ROUNDS", "1"))
 """How many times more frames than every test run sends."""
 
-SEED = int(os.environ.get("CORDWOOD_FUZZ_SEED", "20260101"))
+SEED = int(os.environ.get("CORDWOOD_FUZZ_SEED", "0")) or FIRST_SEED or 20260101
 
 MAX_GROWTH_BYTES = 64 << 20
 MAX_REQUEST_BYTES = 1 << 20

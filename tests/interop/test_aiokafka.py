@@ -14,6 +14,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 from tests.conftest import MakeTopic, RunningBroker
 
+pytestmark = pytest.mark.landing
+
 STAMP_MS = int(time.time() * 1000) - 3_600_000
 """An hour ago: retention must not find it old."""
 TIMEOUT_S = 60

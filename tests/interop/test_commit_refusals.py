@@ -15,6 +15,8 @@ from tests.raw_client import RawClient
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
 
+pytestmark = pytest.mark.landing
+
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 PASSING = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "CONCURRENT_TRANSACTIONS")
 """What Kafka says while it makes its internal topics, or ends a transaction."""

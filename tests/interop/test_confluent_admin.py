@@ -28,6 +28,8 @@ from tests.conftest import MakeTopic, RunningBroker, await_topic
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
+pytestmark = pytest.mark.landing
+
 
 def fresh_name() -> str:
     return f"admin-{uuid.uuid4().hex[:12]}"

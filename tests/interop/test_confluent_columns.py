@@ -52,6 +52,7 @@ def as_row(message: Message) -> Row:
     return Row(offset, timestamp_ms * 1000, kind - 1, message.key(), message.value(), list(headers))
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_librdkafka_writes_is_decoded_as_it_reads_it(
     broker: RunningBroker, make_topic: MakeTopic, codec: str

@@ -20,6 +20,8 @@ from confluent_kafka import (
 from tests.conftest import MakeTopic, RunningBroker
 from tests.interop.confluent_clients import produce_all, read_some, read_to_end, reader
 
+pytestmark = pytest.mark.landing
+
 FIRST_STAMP_MS = int(time.time() * 1000) - 3_600_000
 """An hour ago: retention must not find it old."""
 

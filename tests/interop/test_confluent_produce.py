@@ -16,6 +16,8 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
+pytestmark = pytest.mark.landing
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 

@@ -8,6 +8,8 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import read_to_end, reader
 
+pytestmark = pytest.mark.landing
+
 COMMITTED = {"isolation.level": "read_committed"}
 TIMEOUT_S = 30
 

@@ -42,6 +42,7 @@ def workers() -> Iterator[list[Worker]]:
         worker.consumer.close()
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_two_members_share_the_work_and_the_rest_takes_over_when_one_leaves(
     broker: RunningBroker, group: str, filled: str, workers: list[Worker], strategy: str
@@ -56,6 +57,7 @@ def test_two_members_share_the_work_and_the_rest_takes_over_when_one_leaves(
     eventually(lambda: shared(workers) and len(set(workers[0].values)) == 40, what="all is read")
 
 
+@pytest.mark.landing
 def test_a_member_goes_on_where_the_last_one_committed(
     broker: RunningBroker, group: str, filled: str, workers: list[Worker]
 ) -> None:

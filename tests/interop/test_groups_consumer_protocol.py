@@ -41,6 +41,7 @@ def workers() -> Iterator[list[Worker]]:
         worker.consumer.close()
 
 
+@pytest.mark.landing
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_share_and_take_over(
     process: BrokerProcess, topic: str, group: str, workers: list[Worker], assignor: str
@@ -67,6 +68,7 @@ def test_members_share_and_take_over(
     eventually(lambda: shared(workers) and len(set(workers[0].values)) == 40, what="all is read")
 
 
+@pytest.mark.landing
 def test_commit_and_resume(process: BrokerProcess, topic: str, group: str, workers: list[Worker]) -> None:
     first = Worker(process.bootstrap, group, topic, **CONSUMER)
     eventually(lambda: shared([first]) and len(first.values) == 40, what="all is read")

@@ -152,6 +152,7 @@ def test_members_come_and_go_and_every_effect_happens_once(
     assert sum(second.positions.values()) == 160
 
 
+@pytest.mark.landing
 def test_a_handler_that_fails_leaves_nothing_and_gets_the_same_records_again(
     process: BrokerProcess, topic: str, books: Books, join: Join
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_handler_that_fails_leaves_nothing_and_gets_the_same_records_again(
     assert books.holds(20)
 
 
+@pytest.mark.landing
 def test_a_zombie_that_wakes_up_in_the_middle_cannot_write(
     process: BrokerProcess, topic: str, books: Books, join: Join
 ) -> None:

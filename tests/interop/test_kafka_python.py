@@ -26,6 +26,8 @@ from kafka.structs import OffsetAndMetadata
 from tests.conftest import MakeTopic, RunningBroker
 from tests.deadline import eventually
 
+pytestmark = pytest.mark.landing
+
 STAMP_MS = int(time.time() * 1000) - 3_600_000
 """An hour ago: retention must not find it old."""
 

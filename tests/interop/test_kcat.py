@@ -9,7 +9,7 @@ from tests.conftest import MakeTopic, RunningBroker
 
 KCAT = shutil.which("kcat")
 
-pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed (Debian: kcat)")
+pytestmark = [pytest.mark.landing, pytest.mark.skipif(KCAT is None, reason="kcat is not installed (Debian: kcat)")]
 
 
 def kcat(broker: RunningBroker, *arguments: str, stdin: bytes = b"") -> bytes:

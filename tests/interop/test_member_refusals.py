@@ -17,6 +17,8 @@ from cordwood.groups.classic.subscription import write_assignment
 from cordwood.model.errors import ErrorCode
 from cordwood.wire.apis import ApiKey
 
+pytestmark = pytest.mark.landing
+
 GROUP_KEY = 0
 NOBODY = {"member_id": "stranger", "group_instance_id": None}
 

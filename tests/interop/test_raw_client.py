@@ -18,6 +18,8 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Codec
 from cordwood.wire.apis import ApiKey
 
+pytestmark = pytest.mark.landing
+
 
 @pytest.fixture
 def cluster(broker: RunningBroker) -> Iterator[Cluster]:

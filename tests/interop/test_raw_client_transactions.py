@@ -59,6 +59,7 @@ def expect_committed(cluster: Cluster, partition: TopicPartition, values: list[b
     eventually(lambda: committed_values(cluster, partition) == values, what=f"{len(values)} committed records")
 
 
+@pytest.mark.landing
 def test_a_transaction_over_several_partitions(cluster: Cluster, make_topic: MakeTopic, any_version: str) -> None:
     name, transactional_id = make_topic(3), new_id()
     partitions = [TopicPartition(name, index) for index in range(3)]
@@ -159,6 +160,7 @@ def test_aborted_records_and_markers_at_the_end_of_a_range_are_no_reason_to_wait
         assert answers[-1].aborted == ((producer.producer_id, 2),)
 
 
+@pytest.mark.landing
 def test_a_family_decides_about_many_writers_at_once(cluster: Cluster, make_topic: MakeTopic) -> None:
     name, family = make_topic(2), new_id()
     partitions = [TopicPartition(name, index) for index in range(2)]

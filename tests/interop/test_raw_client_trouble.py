@@ -78,6 +78,7 @@ class Restart(threading.Thread):
         self._process.start()
 
 
+@pytest.mark.landing
 def test_a_stream_goes_on_when_the_broker_is_killed_and_comes_back(
     process: BrokerProcess, cluster: Cluster, admin: AdminClient
 ) -> None:

@@ -13,6 +13,8 @@ from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
 from cordwood.wire.apis import APIS
 
+pytestmark = pytest.mark.landing
+
 
 @pytest.mark.parametrize("age", range(19))
 def test_a_broker_of_any_age_will_do(

@@ -14,6 +14,8 @@ from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.records.records import records_in
 from cordwood.records.validate import check_client_batch
 
+pytestmark = pytest.mark.landing
+
 NOW_MS = 1_700_000_000_000
 
 RECORDS: list[NewRecord] = [

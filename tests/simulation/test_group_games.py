@@ -8,13 +8,14 @@ from collections import Counter
 from dataclasses import asdict
 
 import pytest
+from tests.seeds import seeds
 
 from cordwood.simulation.group_game import play
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_no_schedule_gives_a_partition_to_two_or_takes_a_position_back(seed: int) -> None:
     play(seed)
 

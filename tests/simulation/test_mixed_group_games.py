@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+from tests.seeds import seeds
 
 from cordwood.groups import migration
 from cordwood.groups.classic import subscription
@@ -29,7 +30,7 @@ UNHEARD = 22
 Patch = pytest.MonkeyPatch
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_no_schedule_gives_a_partition_to_two_or_takes_a_position_back(seed: int) -> None:
     play(seed)
 

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 
 import pytest
+from tests.seeds import seeds
 
 from cordwood.simulation.run import run
 
@@ -18,7 +19,7 @@ SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "60"))
 PRINT_DIGEST = "from cordwood.simulation.run import run; print(run({seed}).digest)"
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_whatever_happens_promises_are_kept_and_everything_comes_to_its_end(seed: int) -> None:
     run(seed)
 

@@ -18,6 +18,8 @@ from tests.spark.exactly_once_model import (
 
 from cordwood.spark.sink.protocol import Slot, TaskReport
 
+pytestmark = pytest.mark.landing
+
 Trace = tuple[str, ...]
 
 

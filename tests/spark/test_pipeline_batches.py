@@ -29,6 +29,7 @@ def orders(orders):
 """
 
 
+@pytest.mark.landing
 def test_what_is_in_the_log_comes_into_the_table_once(workshop: Workshop, make_topic: MakeTopic, put: Produce) -> None:
     topic = make_topic(partitions=2)
     workshop.write(APPENDED.format(topic=topic))

@@ -57,6 +57,7 @@ JSON_VALUES: Mapping[bytes | None, str | None] = {
 }
 
 
+@pytest.mark.landing
 def test_json_is_decoded_or_told_apart_record_by_record(spark: SparkSession) -> None:
     declared = input_topic(json("id string not null, n int, at struct<x: double>"))
     rows = decode(spark, declared, [(b"k", value) for value in JSON_VALUES])

@@ -194,6 +194,7 @@ def test_what_a_writer_committed_who_was_killed_before_he_synced_it_is_synced_by
     assert set(map(str, [*files, log / f"{2:020}.json", log, directory])) <= synced
 
 
+@pytest.mark.landing
 @pytest.mark.usefixtures("merged_by")
 def test_a_table_is_what_folding_all_events_by_key_gives(spark: SparkSession, tmp_path: Path) -> None:
     directory = tmp_path / "t"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@pytest.mark.landing
 def test_every_column_arrives(spark: "SparkSession", broker: RunningBroker, make_topic: MakeTopic, load: Load) -> None:
     topic = make_topic(partitions=3)
     frame = spark.sql(
@@ -93,6 +94,7 @@ def test_what_was_read_can_be_written_back(
     assert len(after) == 50
 
 
+@pytest.mark.landing
 def test_a_write_that_fails_leaves_nothing_and_a_family_that_is_forgotten(
     spark: "SparkSession", broker: RunningBroker, make_topic: MakeTopic
 ) -> None:

@@ -12,6 +12,8 @@ from cordwood.spark.sink.blocks import UnwritableRow, gather, to_block
 from cordwood.spark.sink.columns import SinkColumns
 from cordwood.spark.sink.routing import STICKY_BYTES, Router
 
+pytestmark = pytest.mark.landing
+
 NOW_MS = 1_700_000_000_000
 
 

@@ -18,6 +18,8 @@ from pyspark.sql.types import (
 from cordwood.spark.sink.columns import SinkColumns, SinkSchemaError, check_columns
 from cordwood.spark.sink.options import parse_sink_options
 
+pytestmark = pytest.mark.landing
+
 
 def entries(*fields: tuple[str, DataType]) -> ArrayType:
     return ArrayType(StructType([StructField(name, kind) for name, kind in fields]))

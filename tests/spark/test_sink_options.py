@@ -16,6 +16,8 @@ from cordwood.spark.sink.options import (
 )
 from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
 
+pytestmark = pytest.mark.landing
+
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+@pytest.mark.landing
 def test_a_micro_batch_that_spark_repeats_is_not_written_again_even_with_other_rows(
     spark: "SparkSession", broker: RunningBroker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_query_that_fails_leaves_nothing_visible_and_nothing_open(
     assert values(committed(broker.bootstrap, topic)) == sorted(str(row) for row in range(100))
 
 
+@pytest.mark.landing
 def test_records_go_from_topic_to_topic_once(
     broker: RunningBroker, make_topic: MakeTopic, put: Produce, load_stream: Load, tmp_path: Path
 ) -> None:

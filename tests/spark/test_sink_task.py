@@ -19,6 +19,8 @@ from cordwood.spark.sink.options import Guarantee
 from cordwood.spark.sink.protocol import OlderBatch, SinkFailure, TaskReport
 from cordwood.spark.sink.writer import StreamSink
 
+pytestmark = pytest.mark.landing
+
 SHORT_MS = 1500
 RENEWED_MS = 5000
 """Long enough for a machine that stands still for a while: four renewals fit into it."""

@@ -24,6 +24,7 @@ FOR_EVER = {"retention.ms": "-1"}
 """For records whose times are long ago."""
 
 
+@pytest.mark.landing
 def test_rows_are_those_of_sparks_kafka_source(load: Load, put: Produce, make_topic: MakeTopic) -> None:
     topic = make_topic(2, **FOR_EVER)
     put(
@@ -141,6 +142,7 @@ def test_internal_topics_match_no_pattern_unless_asked_for(load: Load, broker: R
     assert load(subscribePattern="__consumer_.*", **{"kafka.exclude.internal.topics": "false"}).count() > 0
 
 
+@pytest.mark.landing
 def test_from_offsets_to_offsets(load: Load, put: Produce, make_topic: MakeTopic) -> None:
     topic = make_topic(2)
     put(topic, [*numbered(0, 10), *numbered(10, 20, partition=1)])
@@ -229,6 +231,7 @@ def test_a_compacted_log_has_gaps_and_has_lost_nothing(spark: SparkSession, tmp_
         assert latest == {f"key {number % 7}".encode(): number for number in range(293, 300)}
 
 
+@pytest.mark.landing
 def test_transactions(load: Load, broker: RunningBroker, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"tx-{topic}"})
     producer.init_transactions(60)
@@ -255,6 +258,7 @@ def test_transactions(load: Load, broker: RunningBroker, topic: str) -> None:
     eventually(lambda: numbers(load(topic, **committed)) == everything, what="what was committed last is seen")
 
 
+@pytest.mark.landing
 def test_lost_records_are_an_error_that_says_which_or_are_skipped_as_told(
     load: Load, put: Produce, admin: AdminClient, topic: str
 ) -> None:

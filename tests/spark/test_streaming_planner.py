@@ -32,6 +32,8 @@ from cordwood.spark.source.stream_planner import StreamPlanner
 from cordwood.spark.source.stream_reader import StreamReader
 from cordwood.spark.source.survey import NothingToRead
 
+pytestmark = pytest.mark.landing
+
 VALUES = pa.schema([("value", pa.binary())])
 
 

@@ -47,6 +47,7 @@ def _position(group: str, partition: TopicPartition, broker: RunningBroker) -> i
     return None if standing is None else standing.position
 
 
+@pytest.mark.landing
 def test_available_now_reads_what_is_there_in_limited_batches_and_ends(
     load_stream: Load, put: Produce, make_topic: MakeTopic, tmp_path: Path, broker: RunningBroker
 ) -> None:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from tests.seeds import seeds
 from tests.unit.transactions.family_schedule import Broken, Played, Schedule
 
 from cordwood.transactions import families_deciding
@@ -21,9 +22,11 @@ SCHEDULES = int(os.environ.get("CORDWOOD_FAMILY_SCHEDULES", "100"))
 MOST_SCHEDULES = 60
 
 
+@pytest.mark.landing
+@pytest.mark.soak
 def test_no_schedule_breaks_a_promise() -> None:
     total = Played()
-    for seed in range(SCHEDULES):
+    for seed in seeds(SCHEDULES):
         try:
             played = Schedule(seed).play()
         except Broken as broken:

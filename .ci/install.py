@@ -1,0 +1,71 @@
+"""Makes the environment of the Makefile, and says what it is doing: the first run installs for minutes.
+
+    python3 .ci/install.py .venv 'dev'
+
+Needs nothing but Python. pip's own lines are shortened to one for each package that is fetched; the size is what pip
+announces. The lines are plain text, so they look the same in a terminal and in a file.
+"""
+
+import re
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+_FETCHED = re.compile(r"\s*(?:Downloading|Using cached) (\S+?)(?:\.metadata)? \(([\d.]+ [kMG]?B)\)")
+_NAME = re.compile(r"([A-Za-z0-9_.]+?)-(\d[^-]*?)(?:-.*\.whl|\.tar\.gz|\.zip)$")
+_BUILDS = re.compile(r"\s*Building (?:wheel|editable) for (\S+)")
+_INSTALLS = re.compile(r"Installing collected packages: (.*)")
+_LAST_LINES = 40
+
+
+def main() -> int:
+    directory, extras = Path(sys.argv[1]), sys.argv[2]
+    began = time.monotonic()
+    _say(f"[1/3] an environment in {directory} (Python {sys.version.split()[0]})")
+    venv.create(directory, with_pip=True, upgrade_deps=False)
+    _say(f"[2/3] fetching the packages of cordwood[{extras}]: about 900 MB, half of it Spark")
+    python = directory / "bin" / "python"
+    code = _install([str(python), "-m", "pip", "install", "--no-compile", "--editable", f".[{extras}]"])
+    if code == 0:
+        _say(f"[3/3] installed in {time.monotonic() - began:.0f} s; the next run begins at once")
+    return code
+
+
+def _install(command: list[str]) -> int:
+    """Runs pip; tells its steps while it runs, and all that it said last if it fails."""
+    options = ["--progress-bar", "off", "--disable-pip-version-check", "--no-input"]
+    lines: list[str] = []
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            lines.append(line)
+            if (told := _told(line)) is not None:
+                _say(told)
+    if pip.returncode != 0:
+        print("".join(lines[-_LAST_LINES:]), end="", flush=True)
+    return pip.returncode
+
+
+def _told(line: str) -> str | None:
+    """What to say about a line of pip's; None: nothing."""
+    if found := _FETCHED.match(line):
+        file, size = found.groups()
+        if line.rstrip().split(" (")[0].endswith(".metadata"):
+            return None
+        named = _NAME.match(file)
+        return f"      {' '.join(named.groups()) if named else file}, {size}"
+    if found := _BUILDS.match(line):
+        return None if "finished" in line or "still running" in line else f"      building {found[1].rstrip(':')}"
+    if found := _INSTALLS.match(line):
+        return f"      unpacking {found[1].count(',') + 1} packages, of which Spark has hundreds of megabytes"
+    return None
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

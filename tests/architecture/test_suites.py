@@ -1,0 +1,62 @@
+"""No test is lost: each belongs to a suite, and each suite has a target in the Makefile that runs it."""
+
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.suites import HOMES, LANDING, SUITES, TESTS, first_seed_of, suites_of
+
+MAKEFILE = (TESTS.parent / "Makefile").read_text()
+
+
+def test_every_test_file_belongs_to_a_suite() -> None:
+    for file in TESTS.rglob("test_*.py"):
+        assert suites_of(file, ()) <= SUITES.keys()
+        assert suites_of(file, ()), file
+
+
+def test_a_marker_adds_a_suite_and_elsewhere_takes_the_place_of_the_landing() -> None:
+    assert suites_of(TESTS / "spark" / "test_audit.py", {LANDING, "timeout"}) == {"spark", LANDING}
+    assert suites_of(TESTS / "docs" / "test_documentation_runs.py", {"spark"}) == {"spark"}
+    assert suites_of(TESTS / "unit" / "wire" / "test_apis.py", {"parametrize"}) == {LANDING}
+
+
+def test_every_test_of_this_run_is_marked_with_its_suites(request: pytest.FixtureRequest) -> None:
+    for item in request.session.items:
+        marks = {mark.name for mark in item.iter_markers()}
+        assert marks & SUITES.keys() == suites_of(item.path, marks), item.nodeid
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_every_suite_has_a_target_that_runs_its_tests(name: str) -> None:
+    recipe = re.search(rf"^{SUITES[name].target}: env\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert recipe is not None
+    assert f"$(SUITE) {name} --" in recipe[1]
+    assert f"$(PYTEST) -m {name}" in MAKEFILE
+
+
+def test_folders_with_a_suite_of_their_own_exist() -> None:
+    assert [folder for folder in HOMES if not (TESTS / folder).is_dir()] == []
+
+
+def test_a_suite_tells_its_time_and_ends_as_its_command_does() -> None:
+    ended = _suite("crash", "import sys; sys.exit(3)")
+    assert ended.returncode == 3
+    assert re.search(r"^make test-crash failed in 0 min \d\d s of \d+ min$", ended.stdout, re.MULTILINE)
+
+
+def test_a_soak_begins_elsewhere_every_day_and_says_where() -> None:
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in (16, 17)]
+    assert first_seed_of(days[0]) + 1000 < first_seed_of(days[1])
+    ended = _suite("soak", "import os; print('seed', os.environ['CORDWOOD_FIRST_SEED'])")
+    (seed,) = re.findall(r"^seed (\d+)$", ended.stdout, re.MULTILINE)
+    assert f"seeds from {seed} on" in ended.stdout
+    assert re.search(r"^\d{4}-\d\d-\d\d: ", ended.stdout, re.MULTILINE)
+
+
+def _suite(name: str, program: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tests.suites", name, "--", sys.executable, "-c", program]
+    return subprocess.run(command, cwd=Path(TESTS.parent), capture_output=True, text=True, check=False)
