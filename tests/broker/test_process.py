@@ -197,7 +197,7 @@ def test_a_failed_sync_stops_the_broker_and_acknowledges_nothing_more(tmp_path: 
 def test_two_brokers_cannot_have_one_directory(tmp_path: Path) -> None:
     with running(tmp_path) as first, running(tmp_path) as second:
         assert second.wait() != 0
-        assert "in use by another process" in second.words
+        assert "in use by another broker" in second.words
         first.signal(signal.SIGTERM)
         assert first.wait() == 0
 

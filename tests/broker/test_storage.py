@@ -1,5 +1,6 @@
 """What a broker keeps, and how it is taken and given back."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,30 @@ async def test_only_logs_that_were_closed_in_order_are_marked_so(tmp_path: Path)
     marks.append(storage.logs.clean)
     await storage.release()
     assert marks == [False, True, False, True]
+
+
+async def test_every_new_directory_on_the_way_to_the_data_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = set()
+    fsync = os.fsync
+
+    def recording(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recording)
+    path = tmp_path / "new" / "deep" / "data"
+    for _ in range(2):
+        # The second time the directories are there: a process was killed before it had synced them.
+        storage = await Storage.open(settings(path))
+        assert {str(tmp_path), str(tmp_path / "new"), str(tmp_path / "new" / "deep")} <= synced
+        await storage.release()
+        synced.clear()
+    storage = await Storage.open(settings(path))
+    storage.claim("cluster")
+    assert str(path) in synced
+    await storage.release()
 
 
 async def test_in_memory_nothing_is_written(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def prepare_scrape(
         names.UNANSWERED_BYTES: _one(connections.unanswered_bytes),
         names.TOPICS: _one(len(node.topics)),
         names.PARTITIONS: _one(sum(len(partitions) for partitions in node.topics.values())),
+        names.SET_ASIDE: _one(len(node.logs.set_aside_directories)),
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],
         names.FSYNC_LOGS: _one(flusher.logs_synced),
         names.LOOP_STALLS: _one(loop_watch.stalls),

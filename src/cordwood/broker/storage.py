@@ -28,9 +28,9 @@ def _absolute(path: str) -> str:
 class Storage:
     """Open it, `claim` it once the cluster is known, `close_logs` in order, and always `release` it."""
 
-    def __init__(self, filesystem: Filesystem, path: str, metadata: "MetadataStore", settings: BrokerSettings) -> None:
+    def __init__(self, filesystem: Filesystem, path: str, settings: BrokerSettings) -> None:
         self.filesystem = filesystem
-        self.metadata = metadata
+        self.metadata: MetadataStore
         self.syncfs_trusted = self.in_memory or syncfs_can_be_trusted(path)
         self.logs = DataDirectory(
             filesystem,
@@ -43,10 +43,15 @@ class Storage:
 
     @classmethod
     async def open(cls, settings: BrokerSettings, *, memory: "Memory | None" = None) -> "Storage":
-        """On disk, or in this memory. Raises StorageFailure, or StoreFailure if another process has the metadata."""
+        """On disk, or in this memory.
+
+        Raises StorageFailure if another process has the directory, StoreFailure if the metadata cannot be used.
+        """
         path = settings.data_directory
         if memory is not None:
-            return cls(memory.filesystem, path, memory.open_metadata(), settings)
+            storage = cls(memory.filesystem, path, settings)
+            storage.metadata = memory.open_metadata()
+            return storage
         from cordwood.cluster.stores.sqlite import SqliteStore
         from cordwood.log.os_filesystem import OsFilesystem
 
@@ -56,8 +61,15 @@ class Storage:
             max_open_files=descriptors.log_files(settings.open_files_max),
             tail_bytes=settings.tail_memory_max_bytes,
         )
-        filesystem.make_directory(path)
-        return cls(filesystem, path, await SqliteStore.open(f"{path}/{METADATA_FILE}"), settings)
+        storage = cls(filesystem, path, settings)
+        # Before the store is looked at: what another process is writing would look damaged.
+        storage.logs.take()
+        try:
+            storage.metadata = await SqliteStore.open(f"{path}/{METADATA_FILE}")
+        except BaseException:
+            storage.logs.release()
+            raise
+        return storage
 
     @property
     def in_memory(self) -> bool:
@@ -106,14 +118,16 @@ class Storage:
     def close_logs(self) -> None:
         """Checkpoints everything and marks the directory as cleanly closed."""
         self._open = False
-        self.logs.close()
+        self.logs.close(release=False)
 
     async def release(self) -> None:
         """Gives everything back. Logs that were not closed are recovered at the next start."""
         if self._open:
             self._open = False
-            self.logs.close(clean=False)
+            self.logs.close(clean=False, release=False)
         await self.metadata.close()
+        # Last: the next process looks at the store as soon as it has the directory.
+        self.logs.release()
         from cordwood.log.os_filesystem import OsFilesystem
 
         if isinstance(self.filesystem, OsFilesystem):

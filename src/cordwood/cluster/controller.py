@@ -42,6 +42,7 @@ from cordwood.cluster.planner.topics import (
     plan_create_partitions,
     plan_create_topics,
     plan_delete_topics,
+    plan_forget_deletions,
     plan_sweep,
 )
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
@@ -253,6 +254,13 @@ class Controller:
             references,
             False,
         )
+
+    async def forget_deletions(self, topic_ids: Iterable[TopicId]) -> None:
+        """No directory of these deleted topics is left: their tombstones go. Raises StoreFailure."""
+        for transaction in plan_forget_deletions(self.image, topic_ids):
+            result = await self._transact(transaction)
+            if not result.succeeded:
+                await self._check_authority()
 
     async def incremental_alter_configs(
         self,

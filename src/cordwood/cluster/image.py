@@ -16,6 +16,7 @@ from cordwood.cluster.rows import (
     BROKER_EPOCHS,
     BROKERS,
     CLUSTER_ID,
+    DELETED_TOPICS,
     PARTITIONS,
     TOPIC_CONFIGS,
     TOPIC_NAMES,
@@ -151,6 +152,8 @@ class ClusterImage:
         self.cluster_id = ""
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
+        self.deleted_topics: dict[TopicId, str] = {}
+        """Tombstones: topics that were deleted and whose directories may still be there, by id, with their names."""
         self.brokers: dict[int, BrokerImage] = {}
         self.broker_epochs: dict[int, int] = {}
         self.default_broker_config: Mapping[str, str] = _NOTHING
@@ -214,6 +217,7 @@ class ClusterImage:
         yield from (f"{BROKER_EPOCHS}{broker_id}" for broker_id in self.broker_epochs)
         yield from (f"{BROKERS}{broker_id}" for broker_id in self.brokers)
         yield from self.config_mod_revisions
+        yield from (f"{DELETED_TOPICS}{topic_id}" for topic_id in self.deleted_topics)
         for topic_text, stored in self._stored.items():
             if stored.name is not None:
                 yield TOPIC_NAMES + stored.name
@@ -255,6 +259,11 @@ class ClusterImage:
                 stored.row = None if event.value is None else decode_topic(event.key, event.value)
                 stored.row_revision = event.mod_revision
                 touched.topics[rest] = None
+            case "deleted_topics":
+                if event.value is None:
+                    self.deleted_topics.pop(TopicId(rest), None)
+                else:
+                    self.deleted_topics[TopicId(rest)] = event.value.decode()
             case "configs":
                 self._take_config(rest, event, touched)
             case "brokers":

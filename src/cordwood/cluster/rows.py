@@ -11,6 +11,7 @@ Keys, relative to the cluster:
     configs/topics/<id>             what was set on the topic: name to text
     configs/brokers/<broker>        what was set on one broker while it ran
     configs/brokers/default         what was set on all brokers while they ran
+    deleted_topics/<id>             a tombstone: the name of a deleted topic. Dropped once its directories are gone
     producer_id_block               the first producer id that was never handed out
 
 A reader ignores fields that it does not know, so that a newer version may add some.
@@ -29,6 +30,7 @@ BROKER_EPOCHS = "broker_epoch/"
 BROKERS = "brokers/"
 TOPIC_NAMES = "topic_names/"
 TOPICS = "topics/"
+DELETED_TOPICS = "deleted_topics/"
 PARTITIONS = "partitions/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
@@ -93,6 +95,10 @@ def topic_name_key(name: str) -> str:
 
 def topic_key(topic_id: TopicId) -> str:
     return f"{TOPICS}{topic_id}"
+
+
+def deleted_topic_key(topic_id: TopicId) -> str:
+    return f"{DELETED_TOPICS}{topic_id}"
 
 
 def topic_config_key(topic_id: TopicId) -> str:

@@ -14,8 +14,11 @@ from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_che
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from cordwood.log.partition_files import holds_a_log
-from cordwood.log.retention import LONGEST_PART, condemn_directory, condemned_part, lose_files
-from cordwood.model.errors import DiskFull, StorageFailure
+from cordwood.log.retention import condemn_directory, condemned_part, lose_files
+from cordwood.log.set_aside import read_note, remove_note, set_aside
+from cordwood.log.strays import Fate, Known, Verdict, judge, read_topic_id
+from cordwood.log.topic_identity import restore_topic_id
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.damaged import DamagedCheckpoint
@@ -28,8 +31,7 @@ from cordwood.segments.offset_checkpoint import (
     decode_offsets,
     encode_offsets,
 )
-from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
-from cordwood.segments.partition_metadata import decode_partition_metadata
+from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note, set_aside_part
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -71,7 +73,7 @@ class Checkpoint:
 
 
 class DataDirectory:
-    """Opens and checkpoints logs. `open` first, `close` last; one at a time per directory."""
+    """Opens and checkpoints logs. `take` and `open` first, `close` last; one at a time per directory."""
 
     def __init__(
         self,
@@ -98,6 +100,13 @@ class DataDirectory:
         self._log_starts: dict[TopicPartition, int] = {}
         self._clean_offsets: dict[TopicPartition, int] = {}
         self._on_disk: set[TopicPartition] = set()
+        self._set_aside: list[str] = []
+        self._put_back: set[TopicPartition] = set()
+        """These were set aside once: their logs are recovered, also after a clean stop."""
+        self._without_id: set[TopicPartition] = set()
+        """Their directories have no topic id that can be believed."""
+        self._stuck: set[TopicPartition] = set()
+        """Deleted, with a directory that could not be moved away."""
         self._written: dict[str, bytes] = {}
         self._saves = 0
         self._saved: dict[str, int] = {}
@@ -109,12 +118,17 @@ class DataDirectory:
 
     # Life
 
-    def open(self, identity: Identity | None = None) -> None:
-        """Takes the directory for this process. StorageFailure if another has it or its data is somebody else's."""
-        filesystem = self.filesystem
+    def take(self) -> None:
+        """Makes the directory if need be, and takes it for this process. StorageFailure if another process has it."""
         self._make_directory()
-        if isinstance(filesystem, Lockable):
-            self._lock = filesystem.lock(self._file(LOCK_FILE))
+        if isinstance(self.filesystem, Lockable):
+            self._lock = self.filesystem.lock(self._file(LOCK_FILE))
+
+    def open(self, identity: Identity | None = None) -> None:
+        """Reads what the directory has, once it is taken. StorageFailure if its data is somebody else's."""
+        filesystem = self.filesystem
+        if self._lock is None:
+            self.take()
         try:
             if identity is not None:
                 self._check_identity(identity)
@@ -127,11 +141,14 @@ class DataDirectory:
             remove_if_there(filesystem, self._file(CLEAN_SHUTDOWN_FILE))
             filesystem.sync_directory(self.path)
         except BaseException:
-            self._release()
+            self.release()
             raise
 
-    def close(self, *, clean: bool = True) -> None:
-        """Checkpoints and closes all logs, waiting for the disk. Not `clean`: only gives back the handles."""
+    def close(self, *, clean: bool = True, release: bool = True) -> None:
+        """Checkpoints and closes all logs, waiting for the disk. Not `clean`: only gives back the handles.
+
+        Not `release`: keeps the lock.
+        """
         try:
             try:
                 if clean:
@@ -143,9 +160,11 @@ class DataDirectory:
                 self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
             self._logs.clear()
         finally:
-            self._release()
+            if release:
+                self.release()
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Lets others take the directory. Only for one who has not opened it, or not to its end: others `close`."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -153,32 +172,54 @@ class DataDirectory:
     # Partitions
 
     def partitions_on_disk(self) -> dict[TopicPartition, TopicId | None]:
-        """The partitions that have a directory, with their topic's id where it can be read."""
-        found: dict[TopicPartition, TopicId | None] = {}
-        for partition in sorted(self._on_disk):
-            try:
-                data = self.filesystem.read_bytes(f"{self._directory(partition)}/{METADATA_FILE}")
-                found[partition] = decode_partition_metadata(data)
-            except (FileNotFoundError, DamagedCheckpoint):
-                found[partition] = None
+        """The partitions that have a directory, with their topic's id where it can be believed."""
+        return {
+            partition: read_topic_id(self.filesystem, self._directory(partition)) for partition in sorted(self._on_disk)
+        }
+
+    def strays(self, known: Known) -> dict[TopicPartition, Verdict]:
+        """What is to become of the directories that are not simply opened. Those left alone are no partitions here."""
+        found: dict[TopicPartition, Verdict] = {}
+        for partition, topic_id in self.partitions_on_disk().items():
+            verdict = judge(self.filesystem, self._directory(partition), partition, topic_id, known)
+            if verdict.fate is Fate.LEFT_ALONE:
+                self._on_disk.discard(partition)
+            elif verdict.fate is Fate.REPAIRED:
+                self._without_id.add(partition)
+            if verdict.fate is not Fate.OPENED:
+                found[partition] = verdict
         return found
 
-    def strays(self, wanted: Callable[[TopicPartition], TopicId | None]) -> tuple[list[TopicPartition], list[str]]:
-        """The partitions on disk that belong to no topic there is: its id, by `wanted`, is another or None.
+    @property
+    def set_aside_directories(self) -> Sequence[str]:
+        """Directories of partitions that the metadata did not know, out of the way and kept."""
+        return self._set_aside
 
-        A directory whose id cannot be read belongs to the topic that has its name. And the directories that have a
-        partition's name and something else in them: those are not ours, and from here on none of the partitions.
+    def set_aside(self, partition: TopicPartition, reason: str, now_ms: int) -> str:
+        """Moves a partition's directory out of the way, waiting for the disk; returns where it is now.
+
+        The offsets of the partition are in its note before any checkpoint forgets them, and they are forgotten before
+        its name is free: a later topic of the same name must not get them.
         """
-        found: list[TopicPartition] = []
-        foreign: list[str] = []
-        for partition, topic_id in self.partitions_on_disk().items():
-            expected = wanted(partition)
-            if expected is None and topic_id is None and not holds_a_log(self.filesystem, self._directory(partition)):
-                self._on_disk.discard(partition)
-                foreign.append(self._directory(partition))
-            elif expected is None or (topic_id is not None and topic_id != expected):
-                found.append(partition)
-        return found, foreign
+        assert partition not in self._logs, f"{partition} is in use"
+        directory = self._directory(partition)
+        self._on_disk.discard(partition)
+        note = Note(
+            partition,
+            read_topic_id(self.filesystem, directory),
+            reason,
+            now_ms,
+            self._recovery_points.get(partition),
+            self._log_starts.get(partition),
+            self._clean_offsets.get(partition),
+        )
+        path = set_aside(self.filesystem, directory, note, before_moving=lambda: self._forget_durably(partition))
+        self._set_aside.append(path)
+        return path
+
+    def _forget_durably(self, partition: TopicPartition) -> None:
+        self._forget(partition)
+        self.save_offsets()()
 
     def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions that had records once and have no directory any more."""
@@ -209,8 +250,7 @@ class DataDirectory:
             return log
         directory = self._directory(partition)
         if partition not in self._on_disk:
-            # A deleted topic's directory that could not be moved away then: its records are not this topic's.
-            condemn_directory(self.filesystem, directory)
+            self._make_way(partition, now_ms)
         self._be_forgotten(partition)
         recovery_point = self._recovery_points.get(partition)
         log = Log.open(
@@ -219,7 +259,7 @@ class DataDirectory:
             partition,
             settings,
             recovery_point=recovery_point or 0,
-            clean=self.clean,
+            clean=self.clean and partition not in self._put_back,
             now_ms=now_ms,
             log_start_offset=self._log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
@@ -230,7 +270,19 @@ class DataDirectory:
         )
         log.on_recovery_point_lowered = self._recovery_point_lowered
         self._logs[partition] = log
+        if partition in self._without_id:
+            restore_topic_id(log)
+            self._without_id.discard(partition)
         return log
+
+    def _make_way(self, partition: TopicPartition, now_ms: int) -> None:
+        """What has the name of a new partition's directory is not this partition's."""
+        directory = self._directory(partition)
+        if partition in self._stuck:
+            condemn_directory(self.filesystem, directory)
+            self._stuck.discard(partition)
+        elif self.filesystem.list(directory):
+            self.set_aside(partition, "a new partition has its name", now_ms)
 
     def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Callable[[], None]:
         """In the loop: takes deleted partitions away at once. What it returns frees their disk, in any thread.
@@ -254,6 +306,7 @@ class DataDirectory:
                 path = condemn_directory(self.filesystem, self._directory(partition)) if log is None else log.condemn()
             except StorageFailure as failure:
                 failures.append(failure)
+                self._stuck.add(partition)
                 continue
             if path is not None:
                 paths.append(path)
@@ -396,15 +449,28 @@ class DataDirectory:
     # Files
 
     def _make_directory(self) -> None:
-        """Makes the directory, and every name on the way to it durable."""
-        made = []
+        """Makes the directory, and every name on the way to it durable: else a power cut takes all that is in it.
+
+        Also names that were there already, until a start has come as far as the properties file: an earlier process may
+        have made them and been killed. Directories above that this process may not open are somebody else's work.
+        """
+        levels = []
         path = self.path
-        while path and not self.filesystem.exists(path):
-            made.append(path)
+        while path:
+            levels.append((path, self.filesystem.exists(path)))
             path = path.rpartition("/")[0]
         self.filesystem.make_directory(self.path)
-        for path in made:
-            self.filesystem.sync_directory(path.rpartition("/")[0] or ("/" if path.startswith("/") else "."))
+        for path, was_there in levels:
+            parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+            if not was_there:
+                self.filesystem.sync_directory(parent)
+            elif not self.filesystem.exists(self._file(PROPERTIES_FILE)):
+                try:
+                    self.filesystem.sync_directory(parent)
+                except SyncFailure:
+                    raise
+                except StorageFailure:
+                    return
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -419,7 +485,13 @@ class DataDirectory:
             if (partition := _partition_of(name)) is not None:
                 self._on_disk.add(partition)
         self._note_lost_recovery_points()
-        condemned = {name: part for name in names if (part := condemned_part(name)) is not None}
+        self._set_aside = [self._file(name) for name in names if set_aside_part(name) is not None]
+        self._take_notes()
+        condemned = {
+            name: part
+            for name in names
+            if (part := condemned_part(name)) is not None and holds_a_log(self.filesystem, self._file(name))
+        }
         parts = set(condemned.values())
         known = self._recovery_points.keys() | self._log_starts.keys() | self._clean_offsets.keys()
         forgotten = [each for each in known - self._on_disk if str(each)[:LONGEST_PART] in parts and self._forget(each)]
@@ -440,6 +512,32 @@ class DataDirectory:
             save()
             for name in condemned:
                 self.filesystem.remove_tree(self._file(name))
+
+    def _take_notes(self) -> None:
+        """Takes back the offsets of partitions that were set aside and put back; see log/set_aside.py."""
+        taken = []
+        for partition in self._on_disk:
+            directory = self._directory(partition)
+            if not self.filesystem.exists(f"{directory}/{NOTE_FILE}"):
+                continue
+            self._put_back.add(partition)
+            taken.append(directory)
+            note = read_note(self.filesystem, directory)
+            if note is None:
+                continue
+            # A crash may have come when some of the checkpoints had forgotten it. What they still have is as new.
+            for offsets, offset in (
+                (self._recovery_points, note.recovery_point),
+                (self._log_starts, note.log_start_offset),
+                (self._clean_offsets, note.cleaned_to),
+            ):
+                if offset is not None and not offsets.get(partition):
+                    offsets[partition] = offset
+        if taken:
+            with suppress(DiskFull):
+                self.save_offsets()()
+                for directory in taken:
+                    remove_note(self.filesystem, directory)
 
     def _note_lost_recovery_points(self) -> None:
         """The file is there, with nothing in it, before the first log is: a missing one was lost, as a damaged one.

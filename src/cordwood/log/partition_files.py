@@ -7,8 +7,9 @@ from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.names import Stage, Suffix, parse_segment_file
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+from cordwood.segments.set_aside import NOTE_FILE
 
-_OTHERS = frozenset({EPOCHS_FILE, MANIFEST})
+_OTHERS = frozenset({EPOCHS_FILE, MANIFEST, NOTE_FILE})
 
 
 class PartitionFiles(NamedTuple):
@@ -29,7 +30,7 @@ def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> Partit
     for name in names:
         parsed = parse_segment_file(name)
         if parsed is None:
-            if name.endswith(".tmp"):
+            if _is_temporary(name):
                 left_over.append(name)
         elif parsed.stage is not Stage.LIVE:
             left_over.append(name)
@@ -50,5 +51,11 @@ def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
     """Whether nothing in the directory, if anything is there, speaks against its being a partition's."""
     names = filesystem.list(directory)
     return METADATA_FILE in names or all(
-        parse_segment_file(name) is not None or name in _OTHERS or name.endswith(".tmp") for name in names
+        parse_segment_file(name) is not None or name in _OTHERS or _is_temporary(name) for name in names
     )
+
+
+def _is_temporary(name: str) -> bool:
+    """Whether a crash left this file while one of a log's files was being replaced. Others' temporary files stay."""
+    of, _, ending = name.rpartition(".")
+    return ending == "tmp" and (of in _OTHERS or of == METADATA_FILE or parse_segment_file(of) is not None)

@@ -15,15 +15,13 @@ from cordwood.log.report import DeletedSegment
 from cordwood.log.segment import Deletion
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.names import Suffix, segment_file
+from cordwood.segments.set_aside import LONGEST_PART
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
 
 CONDEMNED = "-delete"
 """How the name of a directory ends whose log was deleted."""
-
-LONGEST_PART = 235
-"""A file name has at most 255 bytes, and a topic's name may take nearly all of them."""
 
 
 def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:

@@ -48,6 +48,10 @@ UNANSWERED_BYTES = _gauge("cordwood_unanswered_request_bytes", "Bytes of request
 
 TOPICS = _gauge("cordwood_topics", "Topics.")
 PARTITIONS = _gauge("cordwood_partitions", "Partitions on this broker.")
+SET_ASIDE = _gauge(
+    "cordwood_set_aside_directories",
+    "Directories of partitions that the metadata did not know: kept, and not served. More than 0 wants a person.",
+)
 LOG_SIZE = _gauge("cordwood_log_size_bytes", "Bytes of a partition's log.", _PARTITION)
 LOG_START = _gauge("cordwood_log_start_offset", "The first offset that a partition still has.", _PARTITION)
 LOG_END = _gauge("cordwood_log_end_offset", "The offset up to which a partition can be read.", _PARTITION)

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cordwood.log.log import Log
-from cordwood.model.errors import StorageFailure
+from cordwood.log.set_aside import read_note
+from cordwood.log.strays import Fate, Known, Verdict
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.node.partition import Partition
 
@@ -30,6 +32,7 @@ class Maintenance:
         self._checkpoint_is_due = False
         self._checkpoint_under_way = False
         self._reported: dict[str, int] = {}
+        self._reported_set_aside = 0
 
     def schedule(self, now_ms: int) -> None:
         settings = self._node.settings
@@ -142,32 +145,82 @@ class Maintenance:
 
     # Files that go
 
-    def delete_logs(self, partitions: list[Partition]) -> None:
-        """A topic was deleted: its files are out of the way at once, and gone soon."""
+    def delete_logs(self, topic_id: TopicId, partitions: list[Partition]) -> None:
+        """A topic was deleted: its files are out of the way at once, and gone soon; then its tombstone goes."""
         node = self._node
         free_disk = node.logs.condemn_logs([partition.name for partition in partitions])
 
         def freed(result: Exception | None) -> None:
             if isinstance(result, Exception):
                 node.storage_failed(result)
+            else:
+                self._forget_deletions([topic_id])
 
         node.effects.blocking(free_disk, freed)
 
-    def remove_strays(self) -> None:
-        """At the start: partitions on disk that belong to no topic go, those that lost their directory are named."""
+    def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
+        def forgotten(result: Exception | None) -> None:
+            # The next start does it: until then the tombstones take a little space.
+            if isinstance(result, Exception):
+                self._node.report_storage_failure(result)
+
+        self._node.effects.controller(lambda controller: controller.forget_deletions(topic_ids), forgotten)
+
+    def sort_out_strays(self) -> None:
+        """At the start: what was deleted goes, what is unknown is set aside, partitions without directory are named."""
         node = self._node
-
-        def topic_id(name: TopicPartition) -> TopicId | None:
-            return node.topic_id(name.topic) if node.has_partition(*name) else None
-
-        strays, foreign = node.logs.strays(topic_id)
-        for path in foreign:
-            logger.warning("%s is not a log of this broker, and left alone: keep other files elsewhere", path)
-        for name in strays:
-            logger.warning("%s is on disk but belongs to no topic: it is removed", name)
-            node.logs.delete_log(name)
+        tombstones = dict(node.image.deleted_topics)
+        remaining: set[TopicId] = set()
+        for name, verdict in node.logs.strays(Known(node.topic_id_of, tombstones)).items():
+            try:
+                self._sort_out(name, verdict)
+            except DiskFull as failure:
+                logger.error("%s stays where it is, and is not served (%s): %s", name, verdict.reason, failure)
+            except SyncFailure:
+                raise
+            except StorageFailure as failure:
+                remaining.update(tombstones)
+                node.report_storage_failure(failure)
+        self.report_set_aside()
+        if tombstones.keys() - remaining:
+            # Not now: nobody drives the node yet.
+            forgotten = sorted(tombstones.keys() - remaining)
+            node.timers.at(node.now_ms, lambda _: self._forget_deletions(forgotten))
         for name in node.logs.missing([partition.name for partition in node.partitions()]):
             logger.error("%s had records, and its directory is gone: somebody removed it", name)
+
+    def _sort_out(self, name: TopicPartition, verdict: Verdict) -> None:
+        logs = self._node.logs
+        match verdict.fate:
+            case Fate.DELETED:
+                logger.info("%s is deleted: %s", name, verdict.reason)
+                logs.delete_log(name)
+            case Fate.EMPTY:
+                logs.delete_log(name)
+            case Fate.SET_ASIDE:
+                logs.set_aside(name, verdict.reason, self._node.now_ms)
+            case Fate.REPAIRED:
+                logger.warning(
+                    "%s: %s. It belongs to the topic of its name, and its id is written again", name, verdict.reason
+                )
+            case Fate.LEFT_ALONE:
+                logger.warning(
+                    "%s/%s is not a log of this broker, and left alone: keep other files elsewhere", logs.path, name
+                )
+
+    def report_set_aside(self) -> None:
+        """Names directories that were set aside since the last call; at the start, all that there are."""
+        logs = self._node.logs
+        fresh = logs.set_aside_directories[self._reported_set_aside :]
+        self._reported_set_aside += len(fresh)
+        for path in fresh:
+            note = read_note(logs.filesystem, path)
+            logger.error(
+                "%s is set aside: %s. All of it is kept, none of it is served. `cordwood inspect %s` shows it",
+                path,
+                "there is no note of why" if note is None else note.reason,
+                logs.path,
+            )
 
     # Words
 

@@ -203,6 +203,10 @@ class Node:
         topic = self.image.topics.get(name)
         return ZERO_TOPIC_ID if topic is None else topic.topic_id
 
+    def topic_id_of(self, name: TopicPartition) -> TopicId | None:
+        """The topic that a partition belongs to; None if there is no such partition."""
+        return self.topic_id(name.topic) if self.has_partition(*name) else None
+
     def apply(self, delta: ImageDelta, now_ms: int) -> None:
         """The cluster's metadata changed; the image has it already."""
         self.now_ms = now_ms
@@ -249,7 +253,7 @@ class Node:
             self._unsynced.pop(partition, None)
             self._partitions_with_acks.pop(partition, None)
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
-        self.maintenance.delete_logs(partitions)
+        self.maintenance.delete_logs(topic.topic_id, partitions)
         self.encoded_topics.forget(topic.name)
         self.recompression.topic_deleted(topic.name)
         self.groups.positions.topic_deleted(topic.name, topic.topic_id)
@@ -262,6 +266,7 @@ class Node:
     def _open_replica(self, partition: Partition) -> LeaderReplica:
         log = self.logs.open_log(partition.name, partition.topic_id, partition.settings, self.now_ms)
         self.maintenance.report_recovery(log)
+        self.maintenance.report_set_aside()
         replica = LeaderReplica(log, self.broker_id, partition.leader_epoch, partition.isr)
         if log.log_end_offset > log.durable_end_offset:
             self._dirty[partition] = None
@@ -424,7 +429,7 @@ class Node:
 
     def recover_all(self) -> Iterator[TopicPartition]:
         """After an unclean stop, before the first request: opens, and so recovers, every log there is, one by one."""
-        self.maintenance.remove_strays()
+        self.maintenance.sort_out_strays()
         for partition in list(self.partitions()):
             if not self.logs.clean and self.logs.has_log(partition.name):
                 try:

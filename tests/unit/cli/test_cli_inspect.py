@@ -18,6 +18,7 @@ from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Suffix, segment_file_name
 from cordwood.segments.offset_checkpoint import RECOVERY_POINT_FILE, encode_offsets
 from cordwood.segments.producer_snapshot import ProducerSnapshotEntry, encode_snapshot
+from cordwood.segments.set_aside import NOTE_FILE, Note, encode_note
 
 runner = CliRunner()
 PARTITION = TopicPartition("orders", 0)
@@ -110,10 +111,25 @@ def test_the_overview_shows_offsets_and_recovery_points(data: Path) -> None:
         "end_offset": 0,
         "recovery_point": None,
         "size_bytes": 0,
+        "directory": "payments-3",
+        "set_aside": None,
     }
     shown = _inspect(data)
     assert "orders-0" in shown.stdout
     assert "not stopped cleanly" in shown.stderr
+
+
+def test_what_was_set_aside_is_shown_with_the_reason_and_the_offsets_it_had(data: Path) -> None:
+    note = Note(TopicPartition("orders", 0), None, "nobody knows it", 0, END - PER_BATCH, 1, None)
+    (data / "orders-0" / NOTE_FILE).write_bytes(encode_note(note))
+    (data / "orders-0").rename(data / "orders-0.7-stray")
+    (row,) = json.loads(_inspect(data, "--json").stdout)
+    assert (row["partition"], row["directory"], row["set_aside"]) == ("orders-0", "orders-0.7-stray", "nobody knows it")
+    assert (row["start_offset"], row["end_offset"], row["recovery_point"]) == (1, END, END - PER_BATCH)
+    assert "nobody knows it" in _inspect(data).stdout
+    by_name = _inspect(data, "orders-0.7-stray", "--records", "--json").stdout
+    assert len(by_name.splitlines()) == END
+    assert _inspect(data / "orders-0.7-stray", "--records", "--json").stdout == by_name
 
 
 def test_one_partition_shows_its_segments_and_checkpoints(data: Path) -> None:

@@ -79,6 +79,7 @@ def visible(image: ClusterImage) -> object:
         image.partition_count,
         image.sorted_topics(),
         image.strays(),
+        image.deleted_topics,
     )
 
 

@@ -14,7 +14,9 @@ from cordwood.cluster.planner.topics import (
     internal_topic,
     plan_create_partitions,
     plan_delete_topics,
+    plan_forget_deletions,
 )
+from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, check_transaction
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, ZERO_TOPIC_ID, TopicId
@@ -288,7 +290,7 @@ async def test_a_topic_named_twice_is_not_grown() -> None:
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-async def test_a_topic_is_deleted_by_name_or_by_id_and_leaves_nothing(by_id: bool) -> None:
+async def test_a_topic_is_deleted_by_name_or_by_id_and_leaves_a_tombstone_that_can_be_dropped(by_id: bool) -> None:
     metadata = await one_node()
     before = [item.key for item in (await metadata.store.list("")).items]
     topic = await metadata.create(NewTopic("t", 300, configs={"retention.ms": "1"}))
@@ -300,6 +302,10 @@ async def test_a_topic_is_deleted_by_name_or_by_id_and_leaves_nothing(by_id: boo
     assert delta.deleted == (topic,)
     assert metadata.image.topics == {}
     assert metadata.image.partition_count == 0
+    assert metadata.image.deleted_topics == (await metadata.copy()).deleted_topics == {topic.topic_id: "t"}
+    for transaction in plan_forget_deletions(metadata.image, [topic.topic_id, UNKNOWN_ID]):
+        await metadata.carry_out(Plan((), transaction))
+    assert metadata.image.deleted_topics == {}
     assert [item.key for item in (await metadata.store.list("")).items] == before
 
 

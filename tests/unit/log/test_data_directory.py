@@ -12,6 +12,7 @@ from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory, Iden
 from cordwood.log.log import Log
 from cordwood.log.memory_filesystem import MemoryFilesystem
 from cordwood.log.os_filesystem import OsFile, OsFilesystem
+from cordwood.log.strays import Fate, Known
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
@@ -25,6 +26,10 @@ COMPACTED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, cleanup_
 SHORT_LIVED = TopicSettings(segment_bytes=1000, index_interval_bytes=200, retention_bytes=0, file_delete_delay_ms=0)
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=42)
+
+
+def nothing_known() -> Known:
+    return Known(lambda partition: None, {})
 
 
 def opened(filesystem: Filesystem, path: str = PATH, identity: Identity | None = None) -> DataDirectory:
@@ -320,7 +325,11 @@ def test_directories_of_unknown_and_missing_partitions_are_named() -> None:
     directory = opened(filesystem)
     assert directory.partitions_on_disk() == {gone: TOPIC_ID, kept: TOPIC_ID, other: TOPIC_ID}
     wanted = {kept: TOPIC_ID, other: uuid.UUID(int=7)}
-    assert directory.strays(wanted.get) == ([gone, other], [])
+    fates = {name: verdict.fate for name, verdict in directory.strays(Known(wanted.get, {})).items()}
+    assert fates == {gone: Fate.SET_ASIDE, other: Fate.SET_ASIDE}
+    assert {verdict.fate for verdict in directory.strays(Known(wanted.get, {TOPIC_ID: "gone"})).values()} == {
+        Fate.DELETED
+    }
     filesystem.remove_tree(f"{PATH}/kept-0")
     directory = DataDirectory(filesystem, PATH)
     directory.open()
@@ -420,12 +429,15 @@ def test_what_is_not_ours_in_the_data_directory_is_left_alone(place: tuple[Files
     for file in others:
         filesystem.open(file, create=True).append(b"mine")
     directory = opened(filesystem, path)
-    assert directory.strays(lambda partition: None) == ([ORDERS, TopicPartition("torn", 0)], [f"{path}/backup-2024"])
-    for partition in (ORDERS, TopicPartition("torn", 0)):
-        directory.delete_log(partition)
+    assert [(str(name), verdict.fate) for name, verdict in directory.strays(nothing_known()).items()] == [
+        ("backup-2024", Fate.LEFT_ALONE),
+        ("orders-0", Fate.SET_ASIDE),
+        ("torn-0", Fate.EMPTY),
+    ]
     assert [filesystem.read_bytes(file) for file in others] == [b"mine"] * 4
     assert not directory.has_log(TopicPartition("backup", 2024))
     assert append(log_of(directory, TopicPartition("backup", 2024))).base_offset == 0, "a topic may have that name"
+    assert filesystem.read_bytes(f"{path}/backup-2024.0-stray/it") == b"mine"
     directory.close()
 
 

@@ -45,10 +45,20 @@ def test_lines_that_are_no_entry_are_refused(line: str) -> None:
 
 def test_partition_metadata_holds_the_topic_id_as_kafka_writes_it() -> None:
     data = encode_partition_metadata(TOPIC_ID)
-    assert data == b"version: 0\ntopic_id: W6G9YRwcTkuOOwsn30-e4A"
+    kafkas = b"version: 0\ntopic_id: W6G9YRwcTkuOOwsn30-e4A"
+    assert data == kafkas + b"\nchecksum: a014946b\n"
     assert decode_partition_metadata(data) == TOPIC_ID
-    assert decode_partition_metadata(data + b"\n") == TOPIC_ID
+    assert decode_partition_metadata(kafkas) == decode_partition_metadata(kafkas + b"\n") == TOPIC_ID
     assert parse_topic_id(topic_id_text(TOPIC_ID)) == TOPIC_ID
+
+
+def test_no_flipped_bit_makes_partition_metadata_name_another_topic() -> None:
+    data = encode_partition_metadata(TOPIC_ID)
+    for bit in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedCheckpoint):
+            decode_partition_metadata(flipped)
 
 
 @pytest.mark.parametrize(

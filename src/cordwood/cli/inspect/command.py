@@ -37,7 +37,8 @@ def inspect(
     """Look into the files of a stopped broker: partitions, segments, batches, records, producers, checkpoints.
 
     Nothing is changed, and no broker is needed; while one uses the directory, inspect refuses. --verify exits with 5 if
-    anything is not as it should be. Directories of Apache Kafka, stopped, can be inspected as well.
+    anything is not as it should be. Directories of Apache Kafka, stopped, can be inspected as well. Directories that a
+    start set aside, because the metadata did not know them, are listed by the name they have now.
     """
     from cordwood.cli.inspect import show
     from cordwood.cli.inspect.directory import Partition, read_data_directory
@@ -54,7 +55,9 @@ def inspect(
         data = read_data_directory(directory)
         chosen: list[Partition] = data.partitions
         if partition is not None:
-            chosen = [read for read in data.partitions if str(read.partition) == partition]
+            chosen = [
+                read for read in data.partitions + data.set_aside if partition == os.path.basename(read.directory)
+            ]
             if not chosen:
                 raise show.no_partition(partition, data)
         if verify:

@@ -17,6 +17,7 @@ from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_f
 from cordwood.segments.offset_checkpoint import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
 from cordwood.segments.partition_metadata import FILE_NAME as PARTITION_METADATA_FILE
 from cordwood.segments.partition_metadata import decode_partition_metadata
+from cordwood.segments.set_aside import NOTE_FILE, decode_note, set_aside_part
 
 T = TypeVar("T")
 
@@ -58,6 +59,8 @@ class Partition:
     cleaned_to: int | None = None
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     """Checkpoints that could not be read, and why."""
+    set_aside: str | None = None
+    """Why the broker set it aside; None if it did not."""
 
     @property
     def size_bytes(self) -> int:
@@ -73,6 +76,8 @@ class Partition:
 class DataDirectoryView:
     path: str
     partitions: list[Partition]
+    set_aside: list[Partition]
+    """What the metadata did not know: kept, and not served."""
     unreadable: list[tuple[str, str]]
     stopped_cleanly: bool
     """Whether the broker said goodbye; if not, it will check what is above the recovery points when it next starts."""
@@ -85,19 +90,23 @@ def read_data_directory(path: str) -> DataDirectoryView:
     names = sorted(os.listdir(path))
     if any(parse_segment_file(name) is not None for name in names):
         parent, name = os.path.split(os.path.abspath(path))
-        return _view(parent, [name])
+        if set_aside_part(name) is not None:
+            view = _view(parent, [], [name])
+            return DataDirectoryView(parent, view.set_aside, [], view.unreadable, view.stopped_cleanly)
+        return _view(parent, [name], [])
     found = [name for name in names if _is_partition(os.path.join(path, name))]
-    if not found and not any(name == "meta.properties" or name.endswith("checkpoint") for name in names):
+    aside = [name for name in names if set_aside_part(name) is not None and os.path.isdir(os.path.join(path, name))]
+    if not found and not aside and not any(name == "meta.properties" or name.endswith("checkpoint") for name in names):
         raise Failure(
             "NOT_A_DATA_DIRECTORY",
             f"{path} holds no partitions",
             "give the --data-dir of a broker, or a partition's directory in it",
             ExitCode.NOT_FOUND,
         )
-    return _view(path, found)
+    return _view(path, found, aside)
 
 
-def _view(path: str, names: list[str]) -> DataDirectoryView:
+def _view(path: str, names: list[str], aside: list[str]) -> DataDirectoryView:
     unreadable: list[tuple[str, str]] = []
     checkpoints = {
         name: _read(os.path.join(path, name), decode_offsets, unreadable) or {}
@@ -121,7 +130,8 @@ def _view(path: str, names: list[str]) -> DataDirectoryView:
         partitions.append(read)
     partitions.sort(key=lambda read: read.partition)
     clean = os.path.exists(os.path.join(path, CLEAN_SHUTDOWN_FILE))
-    return DataDirectoryView(path, partitions, unreadable, clean)
+    set_aside = [_set_aside(os.path.join(path, name)) for name in aside]
+    return DataDirectoryView(path, partitions, set_aside, unreadable, clean)
 
 
 def _is_partition(path: str) -> bool:
@@ -147,6 +157,28 @@ def _partition(partition: TopicPartition, directory: str) -> Partition:
             read.snapshots.append(parsed.base_offset)
     read.topic_id = _read(os.path.join(directory, PARTITION_METADATA_FILE), decode_partition_metadata, read.unreadable)
     read.leader_epochs = _read(os.path.join(directory, LEADER_EPOCH_FILE), LeaderEpochs.from_bytes, read.unreadable)
+    return read
+
+
+def _set_aside(directory: str) -> Partition:
+    """A directory that was set aside, with the offsets that it had then."""
+    unreadable: list[tuple[str, str]] = []
+    note = _read(os.path.join(directory, NOTE_FILE), decode_note, unreadable)
+    if note is not None:
+        read = _partition(note.partition, directory)
+        read.topic_id = read.topic_id or note.topic_id
+        read.recovery_point = note.recovery_point
+        read.log_start_offset, read.cleaned_to = note.log_start_offset, note.cleaned_to
+        read.set_aside = note.reason
+    else:
+        part = set_aside_part(os.path.basename(directory)) or ""
+        try:
+            partition = TopicPartition.parse(part)
+        except ValueError:
+            partition = TopicPartition(part, 0)
+        read = _partition(partition, directory)
+        read.set_aside = "there is no note of why"
+    read.unreadable += unreadable
     return read
 
 

@@ -1,5 +1,6 @@
 """How what was found in a log directory is shown."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 
 def no_partition(name: str, data: DataDirectoryView) -> Failure:
-    known = [str(read.partition) for read in data.partitions]
+    known = [os.path.basename(read.directory) for read in data.partitions + data.set_aside]
     return Failure(
         "UNKNOWN_TOPIC_OR_PARTITION",
         f"there is no partition {name!r} in {data.path}",
@@ -33,25 +34,53 @@ def no_partition(name: str, data: DataDirectoryView) -> Failure:
 
 
 def overview(data: DataDirectoryView, *, as_json: bool) -> None:
-    rows = []
-    for read in data.partitions:
-        end = max((end for _, _, end in last_offsets(read)), default=read.start_offset)
-        rows.append(
-            {
-                "partition": str(read.partition),
-                "segments": len(read.segments),
-                "start_offset": read.start_offset,
-                "end_offset": end,
-                "recovery_point": read.recovery_point,
-                "size_bytes": read.size_bytes,
-            }
-        )
+    rows = [_overview_row(read) for read in data.partitions]
     if as_json:
-        print_json(rows)
+        print_json(rows + [_overview_row(read) for read in data.set_aside])
         return
-    if not rows:
+    if rows:
+        _overview_table(data.partitions, rows)
+    else:
         remark("No partitions.")
-        return
+    if data.set_aside:
+        _set_aside_table(data)
+    if rows and not data.stopped_cleanly:
+        remark("The broker was not stopped cleanly: it checks what is above the recovery points when it next starts.")
+
+
+def _overview_row(read: Partition) -> dict[str, Any]:
+    return {
+        "partition": str(read.partition),
+        "segments": len(read.segments),
+        "start_offset": read.start_offset,
+        "end_offset": max((end for _, _, end in last_offsets(read)), default=read.start_offset),
+        "recovery_point": read.recovery_point,
+        "size_bytes": read.size_bytes,
+        "directory": os.path.basename(read.directory),
+        "set_aside": read.set_aside,
+    }
+
+
+def _set_aside_table(data: DataDirectoryView) -> None:
+    rows = [_overview_row(read) for read in data.set_aside]
+    print_table(
+        ["set aside", "partition", "start", "end", "size", "why"],
+        [
+            (
+                row["directory"],
+                row["partition"],
+                row["start_offset"],
+                row["end_offset"],
+                size_in_words(row["size_bytes"]),
+                row["set_aside"],
+            )
+            for row in rows
+        ],
+    )
+    remark("What is set aside is kept and not served.")
+
+
+def _overview_table(partitions: list[Partition], rows: list[dict[str, Any]]) -> None:
     print_table(
         ["partition", "segments", "start", "end", "recovery point", "size"],
         [
@@ -63,11 +92,9 @@ def overview(data: DataDirectoryView, *, as_json: bool) -> None:
                 row["recovery_point"],
                 size_in_words(read.size_bytes),
             )
-            for row, read in zip(rows, data.partitions, strict=True)
+            for row, read in zip(rows, partitions, strict=True)
         ],
     )
-    if not data.stopped_cleanly:
-        remark("The broker was not stopped cleanly: it checks what is above the recovery points when it next starts.")
 
 
 def partition(read: Partition, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from cordwood.cluster.rows import (
     PartitionRow,
     TopicRow,
     broker_epoch_key,
+    deleted_topic_key,
     encode_overrides,
     encode_partition,
     encode_topic,
@@ -416,7 +417,7 @@ def _topic_to_delete(image: ClusterImage, reference: TopicReference) -> TopicIma
 
 
 def _deletion(topic: TopicImage) -> Plan:
-    """One transaction, however many partitions there are."""
+    """One transaction, however many partitions there are. It leaves a tombstone: see `plan_forget_deletions`."""
     name_key = topic_name_key(topic.name)
     return Plan(
         (),
@@ -427,9 +428,19 @@ def _deletion(topic: TopicImage) -> Plan:
                 Delete(topic_key(topic.topic_id)),
                 Delete(topic_config_key(topic.topic_id)),
                 DeletePrefix(partitions_prefix(topic.topic_id)),
+                Put(deleted_topic_key(topic.topic_id), topic.name.encode()),
             ),
         ),
     )
+
+
+def plan_forget_deletions(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[StoreTxn]:
+    """Drops the tombstones of deleted topics. Only for one who knows that no directory of theirs is left.
+
+    A directory that came back later, say from a backup, is then unknown: it is set aside, not deleted.
+    """
+    deletes = (Delete(deleted_topic_key(topic_id)) for topic_id in topic_ids if topic_id in image.deleted_topics)
+    return [StoreTxn((), group) for group in chunks(deletes)]
 
 
 def plan_sweep(image: ClusterImage) -> list[StoreTxn]:

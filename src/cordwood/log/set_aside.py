@@ -1,0 +1,59 @@
+"""Setting aside what is not understood: a partition's directory moves out of the way, with all that was known of it.
+
+Nothing is erased and nothing overwritten. First the note is durable in the directory, then the directory gets its new
+name, then that name is durable: a crash in between leaves the directory where it was, and the next start begins again.
+A directory that is put back under a partition's name still has its note, and opening the data directory takes the
+offsets from there.
+"""
+
+from collections.abc import Callable, Iterator
+
+from cordwood.log.checkpoint import remove_if_there
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.set_aside import NOTE_FILE, Note, decode_note, encode_note, set_aside_name
+
+
+def set_aside(filesystem: Filesystem, directory: str, note: Note, *, before_moving: Callable[[], None]) -> str:
+    """Moves the directory out of the way, durably; returns where it is now. Stays where it is if the disk is full.
+
+    Calls `before_moving` when the note is durable.
+    """
+    parent, _, name = directory.rpartition("/")
+    earlier = read_note(filesystem, directory)
+    if earlier is not None:
+        # A crash came between the note and the new name. The checkpoints may have forgotten the partition since.
+        note = note._replace(
+            recovery_point=_known(note.recovery_point, earlier.recovery_point),
+            log_start_offset=_known(note.log_start_offset, earlier.log_start_offset),
+            cleaned_to=_known(note.cleaned_to, earlier.cleaned_to),
+        )
+    filesystem.replace(f"{directory}/{NOTE_FILE}", encode_note(note))
+    before_moving()
+    path = next(path for path in _names(parent, name) if not filesystem.exists(path))
+    filesystem.rename(directory, path)
+    filesystem.sync_directory(parent)
+    return path
+
+
+def read_note(filesystem: Filesystem, directory: str) -> Note | None:
+    """The note in a directory; None if there is none that can be read."""
+    try:
+        return decode_note(filesystem.read_bytes(f"{directory}/{NOTE_FILE}"))
+    except (FileNotFoundError, DamagedCheckpoint):
+        return None
+
+
+def remove_note(filesystem: Filesystem, directory: str) -> None:
+    remove_if_there(filesystem, f"{directory}/{NOTE_FILE}")
+
+
+def _names(parent: str, name: str) -> Iterator[str]:
+    number = 0
+    while True:
+        yield f"{parent}/{set_aside_name(name, number)}"
+        number += 1
+
+
+def _known(newer: int | None, earlier: int | None) -> int | None:
+    return earlier if newer is None else newer

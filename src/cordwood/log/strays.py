@@ -1,0 +1,88 @@
+"""Which directories of partitions belong to topics that exist, and what becomes of the others.
+
+A directory is deleted only if its topic id has a tombstone: the metadata says that the topic was deleted. Every other
+directory that the metadata does not know is set aside. It may be all that is left of acknowledged records, after a
+metadata store was restored from a backup or damaged.
+
+| the directory's id | the metadata | the directory |
+| --- | --- | --- |
+| sound | has this partition, with this id | is opened |
+| sound | has a tombstone of this id | is deleted |
+| sound | has neither | is set aside |
+| missing or damaged | has a topic of this name, no tombstone of one | is opened, and its id written again |
+| missing or damaged | has anything else | is set aside |
+| missing | does not matter | is left alone if other files than a log's are in it, is removed if it is empty |
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from cordwood.log.partition_files import holds_a_log
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+from cordwood.segments.partition_metadata import decode_partition_metadata, topic_id_text
+
+
+class Fate(Enum):
+    OPENED = "opened"
+    REPAIRED = "opened, and its id written again"
+    DELETED = "deleted"
+    EMPTY = "removed, because nothing is in it"
+    SET_ASIDE = "set aside"
+    LEFT_ALONE = "left alone"
+
+
+class Verdict(NamedTuple):
+    fate: Fate
+    reason: str = ""
+
+
+class Known(NamedTuple):
+    """What the metadata knows."""
+
+    topic_id: Callable[[TopicPartition], TopicId | None]
+    """The topic that this partition belongs to; None if there is no such partition."""
+    tombstones: Mapping[TopicId, str]
+    """Topics that were deleted, and whose directories may still be there: id to name."""
+
+
+def read_topic_id(filesystem: Filesystem, directory: str) -> TopicId | None:
+    """The id in a partition's directory; None if there is none that can be believed."""
+    try:
+        return decode_partition_metadata(filesystem.read_bytes(f"{directory}/{METADATA_FILE}"))
+    except (FileNotFoundError, DamagedCheckpoint):
+        return None
+
+
+def judge(
+    filesystem: Filesystem, directory: str, partition: TopicPartition, topic_id: TopicId | None, known: Known
+) -> Verdict:
+    """What is to become of the directory of a partition. `topic_id` is the one in it."""
+    expected = known.topic_id(partition)
+    if topic_id is not None:
+        if topic_id == expected:
+            return Verdict(Fate.OPENED)
+        if topic_id in known.tombstones:
+            return Verdict(Fate.DELETED, f"topic {known.tombstones[topic_id]} was deleted")
+        told = "has no such partition" if expected is None else "has this partition with another topic id"
+        return Verdict(Fate.SET_ASIDE, f"the metadata {told}, and no deletion of topic id {topic_id_text(topic_id)}")
+    if expected is not None:
+        if not filesystem.list(directory):
+            # A process was killed after it had made the directory: the first append goes on from there.
+            return Verdict(Fate.OPENED)
+        if partition.topic not in known.tombstones.values():
+            return Verdict(Fate.REPAIRED, f"{METADATA_FILE} in it is missing or damaged")
+        return Verdict(
+            Fate.SET_ASIDE,
+            f"{METADATA_FILE} in it is missing or damaged, and another topic of this name was deleted just before",
+        )
+    if not filesystem.list(directory):
+        return Verdict(Fate.EMPTY)
+    if not holds_a_log(filesystem, directory):
+        return Verdict(Fate.LEFT_ALONE, "other files than a log's are in it")
+    return Verdict(
+        Fate.SET_ASIDE, f"the metadata has no such partition, and {METADATA_FILE} in it is missing or damaged"
+    )

@@ -1,0 +1,128 @@
+"""Metadata that was lost, damaged or put back from a backup: no start erases records because of it."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.broker_process import BrokerProcess
+from tests.crash.conftest import StartBroker
+from tests.deadline import eventually
+from tests.interop.confluent_clients import produce_all, read_to_end
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.topics import TopicDeletion, TopicReference, plan_delete_topics
+from cordwood.cluster.rows import DELETED_TOPICS
+from cordwood.cluster.stores.sqlite import SqliteStore
+from cordwood.model.broker_settings import BrokerSettings
+
+
+def create(broker: BrokerProcess, topic: str, **config: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)], operation_timeout=20)[topic].result(30)
+
+
+def delete(broker: BrokerProcess, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def send(broker: BrokerProcess, topic: str, values: list[str]) -> None:
+    client = Producer({"bootstrap.servers": broker.bootstrap})
+    produce_all(client, [{"topic": topic, "partition": 0, "value": value} for value in values])
+
+
+def read(broker: BrokerProcess, topic: str) -> list[str]:
+    return [(message.value() or b"").decode() for message in read_to_end(broker.bootstrap, topic, [0])]
+
+
+def flip(path: Path, position: int, bit: int = 0) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def test_a_bit_flipped_in_the_topic_id_costs_nothing(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    create(broker, "orders")
+    send(broker, "orders", ["a", "b"])
+    for stop in (broker.stop, broker.kill):
+        stop()
+        metadata = broker.data_dir / "orders-0" / "partition.metadata"
+        whole = metadata.read_bytes()
+        flip(metadata, whole.index(b"topic_id: ") + len("topic_id: ") + 3)
+        broker.start()
+        assert read(broker, "orders") == ["a", "b"]
+        assert "partition.metadata in it is missing or damaged" in broker.output()
+        assert metadata.read_bytes() == whole
+
+
+def test_topics_that_an_older_store_does_not_know_are_kept(start_broker: StartBroker, tmp_path: Path) -> None:
+    broker = start_broker()
+    create(broker, "early")
+    send(broker, "early", ["e"])
+    broker.stop()
+    shutil.copy(broker.data_dir / "metadata.sqlite", tmp_path / "backup")
+    broker.start()
+    create(broker, "late")
+    send(broker, "late", ["a", "b"])
+    broker.stop()
+    shutil.copy(tmp_path / "backup", broker.data_dir / "metadata.sqlite")
+    broker.start()
+    assert read(broker, "early") == ["e"]
+    (kept,) = broker.data_dir.glob("late-0*")
+    assert kept.name == "late-0.0-stray"
+    assert f"{kept} is set aside" in broker.output()
+    broker.kill()
+    broker.start()
+    assert f"{kept} is set aside" in broker.output(), "it is said at every start"
+
+
+async def delete_in_the_store(data_dir: Path, topic: str) -> None:
+    """What a broker leaves that is killed as soon as a deletion is committed: its files are where they were."""
+    store = await SqliteStore.open(f"{data_dir}/metadata.sqlite")
+    image = ClusterImage(1, BrokerSettings.from_texts({}))
+    image.load(await store.list(""))
+    (deletion,) = plan_delete_topics(image, [TopicReference(topic)]).values()
+    assert isinstance(deletion, TopicDeletion)
+    assert (await store.txn(*deletion.plan.commit)).succeeded
+    await store.close()
+
+
+async def tombstones(data_dir: Path) -> list[str]:
+    store = await SqliteStore.open(f"{data_dir}/metadata.sqlite")
+    found = [item.key for item in (await store.list(DELETED_TOPICS)).items]
+    await store.close()
+    return found
+
+
+def test_a_topic_is_gone_also_if_the_broker_was_killed_between_its_deletion_and_that_of_its_files(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker()
+    for topic in ("orders", "kept"):
+        create(broker, topic)
+        send(broker, topic, [topic])
+    broker.kill()
+    asyncio.run(delete_in_the_store(broker.data_dir, "orders"))
+    broker.start()
+    assert not list(broker.data_dir.glob("orders-0*"))
+    assert "orders-0 is deleted" in broker.output()
+    create(broker, "orders")
+    assert (read(broker, "orders"), read(broker, "kept")) == ([], ["kept"])
+    broker.stop()
+    broker.start()
+    assert "orders-0 is deleted" not in broker.output()
+    broker.stop()
+    assert not asyncio.run(tombstones(broker.data_dir)), "a tombstone is dropped once the files are gone"
+
+
+def test_a_deletion_leaves_no_tombstone_once_the_files_are_gone(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    create(broker, "orders")
+    send(broker, "orders", ["a"])
+    delete(broker, "orders")
+    eventually(lambda: not list(broker.data_dir.glob("orders*")), 20, what="the files are gone")
+    broker.stop()
+    assert not asyncio.run(tombstones(broker.data_dir))
