@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import RoundFlusher
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.threads import Workers
@@ -53,6 +54,7 @@ class Driver:
         outbox: Outbox,
         file_workers: Workers,
         compressors: Workers,
+        client_workers: FairWorkers,
         failed: Callable[[Exception], None],
         *,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -62,6 +64,7 @@ class Driver:
         self._outbox = outbox
         self._file_workers = file_workers
         self._compressors = compressors
+        self._client_workers = client_workers
         self._failed = failed
         self.now_ms = now_ms
         self._monotonic_s = monotonic_s
@@ -111,6 +114,12 @@ class Driver:
             self._into_node(lambda: done(result))
 
         workers.submit(work, finished)
+
+    def for_client(self, connection_id: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        def finished(result: T | Exception) -> None:
+            self._into_node(lambda: done(result))
+
+        self._client_workers.submit(connection_id, work, finished)
 
     # Events
 

@@ -18,6 +18,7 @@ from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
 from cordwood.broker.connections import Node as RequestHandler
 from cordwood.broker.driver import Driver
+from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
 from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
 from cordwood.broker.outbox import Outbox
@@ -25,6 +26,8 @@ from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
 from cordwood.broker.threads import Workers
 from cordwood.cluster.controller import Controller
+from cordwood.log.apart import Apart
+from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import SyncFailure
 from cordwood.node.node import Node
@@ -38,6 +41,11 @@ logger = logging.getLogger("cordwood.broker")
 FILE_THREADS: Final = 4
 COMPRESSING_THREADS: Final = 2
 """One would let a topic with slow gzip hold up another with quick lz4; more would take cores from the loop."""
+
+CLIENT_THREADS: Final = 4
+THREADS_PER_CLIENT: Final = 2
+"""What clients ask of files is done in threads of its own; one connection has so many of them at a time."""
+
 DRAIN_S: Final = 1.0
 """How long a stopping broker waits for answers that are owed. Acks that wait for the disk are sent in any case."""
 
@@ -52,9 +60,12 @@ class Server:
         self.failed: asyncio.Future[Exception] = loop.create_future()
         self._file_workers = Workers(loop, "files", FILE_THREADS)
         self._compressors = Workers(loop, "compress", COMPRESSING_THREADS)
+        self._client_workers = Workers(loop, "questions", CLIENT_THREADS)
+        self._apart = Here() if storage.in_memory else Apart()
         self._cold_readers = Workers(loop, "cold-read", settings.cold_read_threads)
         self._outbox = Outbox(loop)
-        self.driver = Driver(loop, self._outbox, self._file_workers, self._compressors, self._fail)
+        fair_workers = FairWorkers(self._client_workers, CLIENT_THREADS, THREADS_PER_CLIENT)
+        self.driver = Driver(loop, self._outbox, self._file_workers, self._compressors, fair_workers, self._fail)
         self.node: Node
         self._controller: Controller | None = None
         self._connections: Connections | None = None
@@ -114,6 +125,7 @@ class Server:
             self.driver,
             self.driver.request_time_ms(),
             compact=storage.compact,
+            apart=self._apart,
             seed=int.from_bytes(os.urandom(8), "big"),
         )
         self._flusher = self._make_flusher()
@@ -237,6 +249,9 @@ class Server:
         self.driver.stop()
         assert self._flusher is not None
         self._flusher.close()
+        # Nobody waits for an answer any more: work that is under way in other processes ends.
+        self._apart.close()
+        self._client_workers.close()
         self._file_workers.close()
         self._compressors.close()
         self._storage.close_logs()
@@ -257,6 +272,8 @@ class Server:
             self._socket.close()
         if self._flusher is not None:
             self._flusher.close()
+        self._apart.close()
+        self._client_workers.close()
         self._file_workers.close()
         self._compressors.close()
         self._cold_readers.close()

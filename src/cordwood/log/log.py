@@ -32,6 +32,7 @@ from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.lookup import LogSlice
 from cordwood.log.producers import ProducerStates
 from cordwood.log.reading import ColdRead as ColdRead
+from cordwood.log.record_work import HERE, RecordWork
 from cordwood.log.report import Damage, DeletedSegment, RecoveryReport
 from cordwood.log.segment import Deletion, Segment, base_offset_of
 from cordwood.log.timestamps import FoundTimestamp
@@ -453,17 +454,19 @@ class Log:
         """The first record below end_offset that is as late as this timestamp."""
         return self.timestamp_search(timestamp_ms, end_offset=end_offset).run()
 
-    def timestamp_search(self, timestamp_ms: int, *, end_offset: int) -> timestamps.TimestampSearch:
-        """The same, to be run in another thread: it may have to wait for the disk."""
+    def timestamp_search(
+        self, timestamp_ms: int, *, end_offset: int, apart: RecordWork = HERE
+    ) -> timestamps.TimestampSearch:
+        """The same, to be run in another thread: it may have to wait for the disk. `apart` opens large batches."""
         if not self.ready:
             opening.make_ready(self)
-        return timestamps.TimestampSearch(self, timestamp_ms, end_offset)
+        return timestamps.TimestampSearch(self, timestamp_ms, end_offset, apart)
 
-    def max_timestamp_offset(self, *, end_offset: int) -> FoundTimestamp | None:
+    def max_timestamp_offset(self, *, end_offset: int, apart: RecordWork = HERE) -> FoundTimestamp | None:
         """The first record below end_offset that has the largest timestamp there."""
         if not self.ready:
             opening.make_ready(self)
-        return timestamps.find_latest(self, end_offset)
+        return timestamps.find_latest(self, end_offset, apart)
 
     # Transitions: each has its module
 

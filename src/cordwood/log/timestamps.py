@@ -1,23 +1,34 @@
 """Finding records by their timestamps.
 
 Timestamps need not increase along a log. The time index says from which offset on a later one can be; from there the
-batches are looked at in order, and only the one that has it is opened.
+batches are looked at in order, and only the one that has it is opened: here if it is small, else in another process.
+
+A search has a budget of records and bytes. A batch beyond it stands for its records: the answer is then its first
+offset with the latest time that its header names. So somebody who asks by time may read records that are too early, but
+misses none. The same holds for a batch that nobody can open.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.log.holes import HoleyScan
+from cordwood.log.record_work import RecordWork
 from cordwood.log.segment import Segment
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import BatchHeader, crc_is_right
-from cordwood.records.corruption import CorruptRecords
-from cordwood.records.records import packed_records_in
+from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
+from cordwood.records.times import FoundInBatch, first_as_late
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
 
-_LATEST_MS = 2**63 - 1
+MAX_RECORDS_LOOKED_AT = 1_000_000
+MAX_BYTES_OPENED = 256 * 1024 * 1024
+"""For one search, over all batches that it opens: their headers may name times that none of their records has."""
+
+FEW_RECORDS = 1000
+FEW_BYTES = 1024 * 1024
+"""A batch with no more than this is opened in this process: asking another one costs as much."""
 
 
 class FoundTimestamp(NamedTuple):
@@ -29,10 +40,24 @@ class FoundTimestamp(NamedTuple):
 class TimestampSearch:
     """A search for the first record as late as a timestamp. `run` may block, and may run beside appends."""
 
-    __slots__ = ("_end_offset", "_interval_bytes", "_log", "_log_end", "_segments", "_start_offset", "_timestamp_ms")
+    __slots__ = (
+        "_apart",
+        "_bytes_left",
+        "_end_offset",
+        "_interval_bytes",
+        "_log",
+        "_log_end",
+        "_records_left",
+        "_segments",
+        "_start_offset",
+        "_timestamp_ms",
+    )
 
-    def __init__(self, log: "Log", timestamp_ms: int, end_offset: int) -> None:
+    def __init__(self, log: "Log", timestamp_ms: int, end_offset: int, apart: RecordWork) -> None:
         self._log = log
+        self._apart = apart
+        self._records_left = MAX_RECORDS_LOOKED_AT
+        self._bytes_left = MAX_BYTES_OPENED
         self._segments = log.segments
         self._log_end = log.log_end_offset
         self._start_offset = log.log_start_offset
@@ -79,23 +104,35 @@ class TimestampSearch:
 
     def _search_batch(self, batch: memoryview, header: BatchHeader, segment: Segment) -> FoundTimestamp | None:
         leader_epoch = header.partition_leader_epoch
+        self._records_left -= header.record_count
+        if self._records_left < 0 or self._bytes_left <= 0:
+            return self._by_header(header)
         try:
-            for record in packed_records_in(batch):
-                if record.timestamp_ms >= self._timestamp_ms and record.offset >= self._start_offset:
-                    if record.offset >= self._end_offset:
-                        return None
-                    if record.timestamp_ms > _LATEST_MS:
-                        raise CorruptRecords(f"a record has the time {record.timestamp_ms}")
-                    return FoundTimestamp(record.offset, record.timestamp_ms, leader_epoch)
+            offset, timestamp_ms, opened_bytes = self._open(batch, header)
         except CorruptRecords as error:
             if crc_is_right(batch, 0, len(batch)):
-                # Its producer sent it so. Nobody can open it; it must not hide what follows from who asks by time.
-                return FoundTimestamp(max(header.base_offset, self._start_offset), header.max_timestamp, leader_epoch)
+                # Its producer sent it so. It must not hide what follows from somebody who asks by time.
+                return self._by_header(header)
             raise DamagedLog(f"{self._log.partition}: {segment.file.path}: {error}") from error
-        return None
+        self._bytes_left -= opened_bytes
+        if offset < 0 or offset >= self._end_offset:
+            return None
+        return FoundTimestamp(offset, timestamp_ms, leader_epoch)
+
+    def _open(self, batch: memoryview, header: BatchHeader) -> FoundInBatch:
+        if header.record_count <= FEW_RECORDS and header.size <= FEW_BYTES:
+            try:
+                return first_as_late(batch, self._timestamp_ms, self._start_offset, FEW_BYTES)
+            except TooMuchToOpen:
+                pass
+        return self._apart.call(first_as_late, bytes(batch), self._timestamp_ms, self._start_offset)
+
+    def _by_header(self, header: BatchHeader) -> FoundTimestamp:
+        offset = max(header.base_offset, self._start_offset)
+        return FoundTimestamp(offset, header.max_timestamp, header.partition_leader_epoch)
 
 
-def find_latest(log: "Log", end_offset: int) -> FoundTimestamp | None:
+def find_latest(log: "Log", end_offset: int, apart: RecordWork) -> FoundTimestamp | None:
     """The first of the records below end_offset that have the largest timestamp."""
     latest = NO_TIMESTAMP_MS
     for place, segment in enumerate(log.segments):
@@ -108,7 +145,7 @@ def find_latest(log: "Log", end_offset: int) -> FoundTimestamp | None:
             latest = max(latest, _latest_before(log, segment, end, end_offset))
     if latest == NO_TIMESTAMP_MS:
         return None
-    return TimestampSearch(log, latest, end_offset).run()
+    return TimestampSearch(log, latest, end_offset, apart).run()
 
 
 def _latest_before(log: "Log", segment: Segment, end: int, end_offset: int) -> int:

@@ -17,6 +17,7 @@ from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.data_directory import DataDirectory
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Appended, Log
+from cordwood.log.record_work import HERE, RecordWork
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError, StorageFailure, SyncFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
@@ -72,6 +73,7 @@ class Node:
         *,
         compact: Callable[[CompactionJob], CompactionResult],
         seed: int,
+        apart: RecordWork = HERE,
     ) -> None:
         self.image = image
         self.broker_id = image.node_id
@@ -91,6 +93,7 @@ class Node:
         self.hot_keys = HotKeys(self)
         self.lag_watch = LagWatch(self)
         self.compact = compact
+        self.apart = apart
         self.compaction = Compaction(self)
         self.encoded_topics = EncodedTopics()
         self.served_apis = SERVED_APIS

@@ -37,7 +37,10 @@ class Effects(Protocol):
         """Ask the cluster's controller: it goes through the metadata store."""
 
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Work on files, in a thread."""
+        """The broker's own work on files (checkpoints, loading of coordinators), in a thread."""
+
+    def for_client(self, connection_id: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        """Work on files that a client's request asks for, in other threads: no connection gets all of them."""
 
     def compressing(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """Work of the codecs, which leaves the interpreter to others, in a thread."""

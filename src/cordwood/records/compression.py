@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 
 from cordwood.records.batch import Buffer, Codec
-from cordwood.records.corruption import CorruptRecords
+from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
 
 GZIP_WINDOW_BITS = 31
 """zlib's way of saying: a gzip header and trailer around the largest window."""
@@ -58,7 +58,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_size: int) -> bytes:
-    """What was compressed; CorruptRecords if it is not valid, not whole, or larger than max_size bytes."""
+    """What was compressed; CorruptRecords if it is not valid or not whole, TooMuchToOpen beyond max_size bytes."""
     if codec == Codec.NONE:
         if len(data) > max_size:
             raise _too_large(max_size)
@@ -69,8 +69,8 @@ def decompress(codec: int, data: Buffer, max_size: int) -> bytes:
     return decompressor(data, max_size)
 
 
-def _too_large(max_size: int) -> CorruptRecords:
-    return CorruptRecords(f"records are larger than {max_size} bytes once uncompressed")
+def _too_large(max_size: int) -> TooMuchToOpen:
+    return TooMuchToOpen(f"records are larger than {max_size} bytes once uncompressed")
 
 
 def _not_valid(codec: Codec, error: Exception) -> CorruptRecords:

@@ -2,11 +2,12 @@
 
 The header is always checked, and the CRC over everything. Records are opened only where a topic's settings ask about
 single records (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest record), and a few to
-name those that are too late: a batch's cost stays independent of how many records it has.
+name those that are too late: a batch's cost stays independent of how many records it has. A broker looks at many
+records in another process, and passes on what that gave.
 """
 
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.topic_settings import TopicSettings
+from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -23,35 +24,23 @@ from cordwood.records.batch import (
     read_header,
 )
 from cordwood.records.checksum import crc32c
-from cordwood.records.records import CorruptRecords, count_headers, packed_records_in
-
-RecordErrors = tuple[tuple[int, str], ...]
-
-MAX_HEADERS = 500_000
-"""So many headers are looked at in one batch, or as many as fit into its bytes: more come only from hostile clients.
-
-It is what an uncompressed batch of the usual max.message.bytes has room for, if all of them are empty.
-"""
-
-MAX_OPENED = 500_000
-"""So many records are opened in one batch, or as many as fit into its bytes: each holds the loop for 1.5 us."""
-
-_LEAST_RECORD_BYTES = 7
-
-MAX_RECORD_ERRORS = 500
-"""So many records at fault are named; then no more are looked at."""
+from cordwood.records.record_rules import (
+    OUT_OF_BOUNDS,
+    Look,
+    RecordErrors,
+    RecordRules,
+    Refusal,
+    look,
+    look_briefly,
+    rules_of,
+)
+from cordwood.records.records import LEAST_RECORD_BYTES, max_record_count
 
 _FEW_RECORDS = 1000
 _FEW_BYTES = 256 * 1024
 """Of a batch that is refused anyway so many records, so large once uncompressed, are opened to name those at fault."""
 
-_NO_TIMESTAMP = -1
-_UNBOUNDED_MS = 2**63 - 1
 _ZSTD = int(Codec.ZSTD)
-_OUT_OF_BOUNDS = (
-    "Timestamps are further from the broker's clock than message.timestamp.before.max.ms and "
-    "message.timestamp.after.max.ms allow."
-)
 
 
 class InvalidBatch(ProtocolError):
@@ -62,8 +51,13 @@ class InvalidBatch(ProtocolError):
         self.record_errors = record_errors
 
 
-def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) -> BatchHeader:
-    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it."""
+def check_client_batch(
+    records: Buffer, settings: TopicSettings, now_ms: int, look_taken: Look | None = None
+) -> BatchHeader:
+    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it.
+
+    look_taken: what its records gave, if they were looked at already. Without it they are looked at here.
+    """
     size = len(records)
     if size < HEADER_SIZE:
         raise _invalid("a produce request must have exactly one whole record batch per partition")
@@ -84,17 +78,19 @@ def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) ->
         _check_attributes(attributes)
     if count <= 0 or count != last_offset_delta + 1:
         raise _invalid(f"it claims {count} records, but its last offset delta is {last_offset_delta}")
+    if count * LEAST_RECORD_BYTES > size - HEADER_SIZE:
+        _check_record_count(count, size - HEADER_SIZE, attributes & CODEC_MASK)
     if producer[0] != -1 or attributes & TRANSACTIONAL_BIT:
         _check_producer(header)
     if settings.message_timestamp_type == "CreateTime":
         latest = now_ms + settings.message_timestamp_after_max_ms
         if max_timestamp > latest or base_timestamp > latest:
-            raise _too_late(records, count, settings, now_ms)
-        if settings.message_timestamp_before_max_ms < _UNBOUNDED_MS:
-            _check_every_record(records, settings, now_ms)
+            raise _too_late(records, rules_of(settings, now_ms))
+        if settings.message_timestamp_before_max_ms < NO_LIMIT:
+            _check_every_record(records, settings, now_ms, look_taken)
             return header
     if "compact" in settings.cleanup_policy:
-        _check_every_record(records, settings, now_ms)
+        _check_every_record(records, settings, now_ms, look_taken)
     return header
 
 
@@ -136,62 +132,26 @@ def _check_producer(header: BatchHeader) -> None:
         raise _invalid(f"it has producer id {header.producer_id} but the sequence number {header.base_sequence}")
 
 
-def _too_late(records: Buffer, count: int, settings: TopicSettings, now_ms: int) -> InvalidBatch:
+def _too_late(records: Buffer, rules: RecordRules) -> InvalidBatch:
     """The header's times are enough to refuse a batch: the time index would believe them, whatever its records say."""
-    if count <= _FEW_RECORDS:
-        try:
-            _check_every_record(records, settings, now_ms, _FEW_BYTES)
-        except InvalidBatch as refusal:
-            if refusal.code is ErrorCode.INVALID_TIMESTAMP:
-                return refusal
-    return InvalidBatch(ErrorCode.INVALID_TIMESTAMP, _OUT_OF_BOUNDS)
+    brief = look_briefly(records, rules, max_records=_FEW_RECORDS, max_bytes=_FEW_BYTES, max_headers=_FEW_RECORDS)
+    if brief is not None and brief.refusal is not None and brief.refusal.code == ErrorCode.INVALID_TIMESTAMP:
+        return _refused(brief.refusal)
+    return InvalidBatch(ErrorCode.INVALID_TIMESTAMP, OUT_OF_BOUNDS)
 
 
-def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int, max_size: int | None = None) -> None:
-    """Opens the batch once and looks at each record; what is wrong is said of many of them together."""
-    needs_key = settings.compacted
-    has_bounds = not settings.log_append_time
-    earliest = now_ms - settings.message_timestamp_before_max_ms
-    latest = now_ms + settings.message_timestamp_after_max_ms
-    without_key: list[int] = []
-    out_of_bounds: list[tuple[int, int]] = []
-    header = read_header(records)
-    base_offset = header.base_offset
-    if header.record_count > max(MAX_OPENED, len(records) // _LEAST_RECORD_BYTES):
-        # Not INVALID_RECORD: a client that packed so much into one batch takes it apart and sends it again.
-        raise InvalidBatch(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch has {header.record_count} records; this topic looks at {MAX_OPENED} at most.",
-        )
-    headers_left = max(MAX_HEADERS, len(records) // 2)
-    try:
-        for index, (offset, timestamp_ms, key, _, headers) in enumerate(packed_records_in(records, max_size)):
-            if headers:
-                headers_left -= count_headers(headers, headers_left)
-            if offset - base_offset != index:
-                raise CorruptRecords("the offsets within it do not count up one by one")
-            if key is None and needs_key:
-                without_key.append(index)
-                if len(without_key) == MAX_RECORD_ERRORS:
-                    break
-            if has_bounds and not earliest <= timestamp_ms <= latest and timestamp_ms != _NO_TIMESTAMP:
-                out_of_bounds.append((index, timestamp_ms))
-                if len(out_of_bounds) == MAX_RECORD_ERRORS:
-                    break
-    except CorruptRecords as error:
-        raise _invalid(str(error)) from error
-    if without_key:
-        raise InvalidBatch(
-            ErrorCode.INVALID_RECORD,
-            "A record without a key cannot be kept on a compacted topic.",
-            tuple((index, "Compacted topics need a key.") for index in without_key),
-        )
-    if out_of_bounds:
-        raise InvalidBatch(
-            ErrorCode.INVALID_TIMESTAMP,
-            _OUT_OF_BOUNDS,
-            tuple(
-                (index, f"Timestamp {timestamp_ms} is not within [{earliest}, {latest}].")
-                for index, timestamp_ms in out_of_bounds
-            ),
-        )
+def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int, taken: Look | None) -> None:
+    refusal = (look(records, rules_of(settings, now_ms)) if taken is None else taken).refusal
+    if refusal is not None:
+        raise _refused(refusal)
+
+
+def _check_record_count(count: int, section_bytes: int, codec: int) -> None:
+    """A count that the bytes cannot hold would move the log's end, and begin segments, for next to nothing."""
+    most = max_record_count(section_bytes, codec)
+    if count > most:
+        raise _invalid(f"it claims {count} records, and its {section_bytes} bytes can hold {most} at most")
+
+
+def _refused(refusal: Refusal) -> InvalidBatch:
+    return InvalidBatch(ErrorCode(refusal.code), refusal.message, refusal.record_errors)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from cordwood.broker.driver import Driver
+from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.outbox import Outbox
 from cordwood.cluster.controller import Controller
 from cordwood.cluster.rows import Endpoint
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 DATA_DIRECTORY = "/data"
 STEPS_TO_SETTLE = 100_000
+MANY_THREADS = 1_000_000
+"""Which work comes next is the seed's choice alone."""
 
 SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
@@ -70,6 +73,7 @@ class Life:
             Outbox(self.loop.for_asyncio),
             cast("Workers", self.workers),
             cast("Workers", self.workers),
+            FairWorkers(self.workers, MANY_THREADS, MANY_THREADS),
             self._failed,
             now_ms=world.clock.now_ms,
             monotonic_s=world.clock.monotonic_s,

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from cordwood.broker.driver import Driver
+from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import ImmediateFlusher
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.threads import Workers
@@ -67,6 +68,7 @@ class Driven:
             Outbox(loop),
             self.workers,
             self.workers,
+            FairWorkers(self.workers, 1, 1),
             self.failures.append,
             now_ms=lambda: self.wall_ms,
             monotonic_s=lambda: self.monotonic_s,
@@ -160,6 +162,7 @@ def test_a_clock_that_was_set_before_there_was_a_node_is_not_told_to_it() -> Non
             Outbox(asyncio.get_running_loop()),
             driven.workers,
             driven.workers,
+            FairWorkers(driven.workers, 1, 1),
             driven.failures.append,
             now_ms=lambda: driven.wall_ms,
             monotonic_s=lambda: driven.monotonic_s,

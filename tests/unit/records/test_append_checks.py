@@ -1,5 +1,6 @@
 """What a client's batch must be before the log takes it, with the error code that Kafka gives."""
 
+import random
 import struct
 from dataclasses import replace
 
@@ -10,9 +11,12 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import Codec
 from cordwood.records.build import NewRecord, PackedNewRecord, build_batch
+from cordwood.records.compression import compress
 from cordwood.records.control import TransactionMarker, build_transaction_marker
-from cordwood.records.records import PackedHeaders
-from cordwood.records.validate import MAX_HEADERS, MAX_OPENED, MAX_RECORD_ERRORS, InvalidBatch, check_client_batch
+from cordwood.records.corruption import CorruptRecords
+from cordwood.records.record_rules import MAX_HEADERS, MAX_OPENED, MAX_RECORD_ERRORS
+from cordwood.records.records import LEAST_RECORD_BYTES, PackedHeaders, max_record_count, packed_records_in
+from cordwood.records.validate import InvalidBatch, check_client_batch
 
 NOW_MS = 1_700_000_000_000
 PLAIN = TopicSettings()
@@ -229,7 +233,9 @@ def test_a_batch_that_is_not_compressed_may_have_as_many_headers_as_fit() -> Non
 
 
 def test_records_are_opened_up_to_a_number_and_more_are_for_the_client_to_split() -> None:
-    batch = build_batch([record()], codec=Codec.ZSTD)
+    # Its bytes do not compress: there are enough of them for so many records.
+    noise = random.Random(1).randbytes(MAX_OPENED // 7)
+    batch = build_batch([(NOW_MS, b"key", noise, ())], codec=Codec.ZSTD)
     for position, value in ((23, MAX_OPENED), (57, MAX_OPENED + 1)):
         batch = changed(batch, position, ">i", value)
     for settings in (COMPACTED, RECENT_ONLY):
@@ -238,6 +244,46 @@ def test_records_are_opened_up_to_a_number_and_more_are_for_the_client_to_split(
     for position, value in ((23, MAX_OPENED - 1), (57, MAX_OPENED)):
         batch = changed(batch, position, ">i", value)
     assert refusal(batch, COMPACTED).code == ErrorCode.INVALID_RECORD, "opened, and found to have fewer"
+
+
+def claiming(batch: bytearray, count: int) -> bytearray:
+    for position, value in ((23, count - 1), (57, count)):
+        batch = changed(batch, position, ">i", value)
+    return batch
+
+
+def test_a_batch_claims_no_more_records_than_its_bytes_can_hold() -> None:
+    empty = claiming(build_batch([record()])[:61], 2**31 - 1)
+    struct.pack_into(">i", empty, 8, 61 - 12)
+    assert refusal(changed(empty, 57, ">i", 2**31 - 1)).code == ErrorCode.INVALID_RECORD
+    for count in (1, 63, 64, 10_000):
+        smallest = build_batch([(0, None, None, ())] * count)
+        check_client_batch(smallest, PLAIN, NOW_MS)
+        most = (len(smallest) - 61) // LEAST_RECORD_BYTES
+        check_client_batch(claiming(smallest, most), PLAIN, NOW_MS)
+        assert "at most" in refusal(claiming(smallest, most + 1)).message
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+@pytest.mark.parametrize("count", [1, 1000, 50_000])
+def test_the_densest_batches_that_codecs_write_are_taken(codec: Codec, count: int) -> None:
+    batch = build_batch([(0, None, None, ())] * count, codec=codec)
+    check_client_batch(batch, PLAIN, NOW_MS)
+    assert count * 4 < max_record_count(len(batch) - 61, codec), "a wide margin"
+    assert "at most" in refusal(claiming(batch, max_record_count(len(batch) - 61, codec) + 1)).message
+
+
+def test_a_small_batch_of_millions_of_equal_records_is_not_read_beyond_the_second() -> None:
+    one = b"\x0c\x00\x00\x00\x01\x01\x00"
+    bomb = claiming(build_batch([record()]), 1_000_000)
+    bomb[61:] = compress(Codec.ZSTD, one * 1_000_000)
+    bomb = changed(bomb, 21, ">h", Codec.ZSTD)
+    struct.pack_into(">i", bomb, 8, len(bomb) - 12)
+    walk = packed_records_in(bomb)
+    assert next(walk).offset == 0
+    with pytest.raises(CorruptRecords, match="do not rise"):
+        next(walk)
+    assert refusal(changed(bomb, 57, ">i", 1_000_000)).code == ErrorCode.INVALID_RECORD
 
 
 def test_offsets_within_a_batch_count_up_one_by_one() -> None:

@@ -195,7 +195,7 @@ class Fetching:
                 self._look_again(place)
                 self._answer_if_enough()
 
-        self._node.effects.blocking(cold.finish, found)
+        self._node.effects.for_client(self._request.reply.connection_id, cold.finish, found)
         replica = partition.replica
         return FetchedPartition(
             target.partition,

@@ -38,7 +38,7 @@ def describe_log_dirs(node: "Node", request: Request) -> None:
         }
         request.answer(error_code=ErrorCode.NONE, results=[result])
 
-    node.effects.blocking(node.logs.free_bytes, measured)
+    node.effects.for_client(request.reply.connection_id, node.logs.free_bytes, measured)
 
 
 def _sized(node: "Node", partition: Partition) -> dict[str, Any]:

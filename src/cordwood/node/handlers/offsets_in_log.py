@@ -67,7 +67,7 @@ def list_offsets(node: Node, request: Request) -> None:
             continue
         seen.add(key)
         try:
-            _find_offset(node, request.version, body.isolation_level, topic, partition, answer_for(place))
+            _find_offset(node, request, body.isolation_level, topic, partition, answer_for(place))
         except (ProtocolError, StorageFailure) as failure:
             answer_for(place)(failure)
 
@@ -82,14 +82,14 @@ def _error_of(node: Node, found: Found) -> ErrorCode:
 
 
 def _find_offset(
-    node: Node, version: int, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
+    node: Node, request: Request, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
 ) -> None:
     """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Records are read in a thread."""
     replica = node.partition(topic, asked.partition_index).replica
     replica.check_epoch(asked.current_leader_epoch)
     log = replica.log
     end = replica.last_stable_offset if isolation_level == READ_COMMITTED else replica.high_watermark
-    timestamp = asked.timestamp
+    timestamp, version = asked.timestamp, request.version
     if timestamp < 0 and (timestamp < EARLIEST_PENDING_UPLOAD or version < _SPECIAL_SINCE.get(timestamp, 0)):
         raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION, f"Timestamp {timestamp} is not known in version {version}.")
     if timestamp == LATEST:
@@ -101,10 +101,12 @@ def _find_offset(
     else:
         search: Callable[[], FoundTimestamp | None]
         if timestamp == MAX_TIMESTAMP:
-            search = partial(log.max_timestamp_offset, end_offset=end)
+            search = partial(log.max_timestamp_offset, end_offset=end, apart=node.apart)
         else:
-            search = log.timestamp_search(timestamp, end_offset=end).run
-        node.effects.blocking(search, lambda found: done(NOTHING_FOUND if found is None else found))
+            search = log.timestamp_search(timestamp, end_offset=end, apart=node.apart).run
+        node.effects.for_client(
+            request.reply.connection_id, search, lambda found: done(NOTHING_FOUND if found is None else found)
+        )
 
 
 def offset_for_leader_epoch(node: Node, request: Request) -> None:
@@ -165,7 +167,7 @@ def delete_records(node: Node, request: Request) -> None:
                 result["error_code"] = result["error_code"] or ErrorCode.KAFKA_STORAGE_ERROR
         request.answer(topics=by_topic(results))
 
-    node.effects.blocking(node.logs.save_offsets(), saved)
+    node.effects.for_client(request.reply.connection_id, node.logs.save_offsets(), saved)
 
 
 def _delete_before(node: Node, topic: str, index: int, offset: int) -> int:

@@ -329,7 +329,9 @@ def list_transactions(node: Node, request: Request) -> None:
                 those = frozenset(result)
                 answer([each for each in listed if each.transactional_id in those])
 
-        node.effects.blocking(lambda: names_matching(body.transactional_id_pattern, names), matched)
+        node.effects.for_client(
+            request.reply.connection_id, lambda: names_matching(body.transactional_id_pattern, names), matched
+        )
 
     node.transactions.all_transactions(found)
 

@@ -1,0 +1,143 @@
+"""What a topic's settings ask of single records: a key on a compacted topic, times within message.timestamp.*.max.ms.
+
+Looking at a record costs a microsecond of Python, so no thread of a broker does it for a whole batch: `look_briefly`
+stops at a bound, and says so; `look` goes on to the end and belongs in another process. Both answer with plain values.
+"""
+
+from typing import NamedTuple
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.records.batch import Buffer, read_header
+from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
+from cordwood.records.records import LEAST_RECORD_BYTES, count_headers, packed_records_in, uncompressed_records
+
+MAX_HEADERS = 500_000
+"""So many headers are looked at in one batch, or as many as fit into its bytes: more come only from hostile clients.
+
+It is what an uncompressed batch of the usual max.message.bytes has room for, if all of them are empty.
+"""
+
+MAX_OPENED = 500_000
+"""So many records are opened in one batch, or as many as fit into its bytes."""
+
+MAX_RECORD_ERRORS = 500
+"""So many records at fault are named; then no more are looked at."""
+
+OUT_OF_BOUNDS = (
+    "Timestamps are further from the broker's clock than message.timestamp.before.max.ms and "
+    "message.timestamp.after.max.ms allow."
+)
+
+_NO_TIMESTAMP = -1
+
+RecordErrors = tuple[tuple[int, str], ...]
+
+
+class RecordRules(NamedTuple):
+    """What each record of a batch must have."""
+
+    needs_key: bool
+    times_ms: tuple[int, int] | None
+    """The earliest and the latest time; None: any."""
+
+
+class Refusal(NamedTuple):
+    """Why a batch is refused, and its first records at fault by their index in it."""
+
+    code: int
+    message: str
+    record_errors: RecordErrors = ()
+
+
+class Look(NamedTuple):
+    """What looking at the records of a batch gave, and how much was opened for it."""
+
+    refusal: Refusal | None
+    records: int = 0
+    uncompressed_bytes: int = 0
+    headers: int = 0
+
+
+def rules_of(settings: TopicSettings, now_ms: int) -> RecordRules:
+    """What this topic asks of records that arrive now."""
+    times_ms = None
+    if not settings.log_append_time:
+        times_ms = (
+            now_ms - settings.message_timestamp_before_max_ms,
+            now_ms + settings.message_timestamp_after_max_ms,
+        )
+    return RecordRules(settings.compacted, times_ms)
+
+
+def look(batch: Buffer, rules: RecordRules) -> Look:
+    """Looks at every record of a batch. Takes a second for a million of them: call it in another process."""
+    count = read_header(batch).record_count
+    if count > max(MAX_OPENED, len(batch) // LEAST_RECORD_BYTES):
+        # Not INVALID_RECORD: a client that packed so much into one batch takes it apart and sends it again.
+        message = f"The record batch has {count} records; this topic looks at {MAX_OPENED} at most."
+        return Look(Refusal(ErrorCode.MESSAGE_TOO_LARGE, message))
+    try:
+        return _look(batch, rules, None, max(MAX_HEADERS, len(batch) // 2))
+    except CorruptRecords as error:
+        return Look(Refusal(ErrorCode.INVALID_RECORD, f"The record batch is not valid: {error}."))
+
+
+def look_briefly(
+    batch: Buffer, rules: RecordRules, *, max_records: int, max_bytes: int, max_headers: int
+) -> Look | None:
+    """As `look`, but None if that means opening more than this."""
+    if read_header(batch).record_count > max_records:
+        return None
+    try:
+        return _look(batch, rules, max_bytes, max_headers)
+    except TooMuchToOpen:
+        return None
+    except CorruptRecords as error:
+        return Look(Refusal(ErrorCode.INVALID_RECORD, f"The record batch is not valid: {error}."))
+
+
+def look_at_each(batches: list[tuple[bytes, RecordRules]]) -> list[Refusal | None]:
+    """As `look`, for the batches of one request."""
+    return [look(batch, rules).refusal for batch, rules in batches]
+
+
+def _look(batch: Buffer, rules: RecordRules, max_size: int | None, max_headers: int) -> Look:
+    needs_key, times_ms = rules
+    earliest, latest = times_ms if times_ms is not None else (0, 0)
+    without_key: list[int] = []
+    out_of_bounds: list[tuple[int, int]] = []
+    base_offset = read_header(batch).base_offset
+    uncompressed = uncompressed_records(batch, max_size)
+    if max_size is not None and len(uncompressed) > max_size:
+        raise TooMuchToOpen(f"{len(uncompressed)} bytes of records are more than {max_size}")
+    headers_left = max_headers
+    index = -1
+    for index, (offset, timestamp_ms, key, _, headers) in enumerate(
+        packed_records_in(batch, uncompressed=uncompressed)
+    ):
+        if headers:
+            headers_left -= count_headers(headers, headers_left)
+        if offset - base_offset != index:
+            raise CorruptRecords("the offsets within it do not count up one by one")
+        if key is None and needs_key:
+            without_key.append(index)
+            if len(without_key) == MAX_RECORD_ERRORS:
+                break
+        if times_ms is not None and not earliest <= timestamp_ms <= latest and timestamp_ms != _NO_TIMESTAMP:
+            out_of_bounds.append((index, timestamp_ms))
+            if len(out_of_bounds) == MAX_RECORD_ERRORS:
+                break
+    refusal = None
+    if without_key:
+        errors = tuple((index, "Compacted topics need a key.") for index in without_key)
+        refusal = Refusal(
+            ErrorCode.INVALID_RECORD, "A record without a key cannot be kept on a compacted topic.", errors
+        )
+    elif out_of_bounds:
+        errors = tuple(
+            (index, f"Timestamp {timestamp_ms} is not within [{earliest}, {latest}].")
+            for index, timestamp_ms in out_of_bounds
+        )
+        refusal = Refusal(ErrorCode.INVALID_TIMESTAMP, OUT_OF_BOUNDS, errors)
+    return Look(refusal, index + 1, len(uncompressed), max_headers - headers_left)
