@@ -21,6 +21,7 @@ from cordwood.broker.driver import Driver
 from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
 from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
+from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
@@ -126,6 +127,7 @@ class Server:
             self.driver.request_time_ms(),
             compact=storage.compact,
             apart=self._apart,
+            log_levels=PythonLogLevels(),
             seed=int.from_bytes(os.urandom(8), "big"),
         )
         self._flusher = self._make_flusher()

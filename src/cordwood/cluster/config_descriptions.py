@@ -9,6 +9,7 @@ from cordwood.cluster.planner.configs import ConfigResource, ResourceType, broke
 from cordwood.cluster.planner.topics import topic_by_name
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.group_settings import ONE_GROUP_SETTINGS
 from cordwood.model.settings import Kind, Setting
 from cordwood.model.topic_settings import TOPIC_SETTINGS
 
@@ -22,6 +23,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -47,9 +50,11 @@ class ConfigEntry(NamedTuple):
 def describe_configs(
     image: ClusterImage, resource: ConfigResource, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a topic, of this broker, or what is set on all brokers; sorted. `names`: only these."""
+    """The settings of a topic, a group, this broker, or what is set on all brokers; sorted. `names`: only these."""
     if resource.resource_type == ResourceType.TOPIC:
         entries = topic_entries(image, topic_by_name(image, resource.name).overrides)
+    elif resource.resource_type == ResourceType.GROUP:
+        entries = _group_entries(image, resource.name)
     elif resource.resource_type != ResourceType.BROKER:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
     elif resource.name == "":
@@ -68,17 +73,34 @@ def describe_configs(
 def config_resources(image: ClusterImage, resource_types: Collection[int] = ()) -> list[ConfigResource]:
     """What has a configuration, for ListConfigResources: of these types, or of all."""
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in image.sorted_topics()]
-    resources += [ConfigResource(ResourceType.BROKER, str(broker_id)) for broker_id in sorted(image.brokers)]
+    resources += [ConfigResource(ResourceType.GROUP, group_id) for group_id in sorted(image.group_configs)]
+    for of_broker in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        resources += [ConfigResource(of_broker, str(broker_id)) for broker_id in sorted(image.brokers)]
     return [each for each in resources if not resource_types or each.resource_type in resource_types]
 
 
 def topic_entries(image: ClusterImage, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """The settings of a topic that has these overrides, whether or not it exists yet."""
+    return _entries(image, TOPIC_SETTINGS, overrides, ConfigSource.DYNAMIC_TOPIC)
+
+
+def _group_entries(image: ClusterImage, group_id: str) -> list[ConfigEntry]:
+    """As in Kafka, whether or not there is such a group."""
+    if not group_id:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    overrides = image.group_configs.get(group_id, {})
+    return _entries(image, ONE_GROUP_SETTINGS, overrides, ConfigSource.DYNAMIC_GROUP)
+
+
+def _entries(
+    image: ClusterImage, settings: Mapping[str, Setting], overrides: Mapping[str, str], source: ConfigSource
+) -> list[ConfigEntry]:
+    """Settings that can be overridden on one topic or group; their defaults are the broker's."""
     entries = []
-    for name, setting in TOPIC_SETTINGS.items():
+    for name, setting in settings.items():
         layers = []
         if name in overrides:
-            layers.append(ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
+            layers.append(ConfigSynonym(name, overrides[name], source))
         if setting.broker_name is not None:
             layers += _broker_layers(image, setting.broker_name)
         else:

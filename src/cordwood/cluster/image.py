@@ -33,6 +33,7 @@ from cordwood.cluster.rows import (
 )
 from cordwood.cluster.stores.interface import Event, KeyValue, Listing
 from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.group_settings import OneGroupSettings, resolve_group
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
 from cordwood.model.settings import InvalidSetting
 from cordwood.model.topic_settings import TopicSettings, resolve
@@ -158,8 +159,9 @@ class ClusterImage:
         self.broker_epochs: dict[int, int] = {}
         self.default_broker_config: Mapping[str, str] = _NOTHING
         self.broker_configs: dict[int, Mapping[str, str]] = {}
+        self.group_configs: dict[str, Mapping[str, str]] = {}
         self.config_mod_revisions: dict[str, int] = {}
-        """Of the keys of broker configurations that exist."""
+        """Of the keys of configurations of brokers and groups that exist."""
         self.partition_count = 0
         """Over all topics."""
         self.problems: list[str] = []
@@ -178,6 +180,15 @@ class ClusterImage:
     def topic_like(self, name: str) -> str | None:
         """The topic whose name differs from this one only in '.' and '_', if there is one: metrics would mix them."""
         return self._by_plain_name.get(plain_name(name))
+
+    def group_settings(self, group_id: str) -> OneGroupSettings:
+        """What holds for the group: what was set on it, else this broker's settings."""
+        overrides = self.group_configs.get(group_id, _NOTHING)
+        try:
+            return resolve_group(overrides, self.settings.texts)
+        except InvalidSetting:
+            # Valid when they were set; the broker's own have changed since, and hold together.
+            return resolve_group(_NOTHING, self.settings.texts)
 
     def sorted_topics(self) -> list[TopicImage]:
         """All topics by name. Not to be changed by the caller."""
@@ -325,6 +336,12 @@ class ClusterImage:
             self.config_mod_revisions.pop(event.key, None)
         else:
             self.config_mod_revisions[event.key] = event.mod_revision
+        if of == "groups":
+            if event.value is None:
+                self.group_configs.pop(name, None)
+            else:
+                self.group_configs[name] = overrides
+            return
         if name == "default":
             self.default_broker_config = overrides
         elif event.value is None:

@@ -12,6 +12,7 @@ Keys, relative to the cluster:
     configs/brokers/<broker>        what was set on one broker while it ran
     configs/brokers/default         what was set on all brokers while they ran
     deleted_topics/<id>             a tombstone: the name of a deleted topic. Dropped once its directories are gone
+    configs/groups/<group>          what was set on one consumer group
     producer_id_block               the first producer id that was never handed out
 
 A reader ignores fields that it does not know, so that a newer version may add some.
@@ -35,6 +36,7 @@ PARTITIONS = "partitions/"
 TOPIC_CONFIGS = "configs/topics/"
 BROKER_CONFIGS = "configs/brokers/"
 DEFAULT_BROKER_CONFIG = BROKER_CONFIGS + "default"
+GROUP_CONFIGS = "configs/groups/"
 
 
 class DamagedMetadata(EnvironmentFailure):
@@ -87,6 +89,10 @@ def broker_key(broker_id: int) -> str:
 
 def broker_config_key(broker_id: int) -> str:
     return f"{BROKER_CONFIGS}{broker_id}"
+
+
+def group_config_key(group_id: str) -> str:
+    return GROUP_CONFIGS + group_id
 
 
 def topic_name_key(name: str) -> str:

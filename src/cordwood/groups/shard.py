@@ -93,20 +93,22 @@ class GroupShard:
         if named.type == GROUP_TYPE and value is None:
             del self.consumer_groups[named.group_id]
 
-    def after_loading(self, now_ms: int, limits: ConsumerLimits) -> None:
+    def after_loading(self, now_ms: int, limits: Callable[[str], ConsumerLimits]) -> None:
+        """`limits`: by group."""
         for group in self.groups.values():
             after_loading(group, now_ms)
-        for consumer_group in self.consumer_groups.values():
+        for group_id, consumer_group in self.consumer_groups.items():
+            bounds = limits(group_id)
             for member_id in consumer_group.members:
-                consumer_protocol.heard_of(consumer_group, member_id, now_ms, limits)
+                consumer_protocol.heard_of(consumer_group, member_id, now_ms, bounds)
         self._unheard.clear()
 
-    def after_writing(self, group_id: str, now_ms: int, limits: Callable[[], ConsumerLimits]) -> None:
+    def after_writing(self, group_id: str, now_ms: int, limits: Callable[[str], ConsumerLimits]) -> None:
         """After every transition: what it wrote is replayed, so that it is known what members have to do, and when."""
         if group_id not in self._unheard:
             return
         self._unheard.discard(group_id)
-        bounds = limits()
+        bounds = limits(group_id)
         group = self.groups.get(group_id)
         if group is not None:
             after_loading(group, now_ms)

@@ -7,6 +7,7 @@ from cordwood.model.broker_settings import (
     TOPIC_SETTING_BY_BROKER_NAME,
 )
 from cordwood.model.configuration import variable_name
+from cordwood.model.group_settings import ONE_GROUP_SETTINGS
 from cordwood.model.settings import Kind, Setting
 from cordwood.model.topic_settings import TOPIC_SETTINGS
 
@@ -52,6 +53,19 @@ brokers with an empty name); all other broker settings are read when it starts.
 """
 
 
+_OF_GROUPS = """\
+Set on one consumer group, before it has members or while they work (`kafka-configs.sh --entity-type groups`, or any
+admin client that knows the resource type GROUP). A new value holds from each member's next heartbeat on. Kafka's
+settings of share and streams groups are refused: there are no such groups here.
+"""
+
+_OF_LOGGERS = """\
+The level of each of the broker's loggers (`cordwood`, `cordwood.node`, ...) can be seen and set while it runs: TRACE,
+DEBUG, INFO, WARN, ERROR or FATAL (`kafka-configs.sh --entity-type broker-loggers --entity-name 1 --alter --add-config
+cordwood.broker=DEBUG`, or any admin client that knows the resource type BROKER_LOGGER). It holds until the broker
+stops. A logger whose level is deleted has that of the logger above it."""
+
+
 def reference_markdown() -> str:
     """The whole page."""
     own = [setting for name, setting in BROKER_SETTINGS.items() if name not in TOPIC_SETTING_BY_BROKER_NAME]
@@ -79,6 +93,17 @@ def reference_markdown() -> str:
             _row(setting, f"`{setting.broker_name}`" if setting.broker_name else "")
             for setting in TOPIC_SETTINGS.values()
         ),
+        "",
+        "## Group settings",
+        "",
+        _OF_GROUPS,
+        "| name | type | default | valid | broker-wide default | meaning |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *(_row(setting, f"`{setting.broker_name}`") for setting in ONE_GROUP_SETTINGS.values()),
+        "",
+        "## Levels of loggers",
+        "",
+        _OF_LOGGERS,
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,8 +1,11 @@
-"""The settings of consumer groups and of the positions that they commit."""
+"""The settings of consumer groups and of the positions that they commit: a broker's, and those of one group."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from cordwood.model.settings import int16, int32, int64
+from cordwood.model.settings import InvalidSetting, attribute_values, int16, int32, int64, settings_of, table
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -72,3 +75,50 @@ class GroupSettings:
         "Segment size of the internal topic of committed offsets. Takes effect when that topic is created.",
         low=1,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OneGroupSettings:
+    """What can be set on a single group while it works; what is not set comes from the broker."""
+
+    consumer_heartbeat_interval_ms: int = int32(
+        1000,
+        "How often members of this group are told to send a heartbeat (consumer protocol).",
+        low=1,
+        broker_name="group.consumer.heartbeat.interval.ms",
+    )
+    consumer_session_timeout_ms: int = int32(
+        45_000,
+        "A member of this group that is not heard of for this long is taken out of it (consumer protocol).",
+        low=1,
+        broker_name="group.consumer.session.timeout.ms",
+    )
+
+
+ONE_GROUP_SETTINGS = table(settings_of(OneGroupSettings, changeable=True))
+
+
+def resolve_group(overrides: Mapping[str, str], broker_texts: Mapping[str, str]) -> OneGroupSettings:
+    """A group's settings from what was set on it and on the broker. Raises InvalidSetting."""
+    return _resolve(tuple(sorted({**group_defaults(broker_texts), **overrides}.items())))
+
+
+def group_defaults(broker_texts: Mapping[str, str]) -> dict[str, str]:
+    """What was set on the broker, by the names that a group has for it."""
+    return {
+        name: broker_texts[setting.broker_name]
+        for name, setting in ONE_GROUP_SETTINGS.items()
+        if setting.broker_name is not None and setting.broker_name in broker_texts
+    }
+
+
+@lru_cache(maxsize=1024)
+def _resolve(texts: tuple[tuple[str, str], ...]) -> OneGroupSettings:
+    values: dict[str, Any] = attribute_values(ONE_GROUP_SETTINGS, dict(texts))
+    settings = OneGroupSettings(**values)
+    if settings.consumer_session_timeout_ms <= settings.consumer_heartbeat_interval_ms:
+        raise InvalidSetting(
+            f"consumer.session.timeout.ms ({settings.consumer_session_timeout_ms}) must be more than "
+            f"consumer.heartbeat.interval.ms ({settings.consumer_heartbeat_interval_ms})"
+        )
+    return settings

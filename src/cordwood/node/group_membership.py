@@ -136,7 +136,7 @@ class GroupMembership:
 
         def beat(shard: Shard[GroupShard]) -> None:
             out, now_ms = Outbox(), self._node.now_ms
-            limits = self._shards.consumer_limits()
+            limits = self._shards.consumer_limits(group_id)
             answer: HeartbeatAnswer | ProtocolError
             try:
                 if not shard.machine.exists(group_id) and self._shards.is_full():

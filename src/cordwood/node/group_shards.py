@@ -72,12 +72,12 @@ class GroupShards:
             shard.partition.settings.max_message_bytes,
         )
 
-    def consumer_limits(self) -> ConsumerLimits:
-        settings = self._node.settings
+    def consumer_limits(self, group_id: str) -> ConsumerLimits:
+        image = self._node.image
         return ConsumerLimits(
-            settings.group_consumer_max_size,
-            settings.group_consumer_session_timeout_ms,
-            self._node.image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes,
+            image.settings.group_consumer_max_size,
+            image.group_settings(group_id).consumer_session_timeout_ms,
+            image.topics[CONSUMER_OFFSETS_TOPIC].settings.max_message_bytes,
         )
 
     # Settling
@@ -121,7 +121,7 @@ class GroupShards:
         self._alarms = {group_id: Alarm(at_ms + by_ms, timer) for group_id, (at_ms, timer) in self._alarms.items()}
 
     def _loaded(self, shard: Shard[GroupShard]) -> None:
-        shard.machine.after_loading(self._node.now_ms, self.consumer_limits())
+        shard.machine.after_loading(self._node.now_ms, self.consumer_limits)
         for group_id in shard.machine.group_ids():
             self.set_alarm(shard, group_id)
 

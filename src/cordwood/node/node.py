@@ -30,6 +30,7 @@ from cordwood.node.handlers.metadata import EncodedTopics
 from cordwood.node.held_heartbeats import HeldHeartbeats
 from cordwood.node.hot_keys import HotKeys
 from cordwood.node.lag_watch import LagWatch
+from cordwood.node.logger_configs import LogLevels
 from cordwood.node.maintenance import Maintenance
 from cordwood.node.partition import Done, Partition, no_such_partition
 from cordwood.node.ports import Effects, Reply
@@ -72,6 +73,7 @@ class Node:
         now_ms: int,
         *,
         compact: Callable[[CompactionJob], CompactionResult],
+        log_levels: LogLevels,
         seed: int,
         apart: RecordWork = HERE,
     ) -> None:
@@ -94,6 +96,7 @@ class Node:
         self.lag_watch = LagWatch(self)
         self.compact = compact
         self.apart = apart
+        self.log_levels = log_levels
         self.compaction = Compaction(self)
         self.encoded_topics = EncodedTopics()
         self.served_apis = SERVED_APIS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cordwood.broker.driver import Driver
 from cordwood.broker.fair_workers import FairWorkers
+from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.outbox import Outbox
 from cordwood.cluster.controller import Controller
 from cordwood.cluster.rows import Endpoint
@@ -99,6 +100,7 @@ class Life:
             self.driver,
             self.driver.request_time_ms(),
             compact=self._compact,
+            log_levels=PythonLogLevels(),
             seed=world.chance.getrandbits(64),
         )
         for _ in self.node.recover_all():

@@ -120,7 +120,7 @@ async def test_parts_are_added_to_the_brokers_default_where_the_topic_has_none_o
             "The topic 'missing' does not exist.",
         ),
         (
-            ConfigResource(ResourceType.GROUP, "g"),
+            ConfigResource(ResourceType.CLIENT_METRICS, "m"),
             ConfigChange("a", SET, "1"),
             ErrorCode.INVALID_REQUEST,
             "Unexpected resource type",
@@ -287,7 +287,7 @@ async def test_what_has_no_settings_here_is_not_described(resource: ConfigResour
     assert refused.value.code is code
 
 
-async def test_topics_and_brokers_are_listed_as_having_a_configuration() -> None:
+async def test_topics_brokers_and_their_loggers_are_listed_as_having_a_configuration() -> None:
     metadata = await with_topic()
-    assert config_resources(metadata.image) == [TOPIC, BROKER]
+    assert config_resources(metadata.image) == [TOPIC, BROKER, ConfigResource(ResourceType.BROKER_LOGGER, BROKER.name)]
     assert config_resources(metadata.image, [ResourceType.BROKER]) == [BROKER]

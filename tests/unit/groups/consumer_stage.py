@@ -70,7 +70,7 @@ class Stage:
         self.shard = GroupShard(self.topics)
         for record in self.log:
             self.shard.replay(*record)
-        self.shard.after_loading(self.now_ms, LIMITS)
+        self.shard.after_loading(self.now_ms, lambda _: LIMITS)
 
     def compact(self) -> None:
         """Only the last record of each key is left, where it stands."""

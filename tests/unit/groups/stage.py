@@ -65,7 +65,7 @@ class Stage:
         self.shard = GroupShard()
         for record in self.log:
             self.shard.replay(*record)
-        self.shard.after_loading(self.now_ms, ConsumerLimits(5, SESSION_MS, 10_000))
+        self.shard.after_loading(self.now_ms, lambda _: ConsumerLimits(5, SESSION_MS, 10_000))
 
     def pass_time(self, by_ms: int) -> None:
         """Time passes, deadline by deadline, as the node's timers have it."""

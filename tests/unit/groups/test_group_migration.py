@@ -48,10 +48,10 @@ class Stage(consumer_stage.Stage):
             again = Outbox()
             self.shard.not_written(GROUP, again, self.now_ms, self.limits)
             again.settle(ErrorCode.NONE)
-            self.shard.after_writing(GROUP, self.now_ms, lambda: self.group_limits)
+            self.shard.after_writing(GROUP, self.now_ms, lambda _: self.group_limits)
             return
         super().settle(out)
-        self.shard.after_writing(GROUP, self.now_ms, lambda: self.group_limits)
+        self.shard.after_writing(GROUP, self.now_ms, lambda _: self.group_limits)
         out.settle(ErrorCode.NONE)
 
     def next_id(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Plans to change what is set on topics and brokers, refused as Kafka refuses it.
+"""Plans to change what is set on topics, brokers and groups, refused as Kafka refuses it.
 
 What is set on a broker while it runs holds from then on, over what it was started with: for one broker (resource name
 its id) or for all (resource name empty). Only settings that are marked changeable can be set so.
@@ -19,6 +19,7 @@ from cordwood.cluster.rows import (
     DEFAULT_BROKER_CONFIG,
     broker_config_key,
     encode_overrides,
+    group_config_key,
     topic_config_key,
     topic_key,
     topic_name_key,
@@ -27,6 +28,7 @@ from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, h
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.group_settings import ONE_GROUP_SETTINGS, group_defaults, resolve_group
 from cordwood.model.settings import InvalidSetting, Kind, Setting
 from cordwood.model.topic_settings import TOPIC_SETTINGS
 
@@ -52,7 +54,7 @@ class AlterOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic by name, a broker by id, or all brokers (an empty name)."""
+    """A topic or a group by name, a broker by id, or all brokers (an empty name)."""
 
     resource_type: int
     name: str
@@ -147,6 +149,8 @@ def _target(image: ClusterImage, resource: ConfigResource) -> _Target:
         }
         key = topic_config_key(topic.topic_id)
         return _Target(key, topic.config_mod_revision, TOPIC_SETTINGS, topic.overrides, defaults, topic)
+    if resource.resource_type == ResourceType.GROUP:
+        return _group_target(image, resource.name)
     if resource.resource_type != ResourceType.BROKER:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.resource_type}.")
     overrides: Mapping[str, str]
@@ -157,6 +161,20 @@ def _target(image: ClusterImage, resource: ConfigResource) -> _Target:
         key, overrides = broker_config_key(broker_id), image.broker_configs.get(broker_id, {})
     mod_revision = image.config_mod_revisions.get(key, 0)
     return _Target(key, mod_revision, BROKER_SETTINGS, overrides, image.settings.texts, None)
+
+
+def _group_target(image: ClusterImage, group_id: str) -> _Target:
+    """A group may be configured before it has members."""
+    if not group_id:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    if group_id not in image.group_configs and len(image.group_configs) >= image.settings.groups_max:
+        raise ProtocolError(
+            ErrorCode.POLICY_VIOLATION, f"{len(image.group_configs)} groups are configured: groups.max is reached."
+        )
+    key = group_config_key(group_id)
+    defaults = group_defaults(image.settings.texts)
+    overrides = image.group_configs.get(group_id, {})
+    return _Target(key, image.config_mod_revisions.get(key, 0), ONE_GROUP_SETTINGS, overrides, defaults, None)
 
 
 def broker_id_of(image: ClusterImage, resource: ConfigResource) -> int:
@@ -206,6 +224,9 @@ def _alteration(
 ) -> ConfigAlteration:
     if target.topic is not None:
         compares = _check_topic(image, target.topic, overrides)
+    elif resource.resource_type == ResourceType.GROUP:
+        _check_group(image, overrides)
+        compares = ()
     else:
         _check_broker(image, target, overrides)
         compares = ()
@@ -231,6 +252,16 @@ def _check_topic(image: ClusterImage, topic: TopicImage, overrides: dict[str, st
         has_value(topic_name_key(topic.name), str(topic.topic_id).encode()),
         has_mod_revision(topic_key(topic.topic_id), topic.mod_revision),
     )
+
+
+def _check_group(image: ClusterImage, overrides: dict[str, str]) -> None:
+    for name in overrides:
+        if name not in ONE_GROUP_SETTINGS:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, unknown_name("group", name, ONE_GROUP_SETTINGS))
+    try:
+        resolve_group(overrides, image.settings.texts)
+    except InvalidSetting as error:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _check_broker(image: ClusterImage, target: _Target, overrides: dict[str, str]) -> None:

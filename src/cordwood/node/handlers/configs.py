@@ -3,16 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.config_descriptions import ConfigEntry, config_resources, describe_configs
-from cordwood.cluster.planner.configs import ConfigChange, ConfigResource
+from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.node.logger_configs import alter_loggers, describe_loggers
 from cordwood.node.outcomes import each_outcome, status
 from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
-
-CLIENT_METRICS = 16
 
 
 def describe(node: "Node", request: Request) -> None:
@@ -23,7 +22,7 @@ def describe(node: "Node", request: Request) -> None:
     for resource, asked in reversed(resources.items()):
         outcome: list[ConfigEntry] | ProtocolError
         try:
-            outcome = describe_configs(node.image, resource, asked.configuration_keys)
+            outcome = _describe(node, resource, asked.configuration_keys)
         except ProtocolError as refusal:
             outcome = refusal
         results.append(
@@ -37,6 +36,12 @@ def describe(node: "Node", request: Request) -> None:
             }
         )
     request.answer(results=results)
+
+
+def _describe(node: "Node", resource: ConfigResource, names: list[str] | None) -> list[ConfigEntry]:
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        return describe_loggers(node.log_levels, node.broker_id, resource.name, names)
+    return describe_configs(node.image, resource, names)
 
 
 def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> dict[str, Any]:
@@ -61,10 +66,37 @@ def incremental_alter(node: "Node", request: Request) -> None:
         )
         for resource in body.resources
     ]
+    resources = [resource for resource, _ in asked]
+    # Levels of loggers are this process's own affair: they are not stored.
+    loggers = _alter_loggers(node, asked, validate_only=body.validate_only)
+    stored = [(resource, changes) for resource, changes in asked if resource not in loggers]
+
+    def altered(outcomes: Any) -> None:
+        _altered(node, request, resources, outcomes if isinstance(outcomes, Exception) else {**outcomes, **loggers})
+
+    if not stored:
+        altered({})
+        return
     node.effects.controller(
-        lambda controller: controller.incremental_alter_configs(asked, validate_only=body.validate_only),
-        lambda outcomes: _altered(node, request, [resource for resource, _ in asked], outcomes),
+        lambda controller: controller.incremental_alter_configs(stored, validate_only=body.validate_only), altered
     )
+
+
+def _alter_loggers(
+    node: "Node", asked: list[tuple[ConfigResource, list[ConfigChange]]], *, validate_only: bool
+) -> dict[ConfigResource, ProtocolError | None]:
+    outcomes: dict[ConfigResource, ProtocolError | None] = {}
+    for resource, changes in asked:
+        if resource.resource_type != ResourceType.BROKER_LOGGER:
+            continue
+        try:
+            if resource in outcomes:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            alter_loggers(node.log_levels, node.broker_id, resource.name, changes, validate_only=validate_only)
+            outcomes[resource] = None
+        except ProtocolError as refusal:
+            outcomes[resource] = refusal
+    return outcomes
 
 
 def alter(node: "Node", request: Request) -> None:
@@ -93,7 +125,7 @@ def _altered(node: "Node", request: Request, resources: list[ConfigResource], ou
 def list_resources(node: "Node", request: Request) -> None:
     """Version 0 knows only client metrics, of which there are none here."""
     body = request.decode()
-    wanted = [CLIENT_METRICS] if request.version == 0 else list(body.resource_types)
+    wanted = [ResourceType.CLIENT_METRICS] if request.version == 0 else list(body.resource_types)
     resources = config_resources(node.image, wanted)
     request.answer(
         error_code=ErrorCode.NONE,

@@ -37,7 +37,7 @@ def consumer_group_heartbeat(node: Node, request: Request) -> None:
             error_code=ErrorCode.NONE,
             member_id=member_id,
             member_epoch=outcome.epoch,
-            heartbeat_interval_ms=node.settings.group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=node.image.group_settings(body.group_id).consumer_heartbeat_interval_ms,
             assignment=assignment,
         )
 
