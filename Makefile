@@ -20,7 +20,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 demo: env
-	$(BIN)/python -m cordwood.cli.demo
+	@$(BIN)/cordwood demo $(if $(CHAPTER),--chapter $(CHAPTER))
 
 lint: env
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""`python -m cordwood.cli.demo`."""
+"""`python -m cordwood.cli.demo`: all chapters."""
 
 import sys
 

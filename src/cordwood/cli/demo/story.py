@@ -1,4 +1,4 @@
-"""The demo's chapters, one function each."""
+"""The demo's story: its chapters on the broker, one function each, and how they are played."""
 
 import hashlib
 import os
@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Collection
 from itertools import pairwise
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.cli.demo import pipeline_story
 from cordwood.cli.demo.broker_process import BrokerFailed, BrokerProcess
+from cordwood.cli.demo.chapters import Chapter, chosen
 from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Shop, order_of, orders
 from cordwood.cli.demo.reader import COMMIT_EVERY, Line, consumer_of, lines_of
 from cordwood.cli.demo.scene import PATIENCE_S, Scene, TookTooLong, wait
@@ -29,8 +31,9 @@ ORDERS_UNDER_FIRE = 6000
 KILL_BROKER_AFTER = 2000
 
 
-def run() -> int:
-    """Plays all chapters; 0 if every claim held."""
+def run(names: Collection[str] = ()) -> int:
+    """Plays the named chapters and those that they need, or all; 0 if every claim held."""
+    chapters = pipeline_story.as_far_as_installed(chosen(CHAPTERS, names))
     stage = Stage()
     stage.title(
         "Cordwood: a commit log that speaks the Kafka protocol",
@@ -40,8 +43,8 @@ def run() -> int:
         data_directory = os.path.join(directory, "data")
         scene = Scene(stage, BrokerProcess(data_directory, os.path.join(directory, "broker.log")), directory)
         try:
-            for chapter in (*_FIRST, *pipeline_story.CHAPTERS, _files):
-                chapter(scene)
+            for chapter in chapters:
+                chapter.play(scene)
         except (BrokerFailed, KafkaException, subprocess.TimeoutExpired, TookTooLong) as error:
             stage.check(f"the demo ran to its end: {error}", False)
         finally:
@@ -191,7 +194,7 @@ def _kill_broker(scene: Scene) -> None:
     stage.check("within each key the steps are still in order", _rises(lines, by_key=True))
     scene.start_reader("billing").wait(PATIENCE_S)
     seen = {(line.partition, line.offset) for line in lines_of(scene.file_of("billing"))}
-    stage.check(f"billing went on from its position to all {total:,}", len(seen) == total)
+    stage.check(f"billing has read on to all {total:,}", len(seen) == total)
 
 
 def _replay(scene: Scene) -> None:
@@ -278,4 +281,15 @@ def _digest(lines: list[Line], partition: int) -> str:
     return digest.hexdigest()
 
 
-_FIRST = (_start, _produce, _order, _two_readers, _kill_reader, _kill_broker, _replay)
+CHAPTERS = (
+    Chapter("start", "A broker starts, and a topic with an order by key is created.", _start),
+    Chapter("write", "Events of orders are written and acknowledged.", _produce, ("start",)),
+    Chapter("order", "What is ordered, and what is not.", _order, ("write",)),
+    Chapter("readers", "Two readers, each at its own position.", _two_readers, ("write",)),
+    Chapter("kill-reader", "A reader is killed and goes on from its committed position.", _kill_reader, ("readers",)),
+    Chapter("kill-broker", "The broker is killed while events are being written.", _kill_broker, ("write",)),
+    Chapter("replay", "The history is read twice, and both are the same bytes.", _replay, ("write",)),
+    *pipeline_story.CHAPTERS,
+    Chapter("files", "The broker is stopped, and its files are verified.", _files, ("write",)),
+)
+"""The story in its order."""
