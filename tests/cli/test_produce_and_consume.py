@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from confluent_kafka import Producer
 from tests.cli.conftest import Cordwood
 
 from cordwood.cli.failure import ExitCode
@@ -187,3 +188,38 @@ def test_a_record_cannot_steer_the_terminal_of_who_reads_it(cordwood_cli: Cordwo
     os.close(theirs)
     assert os.read(ours, 1000) == b"\\x1b[31mred\r\n"
     os.close(ours)
+
+
+def committed(broker: str, topic: str, *values: str, partition: int = 0) -> None:
+    """Each value in a transaction of its own: its record and its marker take two offsets."""
+    producer = Producer({"bootstrap.servers": broker, "transactional.id": f"writer of {topic}"})
+    producer.init_transactions(30)
+    for value in values:
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=partition)
+        producer.commit_transaction(30)
+
+
+def test_the_last_n_are_records_and_not_offsets(cordwood_cli: Cordwood, made: str) -> None:
+    committed(cordwood_cli.bootstrap, made, *(str(number) for number in range(10)))
+    assert cordwood_cli("consume", made, "--from", "-1", "-q") == "9\n"
+    assert cordwood_cli("consume", made, "--from", "-3", "-q") == "7\n8\n9\n"
+    assert cordwood_cli("consume", made, "--from", "-10", "-q").split() == [str(number) for number in range(10)]
+    assert cordwood_cli("consume", made, "--from", "-99", "-q").split() == [str(number) for number in range(10)]
+
+
+def test_the_last_n_are_counted_without_aborted_records_and_in_each_partition(
+    cordwood_cli: Cordwood, topic: str
+) -> None:
+    cordwood_cli("topic", "create", topic, "--partitions", "3")
+    committed(cordwood_cli.bootstrap, topic, "a", "b", "c", partition=0)
+    aborting = Producer({"bootstrap.servers": cordwood_cli.bootstrap, "transactional.id": f"aborter of {topic}"})
+    aborting.init_transactions(30)
+    aborting.begin_transaction()
+    for number in range(40):
+        aborting.produce(topic, f"aborted {number}", partition=0)
+    aborting.flush(30)
+    aborting.abort_transaction(30)
+    cordwood_cli("produce", topic, "--partition", "1", "x", "y")
+    lines = cordwood_cli("consume", topic, "--from", "-2", "-q", "--position").splitlines()
+    assert sorted(lines) == ["0:2\tb", "0:4\tc", "1:0\tx", "1:1\ty"]

@@ -38,6 +38,7 @@ from cordwood.cli.topic.create import create as create_topic
 from cordwood.cli.topic.delete import delete as delete_topic
 from cordwood.cli.topic.describe import describe_topics
 from cordwood.cli.topic.list import list_topics
+from cordwood.cli.topic.truncate import truncate as truncate_topic
 from cordwood.cli.transaction.abort import abort_transaction
 from cordwood.cli.transaction.describe import describe_transaction
 from cordwood.cli.transaction.families import list_families
@@ -77,6 +78,7 @@ _topic.command("create")(create_topic)
 _topic.command("list")(list_topics)
 _topic.command("describe")(describe_topics)
 _topic.command("alter")(alter_topic)
+_topic.command("truncate")(truncate_topic)
 _topic.command("delete")(delete_topic)
 
 _group = typer.Typer(

@@ -39,7 +39,7 @@ def consume(
             "--from",
             "-f",
             metavar="WHERE",
-            help="`beginning`, `end`, an offset, `-N` for the last N of each partition, `@TIME` (ISO 8601 or "
+            help="`beginning`, `end`, an offset, `-N` for the last N records of each partition, `@TIME` (ISO 8601 or "
             "milliseconds) or `committed`. Default: beginning; with --group, committed "
             "(the beginning where the group has committed nothing).",
             show_default=False,
@@ -165,7 +165,7 @@ def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
     return list(headers or [])
 
 
-def _damaged(message: "Message") -> Failure:
+def damaged(message: "Message") -> Failure:
     """librdkafka found a wrong checksum, or the broker knows of the damage and does not serve it."""
     error = message.error()
     assert error is not None
@@ -176,6 +176,20 @@ def _damaged(message: "Message") -> Failure:
         f"what was written ({error.str()})",
         "nothing of that batch was printed; `cordwood topic describe` names damage that the broker knows of, "
         "`cordwood inspect --verify` finds all of it on a stopped broker, and --from OFFSET reads on behind it",
+    )
+
+
+def open_consumer(connection: "Connection", group: str | None = None) -> "Consumer":
+    """A consumer that reads what it is assigned, and says where partitions end. It joins no group."""
+    return connection.consumer(
+        {
+            # A group id is librdkafka's condition for reading at all; nothing joins or commits under this one.
+            "group.id": group or f"cordwood-cli-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 100,
+        }
     )
 
 
@@ -192,16 +206,7 @@ class _Reading:
         self._line = line_of
         self._printed = 0
         self._ends: dict[int, int] = {}
-        self._consumer: Consumer = connection.consumer(
-            {
-                # A group id is librdkafka's condition for reading at all; nothing joins or commits under this one.
-                "group.id": group or f"cordwood-cli-{uuid.uuid4()}",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 100,
-            }
-        )
+        self._consumer = open_consumer(connection, group)
 
     def run(self, where: StartingPoint, *, follow: bool, max_messages: int | None) -> None:
         from confluent_kafka import TopicPartition
@@ -279,7 +284,7 @@ class _Reading:
                 "`cordwood topic describe` shows where it starts and ends",
             )
         if error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
-            raise _damaged(message)
+            raise damaged(message)
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return False  # librdkafka goes on trying; a follower outlives a broker's restart
         raise failure_of(error, self._connection.bootstrap_servers)

@@ -1,11 +1,12 @@
 """Arguments and options that several commands share, so that they are spelled and explained alike."""
 
-import math
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from cordwood.cli.failure import ExitCode, Failure
+from cordwood.model.quantities import duration_ms, in_plain_unit
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
 MAX_STRING_BYTES = 2**15 - 1
@@ -39,13 +40,28 @@ def checked_names(names: list[str] | None) -> list[str] | None:
     return names
 
 
-def checked_seconds(duration_s: float) -> float:
-    """Refuses `inf` and `nan`, which are numbers to the parser and no time to wait."""
-    if not math.isfinite(duration_s) or duration_s > MAX_WAIT_S:
-        raise Failure(
-            "USAGE", f"{duration_s:g} is no number of seconds to wait", f"at most {MAX_WAIT_S:g}", ExitCode.USAGE
-        )
-    return duration_s
+def wait_s(at_least_s: float) -> Callable[[str | float], float]:
+    """The parser of an option that says how long to wait: seconds, or a number with a unit."""
+
+    def parse(given: str | float) -> float:
+        try:
+            # A default is a number already.
+            duration_s = float(given)
+        except ValueError:
+            try:
+                duration_s = duration_ms(str(given)) / 1000
+            except ValueError as reason:
+                raise Failure("USAGE", str(reason), "seconds, or 500ms, 10s, 2m", ExitCode.USAGE) from None
+        if not at_least_s <= duration_s <= MAX_WAIT_S:  # nor NaN
+            raise Failure(
+                "USAGE",
+                f"{given} is no time to wait",
+                f"at least {at_least_s:g} seconds and at most {MAX_WAIT_S:g}",
+                ExitCode.USAGE,
+            )
+        return duration_s
+
+    return parse
 
 
 BootstrapServers = Annotated[
@@ -63,10 +79,9 @@ TimeoutSeconds = Annotated[
     float,
     typer.Option(
         "--timeout",
-        metavar="SECONDS",
-        min=0.1,
-        callback=checked_seconds,
-        help="How long to wait for the broker's answer.",
+        metavar="DURATION",
+        parser=wait_s(0.1),
+        help="How long to wait for the broker's answer: seconds, or 500ms, 2m.",
     ),
 ]
 
@@ -87,7 +102,8 @@ Assignments = Annotated[
         "--config",
         "-c",
         metavar="NAME=VALUE",
-        help="A setting of the topic; may be given several times. `cordwood config list` explains them all.",
+        help="A setting of the topic; may be given several times. Durations and sizes may have a unit: "
+        "retention.ms=1d, retention.bytes=10GiB. `cordwood config list` explains them all.",
         show_default=False,
     ),
 ]
@@ -96,11 +112,19 @@ DEFAULT_TIMEOUT_S = 10.0
 
 
 def parse_assignments(texts: list[str] | None) -> dict[str, str]:
-    """`["a=1", "b="]` as a mapping; a usage error if one has no `=`."""
+    """`["a=1", "b="]` as a mapping, durations and sizes in plain numbers; a usage error if one has no `=`."""
     settings: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise Failure("USAGE", f"{text!r} is not NAME=VALUE", "write it as retention.ms=60000", ExitCode.USAGE)
-        settings[name.strip()] = value.strip()
+            raise Failure(
+                "USAGE",
+                f"{text!r} is not NAME=VALUE",
+                "write it as retention.ms=60000 or retention.ms=1d",
+                ExitCode.USAGE,
+            )
+        try:
+            settings[name.strip()] = in_plain_unit(name.strip(), value.strip())
+        except ValueError as reason:
+            raise Failure("USAGE", f"{text!r}: {reason}", "", ExitCode.USAGE) from None
     return settings

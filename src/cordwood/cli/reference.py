@@ -98,23 +98,23 @@ def _parameters(command: Callable[..., Any]) -> Iterator[_Parameter]:
         if isinstance(info, ArgumentInfo):
             yield _argument(name, info, required=parameter.default is inspect.Parameter.empty)
         elif isinstance(info, OptionInfo):
-            yield _option(info, _innermost(kind), parameter.default)
+            yield _option(name, info, _innermost(kind), parameter.default)
 
 
 def _argument(name: str, info: ArgumentInfo, *, required: bool) -> _Parameter:
     metavar = info.metavar or name.upper()
     usage = metavar if required or metavar.startswith("[") else f"[{metavar}]"
-    return _Parameter(f"`{metavar}`", usage, True, required, info.help or "")
+    return _Parameter(f"`{_in_cell(metavar)}`", usage, True, required, _in_cell(info.help or ""))
 
 
-def _option(info: OptionInfo, kind: type, default: Any) -> _Parameter:
+def _option(name: str, info: OptionInfo, kind: type, default: Any) -> _Parameter:
     # In an annotation typer reads the first name as if it were the default, and puts it right later.
     first = [info.default] if isinstance(info.default, str) else []
     declarations = [text for declaration in (*first, *(info.param_decls or ())) for text in declaration.split("/")]
-    names = ", ".join(f"`{declaration}`" for declaration in declarations)
+    # Without one typer makes the name from the parameter's.
+    names = ", ".join(f"`{declaration}`" for declaration in declarations or [f"--{name.replace('_', '-')}"])
     if issubclass(kind, Enum):
-        values = "\\|".join(str(member.value) for member in kind)
-        names += f" {values}"
+        names += " " + "|".join(str(member.value) for member in kind)
     elif kind is not bool:
         names += f" {info.metavar or _TYPE_WORDS[kind]}"
     meaning = info.help or ""
@@ -124,7 +124,12 @@ def _option(info: OptionInfo, kind: type, default: Any) -> _Parameter:
         meaning += f" Default: {default:g}." if isinstance(default, float) else f" Default: {default}."
     if info.envvar:
         meaning += f" Environment: `{info.envvar}`."
-    return _Parameter(names, "", False, False, meaning)
+    return _Parameter(_in_cell(names), "", False, False, _in_cell(meaning))
+
+
+def _in_cell(text: str) -> str:
+    """A bar would end the cell of the table, also within a code span."""
+    return text.replace("|", "\\|")
 
 
 def _innermost(kind: Any) -> type:

@@ -23,6 +23,14 @@ class Span(NamedTuple):
     end: int
 
 
+class Place(NamedTuple):
+    """A place in a partition, between where its log begins and ends; it may be outside of both."""
+
+    start: int
+    offset: int
+    end: int
+
+
 class StartingPoint(NamedTuple):
     """`kind` is beginning, end, offset, last, time or committed; `number` is the offset, the count or the time."""
 
@@ -30,7 +38,7 @@ class StartingPoint(NamedTuple):
     number: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> "StartingPoint":
+    def parse(cls, text: str, option: str = "--from") -> "StartingPoint":
         text = KAFKA_WORDS.get(text, text)
         if text in ("beginning", "end", "committed"):
             return cls(text)
@@ -44,7 +52,7 @@ class StartingPoint(NamedTuple):
                 return cls("time", parse_time_ms(text[1:]))
         raise Failure(
             "USAGE",
-            f"--from {text[:80]!r} is no place in a log",
+            f"{option} {text[:80]!r} is no place in a log",
             "beginning, end, an offset, -N, @2026-01-31T12:00:00Z, @1700000000000 or committed",
             ExitCode.USAGE,
         )
@@ -53,6 +61,17 @@ class StartingPoint(NamedTuple):
         self, connection: "Connection", consumer: "Consumer", topic: str, partitions: list[int]
     ) -> dict[int, Span]:
         """Where each partition is read from. A Failure if records before it are gone: nothing is skipped in silence."""
+        places = self.places(connection, consumer, topic, partitions)
+        for index, (start, offset, end) in places.items():
+            # An offset is an address in one partition: of several, those that end before it have nothing to give.
+            if offset < start or (offset > end and len(partitions) == 1):
+                raise out_of_range(index, offset, start, end)
+        return {index: Span(min(place.offset, place.end), place.end) for index, place in places.items()}
+
+    def places(
+        self, connection: "Connection", consumer: "Consumer", topic: str, partitions: list[int]
+    ) -> dict[int, Place]:
+        """The place in each partition, also where it is outside of what the partition has."""
         from confluent_kafka.admin import OffsetSpec
 
         starts = connection.offsets(topic, partitions, OffsetSpec.earliest())
@@ -63,7 +82,9 @@ class StartingPoint(NamedTuple):
             case "end":
                 chosen = ends
             case "last":
-                chosen = {index: max(starts[index], ends[index] - self.number) for index in partitions}
+                from cordwood.cli.last_records import last_records
+
+                chosen = last_records(connection, consumer, topic, starts, ends, self.number)
             case "time":
                 found = connection.offsets(topic, partitions, OffsetSpec.for_timestamp(self.number))
                 chosen = {index: found[index] if found[index] >= 0 else ends[index] for index in partitions}
@@ -72,11 +93,7 @@ class StartingPoint(NamedTuple):
                 chosen = {index: committed.get(index, starts[index]) for index in partitions}
             case _:
                 chosen = dict.fromkeys(partitions, self.number)
-        for index, offset in chosen.items():
-            # An offset is an address in one partition: of several, those that end before it have nothing to give.
-            if offset < starts[index] or (offset > ends[index] and len(partitions) == 1):
-                raise _out_of_range(index, offset, starts[index], ends[index])
-        return {index: Span(min(chosen[index], ends[index]), ends[index]) for index in partitions}
+        return {index: Place(starts[index], chosen[index], ends[index]) for index in partitions}
 
 
 def _committed(connection: "Connection", consumer: "Consumer", topic: str, partitions: list[int]) -> dict[int, int]:
@@ -87,7 +104,7 @@ def _committed(connection: "Connection", consumer: "Consumer", topic: str, parti
     return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
 
-def _out_of_range(index: int, offset: int, start: int, end: int) -> Failure:
+def out_of_range(index: int, offset: int, start: int, end: int) -> Failure:
     if offset < start:
         hint = f"retention removed what was before {start}; --from beginning reads what is left"
     else:

@@ -6,7 +6,8 @@ Pure over texts: reading the file and the environment is the caller's.
 - The environment has them as `CORDWOOD_LOG_RETENTION_MS`.
 - Flags have them as `log.retention.ms=3600000`.
 
-A name that is not a setting is an error that suggests the nearest one.
+Durations and sizes may have a unit: `log.retention.ms=1d`, `log.retention.bytes=10GiB`. A name that is not a setting
+is an error that suggests the nearest one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ from cordwood.model.broker_settings import (
     TOPIC_SETTING_BY_BROKER_NAME,
     BrokerSettings,
 )
+from cordwood.model.quantities import in_plain_unit
 from cordwood.model.settings import InvalidSetting, Kind, Setting
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
@@ -141,7 +143,7 @@ def _normal(texts: Mapping[str, str], source: str) -> dict[str, str]:
     normal: dict[str, str] = {}
     by_factor = sorted(texts, key=lambda name: -COARSER_UNITS[name].factor if name in COARSER_UNITS else 0)
     for name in by_factor:
-        text = texts[name]
+        text = _plain(name, texts[name], source)
         if name in COARSER_UNITS:
             finer, factor = COARSER_UNITS[name]
             _check(_coarse(name), text, source)
@@ -153,6 +155,14 @@ def _normal(texts: Mapping[str, str], source: str) -> dict[str, str]:
             _check(BROKER_SETTINGS[table_name], text, source)
             normal[table_name] = text
     return normal
+
+
+def _plain(name: str, text: str, source: str) -> str:
+    """A duration or a size with a unit, as the number that the setting takes."""
+    try:
+        return in_plain_unit(name, text)
+    except ValueError as reason:
+        raise InvalidConfiguration(f"{source}: Invalid value {text} for configuration {name}: {reason}") from None
 
 
 def _check(setting: Setting, text: str, source: str) -> None:

@@ -41,10 +41,14 @@ num.partitions = 3
 
 [log]
 dirs = "/var/lib/cordwood"
-retention.ms = 86400000
+retention.ms = "1d"
 ```
 
 A name that is not on this page is an error, not ignored.
+
+Durations and sizes may have a unit, in all these places and in the commands: `log.retention.ms=1d` (`ms`, `s`, `m`,
+`h`, `d`, `w`), `log.retention.bytes=10GiB` (`KiB`, `MiB`, `GiB`, `TiB`; `k`, `m`, `g`, `t` mean the same). A number
+without one is in the unit that the setting's name says, as in Kafka. Over the protocol settings are plain numbers.
 
 A topic's settings are given when it is created, or altered later (`cordwood topic create`, `cordwood topic alter`, or
 any Kafka client). A setting that a topic does not have comes from the broker, under the name in the column

@@ -1,12 +1,8 @@
-"""Quantities as users write them in options: whole numbers, yes or no, times with units, sizes with units."""
+"""Quantities as users write them in options: whole numbers, yes or no, sizes. Times are as everywhere (model)."""
 
-import re
 from typing import Final
 
-_TIME_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_WITH_UNIT = re.compile(r"(\d+)\s*([a-z]*)\Z")
-
+from cordwood.model import quantities
 
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
@@ -39,29 +35,9 @@ def one_of(text: str, choices: tuple[str, ...]) -> str:
     return said
 
 
-def duration_ms(text: str) -> int:
-    """`15m`, `10s`, `500ms`; a bare number is milliseconds, as everywhere in Spark."""
-    number, unit = _number_and_unit(text, "a time as 500ms, 10s, 15m, 2h or 1d")
-    if unit and unit not in _TIME_UNITS_MS:
-        raise ValueError(f"{unit!r} is not a unit of time in {text!r}: use ms, s, m, h or d")
-    return number * _TIME_UNITS_MS.get(unit, 1)
-
-
 def size_bytes(text: str) -> int:
-    """`67108864`, `64m`, `64mb`, `1g`: powers of 1024, as everywhere in Spark."""
-    number, unit = _number_and_unit(text, "a size as 67108864, 64m or 1g")
-    if unit in ("kb", "mb", "gb", "tb"):
-        unit = unit[0]
-    if unit and unit not in _SIZE_UNITS:
-        raise ValueError(f"{unit!r} is not a unit of size in {text!r}: use b, k, m, g or t")
-    size = number * _SIZE_UNITS.get(unit, 1)
+    """`67108864`, `64m`, `1g`: at least one byte."""
+    size = quantities.size_bytes(text)
     if size < 1:
         raise ValueError("expected at least one byte")
     return size
-
-
-def _number_and_unit(text: str, expected: str) -> tuple[int, str]:
-    found = _WITH_UNIT.match(text.strip().lower())
-    if found is None:
-        raise ValueError(f"expected {expected}, found {text!r}")
-    return int(found.group(1)), found.group(2)

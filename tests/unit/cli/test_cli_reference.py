@@ -1,6 +1,7 @@
 """docs/cli.md says what the commands say."""
 
 import inspect
+import re
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -21,3 +22,21 @@ def test_every_command_and_option_is_explained() -> None:
         for name in inspect.signature(command).parameters:
             info = get_args(hints[name])[1]
             assert info.help, f"{path}: {name}"
+
+
+def test_every_option_has_its_name() -> None:
+    # A name that typer makes of the parameter's was left blank.
+    blank = [line for line in render().splitlines() if line.startswith("|  ")]
+    assert not blank
+    assert "`--skew-ratio` N" in render()
+
+
+def test_every_row_of_a_table_has_the_cells_of_its_head() -> None:
+    columns = 0
+    for line in render().splitlines():
+        if not line.startswith("|"):
+            columns = 0
+            continue
+        cells = len(re.findall(r"(?<!\\)\|", line)) - 1
+        columns = columns or cells
+        assert cells == columns, line

@@ -12,7 +12,7 @@ from cordwood.cli.options import (
     AsJson,
     BootstrapServers,
     TimeoutSeconds,
-    checked_seconds,
+    wait_s,
 )
 from cordwood.cli.output import count_in_words, print_json, print_table, say
 
@@ -23,9 +23,8 @@ def describe_group(
         float,
         typer.Option(
             "--sample",
-            metavar="SECONDS",
-            min=0.0,
-            callback=checked_seconds,
+            metavar="DURATION",
+            parser=wait_s(0.0),
             help="How long to watch how fast the log grows and the group reads; 0: take both as still.",
         ),
     ] = 1.0,

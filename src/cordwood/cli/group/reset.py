@@ -1,6 +1,5 @@
 """`cordwood group reset`: moves a group's positions. A dry run unless it is told to do it."""
 
-import re
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -20,13 +19,11 @@ from cordwood.cli.options import (
 from cordwood.cli.output import count_in_words, print_json, print_table, remark
 from cordwood.cli.starting_point import KAFKA_WORDS
 from cordwood.model.moments import parse_time_ms
+from cordwood.model.quantities import duration_ms
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
     from cordwood.cli.group.view import GroupView
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
 
 MAX_REMARKS = 5
 """Partitions that are named one by one in a remark."""
@@ -53,11 +50,14 @@ def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
     if shift is not None:
         return Target("shift", shift)
     if back is not None:
-        # Digits without end are no number to Python; a thousand of them are as long ago as anything.
-        matched = re.fullmatch(r"(\d{1,1000})(ms|s|m|h|d)", back)
-        if matched is None:
-            raise Failure("USAGE", f"--back {back[:80]!r} is no duration", "write 90s, 15m, 2h or 7d", ExitCode.USAGE)
-        return Target("time", max(int(time.time() * 1000) - int(matched[1]) * _UNITS_MS[matched[2]], 0))
+        try:
+            if back.strip().isdecimal():
+                raise ValueError("a duration has a unit")
+            ago_ms = duration_ms(back)
+        except ValueError:
+            hint = "write 90s, 15m, 2h or 7d"
+            raise Failure("USAGE", f"--back {back[:80]!r} is no duration", hint, ExitCode.USAGE) from None
+        return Target("time", max(int(time.time() * 1000) - ago_ms, 0))
     assert to is not None
     to = KAFKA_WORDS.get(to, to)
     if to in ("beginning", "end"):

@@ -13,7 +13,7 @@ from cordwood.cli.options import (
     AsJson,
     BootstrapServers,
     TimeoutSeconds,
-    checked_seconds,
+    wait_s,
 )
 from cordwood.cli.output import console, count_in_words, print_json_line, print_table, say, table_of
 
@@ -30,9 +30,8 @@ def watch_group(
         typer.Option(
             "--interval",
             "-i",
-            metavar="SECONDS",
-            min=0.1,
-            callback=checked_seconds,
+            metavar="DURATION",
+            parser=wait_s(0.1),
             help="How long between two looks.",
         ),
     ] = 2.0,

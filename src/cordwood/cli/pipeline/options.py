@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.options import checked_seconds
+from cordwood.cli.options import wait_s
 
 PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.", show_default=False)]
 
@@ -36,9 +36,8 @@ StopTimeout = Annotated[
     float,
     typer.Option(
         "--timeout",
-        metavar="SECONDS",
-        min=0.1,
-        callback=checked_seconds,
+        metavar="DURATION",
+        parser=wait_s(0.1),
         help="How long a batch under way may take to end.",
     ),
 ]

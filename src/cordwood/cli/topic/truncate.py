@@ -1,0 +1,127 @@
+"""`cordwood topic truncate`: deletes a topic's records before a place."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_TIMEOUT_S,
+    AsJson,
+    BootstrapServers,
+    TimeoutSeconds,
+    TopicName,
+)
+from cordwood.cli.output import count_in_words, print_json, print_table, remark
+from cordwood.cli.starting_point import StartingPoint, out_of_range
+
+if TYPE_CHECKING:
+    from cordwood.cli.connection import Connection
+
+
+class Cut(NamedTuple):
+    """Where a partition's log begins, will begin, and ends."""
+
+    partition: int
+    start: int
+    new_start: int
+    end: int
+
+
+def truncate(
+    topic: TopicName,
+    before: Annotated[
+        str,
+        typer.Option(
+            "--before",
+            metavar="WHERE",
+            help="Delete what is before it: `end` (all there is), `-N` (all but the last N records of each partition), "
+            "`@TIME` (ISO 8601 or milliseconds), or an offset of a partition.",
+            show_default=False,
+        ),
+    ],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this partition; several are possible.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a topic's oldest records, up to a place. There is no way back.
+
+    The topic and all later records stay, with their offsets. Records of all partitions that lie before the place are
+    gone for every reader at once; their disk is freed with the segments that hold nothing else.
+    """
+    where = StartingPoint.parse(before, "--before")
+    if where.kind == "committed":
+        raise Failure("USAGE", "--before committed: whose position?", "end, -N, @TIME or an offset", ExitCode.USAGE)
+    from cordwood.cli.connection import Connection
+
+    connection = Connection(bootstrap_servers, timeout_s)
+    cuts = _plan(connection, topic, partition, where)
+    gone = sum(cut.new_start - cut.start for cut in cuts)
+    if not as_json:
+        print_table(
+            ["partition", "begins at", "will begin at", "ends at"],
+            [(cut.partition, cut.start, cut.new_start, cut.end) for cut in cuts],
+        )
+    if gone and not dry_run:
+        if not yes:
+            _ask(topic, gone)
+        _delete(connection, topic, cuts)
+    if as_json:
+        print_json({"topic": topic, "deleted": not dry_run, "partitions": [cut._asdict() for cut in cuts]})
+    elif dry_run:
+        remark(f"{topic}: {count_in_words(gone, 'record')} would be gone (counted in offsets). Nothing was deleted.")
+    else:
+        remark(f"{topic}: {count_in_words(gone, 'record')} deleted (counted in offsets).")
+
+
+def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where: StartingPoint) -> list[Cut]:
+    from cordwood.cli.consume import open_consumer
+    from cordwood.cli.produce import no_such_partition
+    from cordwood.cli.topic.view import partition_indexes
+
+    indexes = partition_indexes(connection, topic)
+    for index in chosen or ():
+        if index not in indexes:
+            raise no_such_partition(topic, index, indexes)
+    partitions = sorted(set(chosen)) if chosen else indexes
+    if where.kind == "offset" and len(partitions) > 1:
+        raise Failure(
+            "USAGE",
+            f"an offset is an address in one partition, and these are {len(partitions)}",
+            "say which with --partition, or give end, -N or @TIME",
+            ExitCode.USAGE,
+        )
+    consumer = open_consumer(connection)
+    try:
+        places = where.places(connection, consumer, topic, partitions)
+    finally:
+        consumer.close()
+    for index, place in places.items():
+        if place.offset > place.end:
+            raise out_of_range(index, place.offset, place.start, place.end)
+    return [
+        Cut(index, place.start, max(place.offset, place.start), place.end) for index, place in sorted(places.items())
+    ]
+
+
+def _ask(topic: str, gone: int) -> None:
+    if not sys.stdin.isatty():
+        raise Failure("USAGE", "deleting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
+    if not typer.confirm(f"{topic}: {count_in_words(gone, 'record')} will be gone for every reader. Delete?"):
+        remark("Nothing was deleted.")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _delete(connection: "Connection", topic: str, cuts: list[Cut]) -> None:
+    from confluent_kafka import TopicPartition
+
+    asked = [TopicPartition(topic, cut.partition, cut.new_start) for cut in cuts if cut.new_start > cut.start]
+    connection.ask_all(lambda admin: admin.delete_records(asked))
