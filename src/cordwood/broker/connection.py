@@ -50,6 +50,13 @@ class PendingReply:
         self.frame = frame
         self._connection.answered()
 
+    def hold(self) -> None:
+        self._connection.held = True
+
+    def release(self) -> None:
+        self._connection.held = False
+        self._connection.serve_on()
+
     def nothing(self) -> None:
         self.send(b"")
 
@@ -72,6 +79,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._pump_noted = False
         self._serve_scheduled = False
+        self.held = False
+        """Whether the node works in steps on what this connection sent: its next request waits."""
         self.connection_id = 0
         self.client_host = ""
         self.last_received_s = 0.0
@@ -171,6 +180,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_serve(self) -> bool:
         sender, limits, connections = self._sender, self._limits, self._connections
+        if self.held:
+            return False
         if len(self._unanswered) >= limits.max_unanswered or self._unanswered_bytes >= limits.max_unanswered_bytes:
             return False
         if sender.held_bytes >= limits.max_held_bytes or len(sender.parts) >= limits.max_waiting_parts:

@@ -106,6 +106,12 @@ class _LostReply:
         self.connection_id = reply.connection_id
         self._reply = reply
 
+    def hold(self) -> None:
+        self._reply.hold()
+
+    def release(self) -> None:
+        self._reply.release()
+
     def send(self, frame: Frame) -> None:
         self._reply.hang_up(_REASON)
 
@@ -125,6 +131,12 @@ class _LateReply:
         self._reply = reply
         self._server = server
         self._delay_s = delay_s
+
+    def hold(self) -> None:
+        self._reply.hold()
+
+    def release(self) -> None:
+        self._reply.release()
 
     def send(self, frame: Frame) -> None:
         self._server.later(self._delay_s, lambda: self._reply.send(frame))

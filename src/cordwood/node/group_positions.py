@@ -16,7 +16,6 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
 from cordwood.node.coordinator_log import Done, Shard, Writer
 from cordwood.node.group_shards import Author, GroupShards, nothing, pending_positions
-from cordwood.node.in_turns import InTurns
 from cordwood.node.partition import Partition
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class GroupPositions:
         self._node = node
         self._shards = shards
         self._log = shards.log
-        self._in_turns = InTurns(node)
+        self._in_turns = node.in_turns
         self._deleted_topics: dict[Shard[GroupShard], list[TopicId]] = {}
         """Whose positions a shard is to be looked through for."""
         self._expiring: set[Shard[GroupShard]] = set()

@@ -1,11 +1,12 @@
-"""Work that takes a while, one piece in each turn of the loop: others are served in between."""
+"""The node's own work that takes a while, one piece in each turn of the loop: others are served in between.
+
+What a connection asked for, and nobody needs when that is closed, is in `turns`.
+"""
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
+from cordwood.node.timers import Timers
 
 Work = Callable[[int], None]
 """Gets the time at which it is done."""
@@ -14,18 +15,20 @@ Work = Callable[[int], None]
 class InTurns:
     """Pieces are done in the order in which they came."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, timers: Timers, wake: Callable[[], None], now_ms: Callable[[], int]) -> None:
+        self._timers = timers
+        self._wake = wake
+        self._now_ms = now_ms
         self._waiting: deque[Work] = deque()
 
     def add(self, work: Work) -> None:
         self._waiting.append(work)
         if len(self._waiting) == 1:
-            self._call_at(self._node.now_ms)
+            self._call_at(self._now_ms())
 
     def _call_at(self, time_ms: int) -> None:
-        self._node.timers.at(time_ms, self._do_next)
-        self._node.effects.wake()
+        self._timers.at(time_ms, self._do_next)
+        self._wake()
 
     def _do_next(self, now_ms: int) -> None:
         self._waiting[0](now_ms)

@@ -29,6 +29,7 @@ from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
 from cordwood.node.held_heartbeats import HeldHeartbeats
 from cordwood.node.hot_keys import HotKeys
+from cordwood.node.in_turns import InTurns
 from cordwood.node.lag_watch import LagWatch
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.maintenance import Maintenance
@@ -40,6 +41,7 @@ from cordwood.node.request import Request
 from cordwood.node.timers import Timers
 from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.node.transactional_appends import TransactionalAppends
+from cordwood.node.turns import Turns
 from cordwood.records.control import TransactionMarker
 from cordwood.replication.leader import LeaderReplica
 from cordwood.wire.api_versions import encode_unsupported_version
@@ -83,6 +85,8 @@ class Node:
         self.effects = effects
         self.now_ms = now_ms
         self.timers = Timers()
+        self.turns = Turns(self.timers, effects.wake, lambda: self.now_ms)
+        self.in_turns = InTurns(self.timers, effects.wake, lambda: self.now_ms)
         self.topics: dict[str, list[Partition]] = {}
         self.fetch_sessions = FetchSessions(self.settings.max_incremental_fetch_session_cache_slots, seed)
         self.held_heartbeats = HeldHeartbeats(self)
@@ -125,7 +129,8 @@ class Node:
     # Requests
 
     def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
-        """Answers the request, now or later. The frame is not kept."""
+        """Answers the request, now or later. The frame is not kept. Between `reply.hold` and `reply.release` no other
+        request of its connection is brought."""
         self.now_ms = now_ms
         if reply.connection_id in self._parked:
             self._make_way(reply.connection_id, header.api_key, now_ms)
@@ -137,9 +142,12 @@ class Node:
                 reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
             return
         try:
-            handler.handle(self, Request(header, frame, reply, now_ms))
+            steps = handler.handle(self, Request(header, frame, reply, now_ms, self.turns))
         except BadRequest as problem:
             reply.hang_up(problem.message)
+            return
+        if steps is not None:
+            self.turns.begin(reply, steps)
 
     def _make_way(self, connection_id: int, api_key: int, now_ms: int) -> None:
         """Answers leave in the order of requests: what waits for news must not keep this request waiting, too.
@@ -157,6 +165,7 @@ class Node:
     def connection_closed(self, connection_id: int) -> None:
         """Nobody reads the answers of this connection any more."""
         self.held_heartbeats.connection_closed(connection_id)
+        self.turns.forget(connection_id)
         for parked in list(self._parked.pop(connection_id, ())):
             parked.abandon()
 

@@ -16,10 +16,15 @@ Frame = bytes | list[bytes | LogSlice]
 
 
 class Reply(Protocol):
-    """The answer to one request. Exactly one of the three is called, exactly once."""
+    """The answer to one request. Exactly one of `send`, `nothing` and `hang_up` is called, exactly once."""
 
     client_host: str
     connection_id: int
+
+    def hold(self) -> None:
+        """Its connection's requests are handled in steps: bring no other request of it until `release`."""
+
+    def release(self) -> None: ...
 
     def send(self, frame: Frame) -> None: ...
 

@@ -1,55 +1,89 @@
 """One request on its way through the node, and what a handler declares beside itself."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from cordwood.node.ports import Reply
+from cordwood.node.turns import Steps, Turns
 from cordwood.wire.apis import APIS, Api, ApiKey
-from cordwood.wire.errors import AnswerTooLarge
-from cordwood.wire.requests import RequestHeader, decode_request, encode_response
+from cordwood.wire.requests import RequestHeader, decode_in_steps, decode_request, encode_in_steps
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 
+NARROW_BYTES = 8 * 1024
+"""Requests of at most so many bytes are read in one go: an element takes a byte or more."""
+
+T = TypeVar("T")
+
+
 class Request:
-    """A request and the place for its answer. The frame is the network's buffer: valid until the handler returns."""
+    """A request and the place for its answer. The frame is the network's buffer: valid until the handler returns, or
+    pauses for the first time."""
 
-    __slots__ = ("frame", "header", "now_ms", "reply", "version")
+    __slots__ = ("_turns", "frame", "header", "now_ms", "reply", "version")
 
-    def __init__(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
+    def __init__(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int, turns: Turns) -> None:
         self.header = header
         self.frame = frame
         self.reply = reply
         self.now_ms = now_ms
         self.version = header.api_version
+        self._turns = turns
 
     def decode(self) -> Any:
         """The request, with Kafka's field names as attributes (`wire/messages`)."""
         return decode_request(self.header, self.frame)
+
+    def read(self) -> Generator[None, None, Any]:
+        """As `decode`, in steps where it is wide."""
+        if len(self.frame) <= NARROW_BYTES:
+            return decode_request(self.header, self.frame)
+        return (yield from decode_in_steps(self.header, self.frame))
 
     def let_go_of_frame(self) -> None:
         """For a request that may wait for minutes: the network's buffer is not kept in memory for it."""
         self.frame = memoryview(b"")
 
     def answer(self, **values: Any) -> None:
-        """Sends the response made of these values, in the request's version."""
-        try:
-            frame = encode_response(self.header, values)
-        except AnswerTooLarge as reason:
-            self.reply.hang_up(str(reason))
-        else:
-            self.reply.send(frame)
+        """Sends the response made of these values, in the request's version; in steps where it is wide. Arrays may be
+        `Made`: then their elements are made in these steps, too."""
+        self._turns.begin_answer(self.reply, self._answering(values))
+
+    def _answering(self, values: dict[str, Any]) -> Steps:
+        parts = yield from encode_in_steps(self.header, values)
+        self._turns.answered(len(parts[0]))
+        self.reply.send(parts[0] if len(parts) == 1 else parts)  # type: ignore[arg-type]
+
+
+class Made(Generic[T]):
+    """An array of an answer whose elements are made one by one, while they are written."""
+
+    __slots__ = ("_make", "_of")
+
+    def __init__(self, of: Collection[T], make: Callable[[T], Any]) -> None:
+        self._of = of
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, self._of)
 
 
 class Handler(NamedTuple):
     """An API as this node serves it: the versions stand beside the function, so what is advertised is true."""
 
     api: Api
-    handle: Callable[["Node", Request], None]
+    handle: Callable[["Node", Request], Steps | None]
+    """Returns steps where a request may be wide: `wire.widths` says how wide."""
 
 
-def serves(key: ApiKey, min_version: int, max_version: int, handle: Callable[["Node", Request], None]) -> Handler:
+def serves(
+    key: ApiKey, min_version: int, max_version: int, handle: Callable[["Node", Request], Steps | None]
+) -> Handler:
     return Handler(APIS[key].narrowed(min_version, max_version), handle)
 
 

@@ -1,6 +1,7 @@
 """Markers: the ends of transactions, written to the partitions that took part in them."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 COMMIT_TIMEOUT_MS = 30_000
+MARKERS_PER_TURN = 100
 
 
 class Ending(NamedTuple):
@@ -33,7 +35,8 @@ def write_markers(
     partitions: Iterable[TopicPartition],
     done: Callable[[dict[TopicPartition, ErrorCode]], None],
 ) -> None:
-    """Appends the marker to each partition; calls back once, when each is committed or has failed."""
+    """Appends the marker to each partition, so many in each turn; calls back once, when each is committed or has
+    failed."""
     wanted = list(partitions)
     outcomes: dict[TopicPartition, ErrorCode] = {}
     if not wanted:
@@ -53,8 +56,15 @@ def write_markers(
         producer_epoch=ending.writer.producer_epoch,
         timestamp_ms=node.now_ms,
     )
-    for name in wanted:
-        _write(node, ending, batch, name, one_done(name))
+
+    def write_from(start: int, now_ms: int) -> None:
+        end = start + MARKERS_PER_TURN
+        if end < len(wanted):
+            node.in_turns.add(partial(write_from, end))
+        for name in wanted[start:end]:
+            _write(node, ending, batch, name, one_done(name))
+
+    write_from(0, node.now_ms)
 
 
 def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition, done: Done) -> None:

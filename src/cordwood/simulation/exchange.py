@@ -144,6 +144,12 @@ class Exchange:
             raise InvariantBroken(f"{self} was answered with correlation id {correlation_id}")
         self.connection.network.sent(self)
 
+    def hold(self) -> None:
+        self.connection.held = True
+
+    def release(self) -> None:
+        self.connection.held = False
+
     def nothing(self) -> None:
         self._replied()
         if self.state is not State.LOST:
@@ -225,6 +231,8 @@ class Connection:
         self.network = network
         self.connection_id = connection_id
         self.open = True
+        self.held = False
+        """Whether the node wants no request of it just now."""
         self.travelling: deque[Exchange] = deque()
         self.under_way: dict[int, Exchange] = {}
 
@@ -311,6 +319,7 @@ class Network:
         """The node gets the connection's next request. The buffer that it lies in is used for something else then."""
         exchange = connection.travelling.popleft()
         assert self._node is not None
+        assert not connection.held
         frame = encode_request(exchange.key, exchange.version, exchange.correlation_id, exchange.values)
         if exchange.state is State.TRAVELLING:
             exchange.state = State.WAITING

@@ -245,7 +245,7 @@ class World:
         for exchange in network.answers:
             steps.append(("answer", partial(network.deliver_answer, exchange)))
         for connection in network.connections:
-            if connection.travelling:
+            if connection.travelling and not connection.held:
                 steps.append(("request", partial(self._deliver_request, connection)))
             if not connection.open:
                 steps.append(("close", partial(network.drop, connection)))

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from cordwood.wire.codec import Read, Write
     from cordwood.wire.schema import Message
 
-MAX_RESPONSE_ELEMENTS: Final = 20_000_000
-"""How many array elements one response may have: metadata of a million partitions with their replicas."""
-
 _SIZE_AND_HEADER: Final = Struct(">ihhih")
 
 
@@ -103,4 +100,4 @@ def _request_writer(api_key: int, api_version: int) -> "Write":
 def _response_reader(api_key: int, api_version: int) -> "Read":
     from cordwood.wire.codec import reader
 
-    return reader(_messages(api_key)["response"], api_version, MAX_RESPONSE_ELEMENTS)
+    return reader(_messages(api_key)["response"], api_version)

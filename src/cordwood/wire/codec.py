@@ -11,21 +11,65 @@ loop that looks each of them up. Nothing of a request gets into a source, only n
 `messages/`.
 """
 
-from cordwood.wire.primitives import MAX_ELEMENTS
+from collections.abc import Callable
+from typing import Any, Final
+
+from cordwood.wire.primitives import Elements, Frame
 from cordwood.wire.schema import Message
-from cordwood.wire.struct_readers import Elements, Read, ReaderMaker
-from cordwood.wire.struct_writers import Append, Values, Write, WriterMaker
+from cordwood.wire.struct_readers import ReadCounting, ReaderMaker, ReadInSteps
+from cordwood.wire.struct_writers import Append, Values, Write, WriteInSteps, WriterMaker
 
-__all__ = ["Append", "Read", "Values", "Write", "reader", "writer"]
+__all__ = [
+    "Append",
+    "Read",
+    "ReadCounting",
+    "ReadInSteps",
+    "Values",
+    "Write",
+    "WriteInSteps",
+    "counting_reader",
+    "reader",
+    "reader_in_steps",
+    "writer",
+    "writer_in_steps",
+]
+
+Read = Callable[[Frame, int], tuple[Any, int]]
+
+MANY_ELEMENTS: Final = 20_000_000
+"""For whoever reads what it asked for itself: metadata of a million partitions with their replicas."""
 
 
-def reader(message: Message, version: int, max_elements: int = MAX_ELEMENTS) -> Read:
+def reader(message: Message, version: int, max_elements: int = MANY_ELEMENTS) -> Read:
     """A reader that takes messages of at most so many array elements in all."""
+    read = counting_reader(message, version)
+    return lambda frame, position: read(frame, position, Elements(max_elements))
+
+
+def counting_reader(message: Message, version: int) -> ReadCounting:
+    """A reader that is told with each message how many elements it may have."""
+    return _reader_maker(message, version).struct_reader(message.body)
+
+
+def reader_in_steps(message: Message, version: int) -> ReadInSteps:
+    """As `counting_reader`, as a generator that pauses after every so many elements."""
+    return _reader_maker(message, version).struct_reader_in_steps(message.body)
+
+
+def _reader_maker(message: Message, version: int) -> ReaderMaker:
     assert version in message.versions, (message.versions, version)
-    elements = Elements(max_elements)
-    return ReaderMaker(version, version >= message.flexible_from, elements).struct_reader(message.body)
+    return ReaderMaker(version, version >= message.flexible_from)
 
 
 def writer(message: Message, version: int) -> Write:
+    return _writer_maker(message, version).struct_writer(message.body)
+
+
+def writer_in_steps(message: Message, version: int) -> WriteInSteps:
+    """As `writer`, as a generator that pauses after every so many elements."""
+    return _writer_maker(message, version).struct_writer_in_steps(message.body)
+
+
+def _writer_maker(message: Message, version: int) -> WriterMaker:
     assert version in message.versions, (message.versions, version)
-    return WriterMaker(version, version >= message.flexible_from).struct_writer(message.body)
+    return WriterMaker(version, version >= message.flexible_from)

@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
 from cordwood.model.identifiers import TopicId
+from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
@@ -36,12 +37,15 @@ from cordwood.wire.primitives import (
     uvarint,
 )
 from cordwood.wire.requests import RequestHeader
+from cordwood.wire.widths import max_elements
 
 MIN_VERSION: Final = 4
 MAX_VERSION: Final = 18
 SESSIONS_FROM: Final = 7
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
+
+_WIDTH: Final = max_elements(ApiKey.FETCH)
 
 NO_SESSION: Final = (0, -1)
 """Session id and epoch of a request that has nothing to do with sessions."""
@@ -138,7 +142,7 @@ def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequ
         topic, position = _read_topic(frame, position, version)
         partitions, position = _read_partitions(frame, position, version)
         elements += len(partitions)
-        check_elements(elements)
+        check_elements(elements, _WIDTH)
         position = skip_tagged_fields(frame, position)
         topics.append((topic, partitions))
     forgotten, position = _read_forgotten(frame, position, version)
@@ -222,7 +226,7 @@ def _read_forgotten(frame: Frame, position: int, version: int) -> tuple[Forgotte
         topic, position = _read_topic(frame, position, version)
         partition_count, position = read_compact_array_count(frame, position, 4)
         elements += partition_count
-        check_elements(elements)
+        check_elements(elements, _WIDTH)
         if partition_count < 0:
             raise BadRequest("The forgotten partitions of a topic are null.")
         forgotten.append((topic, Struct(f">{partition_count}i").unpack_from(frame, position)))
@@ -249,7 +253,7 @@ def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, 
         name, position = read_string(frame, position)
         count, position = read_array_count(frame, position, layout.size)
         elements += count
-        check_elements(elements)
+        check_elements(elements, _WIDTH)
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
         end = position + count * layout.size
@@ -285,7 +289,7 @@ def _read_old_forgotten(frame: Frame, position: int) -> tuple[Forgotten, int]:
         name, position = read_string(frame, position)
         count, position = read_array_count(frame, position, 4)
         elements += count
-        check_elements(elements)
+        check_elements(elements, _WIDTH)
         if count < 0:
             raise BadRequest("The forgotten partitions of a topic are null.")
         forgotten.append((present(name), Struct(f">{count}i").unpack_from(frame, position)))

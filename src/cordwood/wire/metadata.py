@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicId
+from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
@@ -20,6 +21,7 @@ from cordwood.wire.primitives import (
     NO_TAGS,
     Frame,
     array_count,
+    check_elements,
     compact_array_count,
     compact_string,
     not_understood,
@@ -35,12 +37,15 @@ from cordwood.wire.primitives import (
     trailing_bytes,
 )
 from cordwood.wire.requests import RequestHeader
+from cordwood.wire.widths import max_elements
 
 MIN_VERSION: Final = 0
 MAX_VERSION: Final = 13
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 10
 NULL_NAMES_FROM: Final = 12
+
+_WIDTH: Final = max_elements(ApiKey.METADATA)
 
 OPERATIONS_NOT_ASKED_FOR: Final = -(2**31)
 """In place of a bit field of authorized operations that the request did not ask for."""
@@ -102,6 +107,7 @@ def _read_topics(frame: Frame, position: int, version: int) -> tuple[list[Reques
     count, position = read_compact_array_count(frame, position, 2)
     if count < 0:
         return None, position
+    check_elements(count, _WIDTH)
     topics: list[RequestedTopic] = []
     for _ in range(count):
         topic_id: TopicId | None = None
@@ -127,6 +133,7 @@ def _read_old_topics(frame: Frame, position: int, version: int) -> tuple[list[Re
             return None, position
     elif count < 0:
         return None, position
+    check_elements(count, _WIDTH)
     topics: list[RequestedTopic] = []
     for _ in range(count):
         name, position = read_string(frame, position)

@@ -29,8 +29,7 @@ Frame = memoryview | bytes
 """A request without its size prefix. A memoryview makes records views into it instead of copies."""
 
 MAX_ELEMENTS: Final = 250_000
-"""How many array elements one request may have in all. Its bytes are no bound: two of them can make an object of 300,
-and a request of 100 MB would stop the loop for half a minute."""
+"""How many elements any array may have. What a request may have in all is said in `widths`."""
 
 MAX_TAGS: Final = 32
 """How many tagged fields one struct may have. Kafka has at most four."""
@@ -54,10 +53,23 @@ def trailing_bytes(what: str, version: int, count: int) -> BadRequest:
     return BadRequest(f"{what} v{version} is followed by {count} bytes that are not part of it.")
 
 
-def check_elements(count: int, limit: int = MAX_ELEMENTS) -> None:
+def check_elements(count: int, limit: int) -> None:
     """Decoders of nested arrays add up what they have read and call this as they go."""
     if count > limit:
-        raise BadRequest(f"A request has more than {limit} elements.")
+        raise BadRequest(f"A request of this API has at most {limit} elements, this one has {count} or more.")
+
+
+class Elements:
+    """How many array elements one message has had so far, and how many it may have."""
+
+    __slots__ = ("count", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.count = 0
+        self.limit = limit
+
+    def check(self) -> None:
+        check_elements(self.count, self.limit)
 
 
 def read_uvarint(frame: Frame, position: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicId
+from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint, node_endpoints_tag
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
@@ -35,11 +36,14 @@ from cordwood.wire.primitives import (
 )
 from cordwood.wire.primitives import uvarint as encode_uvarint
 from cordwood.wire.requests import RequestHeader
+from cordwood.wire.widths import max_elements
 
 MIN_VERSION: Final = 3
 MAX_VERSION: Final = 13
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
+
+_WIDTH: Final = max_elements(ApiKey.PRODUCE)
 
 ProducePartition = tuple[int, memoryview | bytes | None]
 """Partition index and the record batch: a view into the frame, writable if the frame is."""
@@ -108,7 +112,7 @@ def _read_flexible(frame: Frame, position: int, topic_ids: bool) -> tuple[Produc
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
         elements += count
-        check_elements(elements)
+        check_elements(elements, _WIDTH)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             index, length = _INDEX_LENGTH.unpack_from(frame, position)
@@ -151,7 +155,7 @@ def _read_old(frame: Frame, position: int) -> tuple[ProduceRequest, int]:
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
         elements += count
-        check_elements(elements)
+        check_elements(elements, _WIDTH)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             index, length = INT32_PAIR.unpack_from(frame, position)

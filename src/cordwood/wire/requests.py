@@ -4,7 +4,7 @@ Schemas are read, and codecs made from them, when a request first needs them: a 
 touches them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,28 +14,24 @@ from cordwood.wire.errors import AnswerTooLarge, BadRequest
 from cordwood.wire.primitives import (
     INT32_PAIR,
     MALFORMED,
-    MAX_ELEMENTS,
+    Elements,
     Frame,
     cut_short,
     not_understood,
     skip_tagged_fields,
     trailing_bytes,
 )
+from cordwood.wire.widths import max_elements
 
 if TYPE_CHECKING:
-    from cordwood.wire.codec import Read, Write
+    from cordwood.wire.codec import ReadCounting, ReadInSteps, WriteInSteps
     from cordwood.wire.schema import Message
 
 _HEADER: Final = Struct(">hhih")
 _SIZE_CORRELATION_NO_TAGS: Final = Struct(">iix")
 
-MAX_ANSWER_BYTES: Final = 1 << 30
-
-MAX_CHANGED: Final = 20_000
-"""Elements in all of a request that changes many things: each costs more than a record does, and all are looked at in
-one turn."""
-
-_CHANGE_MANY: Final = frozenset((ApiKey.ALTER_CONFIGS, ApiKey.DELETE_TOPICS, ApiKey.INCREMENTAL_ALTER_CONFIGS))
+MAX_ANSWER_BYTES: Final = 100 * 1024 * 1024
+"""As large as a request may be. librdkafka takes no larger one (receive.message.max.bytes)."""
 
 
 class RequestHeader(NamedTuple):
@@ -76,7 +72,7 @@ def decode_request(header: RequestHeader, frame: Frame) -> Any:
     key, version = header.api_key, header.api_version
     read = _request_reader(key, version)
     try:
-        entity, end = read(frame, header.body_start)
+        entity, end = read(frame, header.body_start, Elements(max_elements(key)))
     except MALFORMED as reason:
         raise not_understood(APIS[key].name, version, reason) from None
     if end != len(frame):
@@ -84,19 +80,58 @@ def decode_request(header: RequestHeader, frame: Frame) -> Any:
     return entity
 
 
+def decode_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, Any]:
+    """As `decode_request`, with pauses. The frame is needed until the first of them."""
+    key, version = header.api_key, header.api_version
+    size = len(frame)
+    read = _request_reader_in_steps(key, version)
+    try:
+        entity, end = yield from read(frame, header.body_start, Elements(max_elements(key)))
+    except MALFORMED as reason:
+        raise not_understood(APIS[key].name, version, reason) from None
+    if end != size:
+        raise trailing_bytes(APIS[key].name, version, size - end)
+    return entity
+
+
 def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
-    """The whole frame, with its size, of the response made of these values: mappings for structs, sequences for arrays.
+    """The whole frame of a response, as `encode_in_steps` makes it."""
+    steps = encode_in_steps(header, values)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return b"".join(end.value)
+
+
+def encode_in_steps(header: RequestHeader, values: Mapping[str, Any]) -> Generator[None, None, list[bytes]]:
+    """The parts of a frame, with its size, of the response made of these values: mappings for structs, sequences for
+    arrays. Pauses after every so many elements.
 
     One set of values serves every version: what is missing gets its default, and what the request's version does not
-    have is left out. A name that no version has is our own mistake and fails.
+    have is left out. A name that no version has is our own mistake and fails. `AnswerTooLarge` comes as soon as there
+    are too many bytes, not when all are there.
     """
     write, start = _response_writer(header.api_key, header.api_version)
     parts: list[bytes] = []
-    write(values, parts.append)
-    body = b"".join(parts)
-    if len(body) > MAX_ANSWER_BYTES:
-        raise AnswerTooLarge(f"its answer would have {len(body)} bytes: ask for less at a time")
-    return start.pack(start.size - 4 + len(body), header.correlation_id) + body
+    written: list[bytes] = []
+    size = 0
+    for _ in write(values, parts.append):
+        written.append(b"".join(parts))
+        parts.clear()
+        size += len(written[-1])
+        _check_answer(size)
+        yield
+    written.append(b"".join(parts))
+    size += len(written[-1])
+    _check_answer(size)
+    written[0] = start.pack(start.size - 4 + size, header.correlation_id) + written[0]
+    return written
+
+
+def _check_answer(size: int) -> None:
+    if size > MAX_ANSWER_BYTES:
+        raise AnswerTooLarge(f"its answer would have more than {MAX_ANSWER_BYTES} bytes: ask for less at a time")
 
 
 @cache
@@ -107,21 +142,31 @@ def _messages(api_key: int) -> "dict[str, Message]":
 
 
 @cache
-def _request_reader(api_key: int, api_version: int) -> "Read":
-    from cordwood.wire.codec import reader
+def _request_reader(api_key: int, api_version: int) -> "ReadCounting":
+    from cordwood.wire.codec import counting_reader
 
-    api = APIS.get(api_key)
-    if api is None or not api.serves(api_version):
-        raise BadRequest(f"There is no codec for version {api_version} of the API with key {api_key}.")
-    limit = MAX_CHANGED if api_key in _CHANGE_MANY else MAX_ELEMENTS
-    return reader(_messages(api_key)["request"], api_version, limit)
+    return counting_reader(_request_message(api_key, api_version), api_version)
 
 
 @cache
-def _response_writer(api_key: int, api_version: int) -> "tuple[Write, Struct]":
+def _request_reader_in_steps(api_key: int, api_version: int) -> "ReadInSteps":
+    from cordwood.wire.codec import reader_in_steps
+
+    return reader_in_steps(_request_message(api_key, api_version), api_version)
+
+
+def _request_message(api_key: int, api_version: int) -> "Message":
+    api = APIS.get(api_key)
+    if api is None or not api.serves(api_version):
+        raise BadRequest(f"There is no codec for version {api_version} of the API with key {api_key}.")
+    return _messages(api_key)["request"]
+
+
+@cache
+def _response_writer(api_key: int, api_version: int) -> "tuple[WriteInSteps, Struct]":
     """What writes the body, and the layout of what stands before it."""
-    from cordwood.wire.codec import writer
+    from cordwood.wire.codec import writer_in_steps
 
     has_tags = flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS
     start = _SIZE_CORRELATION_NO_TAGS if has_tags else INT32_PAIR
-    return writer(_messages(api_key)["response"], api_version), start
+    return writer_in_steps(_messages(api_key)["response"], api_version), start

@@ -1,18 +1,18 @@
 """Readers of messages: one function for each message in each version, as `codec` describes.
 
 Structs within structs and arrays of them are written out in place, as loops of the one function: a call for each of
-them took longer than what it read.
+them took longer than what it read. A reader in steps is the same function with a `yield` in its loops.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from struct import Struct as Layout
 from typing import Any
 
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.primitives import (
     MAX_TAGS,
+    Elements,
     Frame,
-    check_elements,
     cut_short,
     read_topic_id,
     read_uvarint,
@@ -21,50 +21,55 @@ from cordwood.wire.primitives import (
 from cordwood.wire.schema import Entity, Field, Struct
 from cordwood.wire.source import FIXED, Source, is_fixed, layout_of, plain_fields, tagged_fields_of
 
-Read = Callable[[Frame, int], tuple[Any, int]]
+ReadCounting = Callable[[Frame, int, Elements], tuple[Any, int]]
+"""Reads a value at a position; returns it with the position after it."""
+ReadInSteps = Callable[[Frame, int, Elements], Generator[None, None, tuple[Any, int]]]
 Slot = tuple[str, str]
 """Where a number goes, and what `struct` calls its type."""
 
 _WITH_LENGTH = ("string", "bytes", "records")
 
-
-class Elements:
-    """How many array elements the message at hand has had so far, and how many it may have."""
-
-    def __init__(self, limit: int) -> None:
-        self.count = 0
-        self.limit = limit
-
-    def check(self) -> None:
-        check_elements(self.count, self.limit)
+ELEMENTS_PER_STEP = 2_000
+"""One to two microseconds each."""
 
 
 class ReaderMaker:
-    def __init__(self, version: int, flexible: bool, elements: Elements) -> None:
+    def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
-        self._elements = elements
+        self._in_steps = False
 
-    def struct_reader(self, struct: Struct) -> Read:
+    def struct_reader(self, struct: Struct) -> ReadCounting:
+        return self._message_reader(struct)  # type: ignore[no-any-return]
+
+    def struct_reader_in_steps(self, struct: Struct) -> ReadInSteps:
+        self._in_steps = True
+        return self._message_reader(struct)  # type: ignore[no-any-return]
+
+    def _message_reader(self, struct: Struct) -> Any:
         source = self._source()
-        source.line("elements.count = 0")
+        if self._in_steps:
+            source.line(f"left = {ELEMENTS_PER_STEP}")
+            # A function with a `yield` is a generator, whether or not its message has arrays.
+            source.line("if False:")
+            source.line("yield", 1)
         # Pieces of bytes are made and read faster than pieces of a view.
         source.line("frame = bytes(frame)")
         self._read_struct(source, struct, "found", 0)
         return self._function(source, struct.entity.__name__)
 
-    def _field_reader(self, field: Field) -> Read:
-        """For a field that stands alone, in a tag."""
+    def _field_reader(self, field: Field) -> ReadCounting:
+        """For a field that stands alone, in a tag. It is read in one step: no request has an array in a tag."""
         source = self._source()
-        self._read_field(source, field, "found", 0, [])
-        return self._function(source, field.name)
+        maker = ReaderMaker(self._version, self._flexible)
+        maker._read_field(source, field, "found", 0, [])
+        return self._function(source, field.name)  # type: ignore[no-any-return]
 
     def _source(self) -> Source:
         source = Source(
-            "frame, position",
+            "frame, position, elements",
             {
                 "new": object.__new__,
-                "elements": self._elements,
                 "cut_short": cut_short,
                 "null": _null,
                 "negative": _negative,
@@ -78,10 +83,9 @@ class ReaderMaker:
         source.line("size = len(frame)")
         return source
 
-    def _function(self, source: Source, name: str) -> Read:
+    def _function(self, source: Source, name: str) -> Any:
         source.line("return found, position")
-        function: Read = source.function(name)
-        return function
+        return source.function(name)
 
     # Lines that read something into a target, at a depth of indentation
 
@@ -101,7 +105,7 @@ class ReaderMaker:
                 field.tag: (field.name, self._field_reader(field)) for field in tagged_fields_of(struct, self._version)
             }
             source.line("if frame[position]:", depth)
-            source.line(f"position = read_tags(frame, position, {source.name(tags)}, {entity})", depth + 1)
+            source.line(f"position = read_tags(frame, position, {source.name(tags)}, {entity}, elements)", depth + 1)
             source.line("else:", depth)
             source.line("position += 1", depth + 1)
 
@@ -183,6 +187,11 @@ class ReaderMaker:
         source.line(f"for _ in range({count}):", depth + 1)
         self._read_value(source, field, False, element, depth + 2, [])
         source.line(f"{elements}.append({element})", depth + 2)
+        if self._in_steps:
+            source.line("left -= 1", depth + 2)
+            source.line("if not left:", depth + 2)
+            source.line(f"left = {ELEMENTS_PER_STEP}", depth + 3)
+            source.line("yield", depth + 3)
 
     def _read_length(self, source: Source, name: str, kind: str, depth: int, before: list[Slot]) -> None:
         """-1 for null."""
@@ -238,7 +247,13 @@ def _read_id(frame: Frame, position: int) -> tuple[Any, int]:
     return (found if found.int else None), position
 
 
-def _read_tags(frame: Frame, position: int, tags: Mapping[int | None, tuple[str, Read]], entity: Entity) -> int:
+def _read_tags(
+    frame: Frame,
+    position: int,
+    tags: Mapping[int | None, tuple[str, ReadCounting]],
+    entity: Entity,
+    elements: Elements,
+) -> int:
     count, position = read_uvarint(frame, position)
     if count > MAX_TAGS:
         raise too_many_tags()
@@ -250,7 +265,7 @@ def _read_tags(frame: Frame, position: int, tags: Mapping[int | None, tuple[str,
             raise cut_short()
         if tag in tags:
             name, read = tags[tag]
-            value, position = read(frame, position)
+            value, position = read(frame, position, elements)
             if position != end:
                 raise BadRequest(f"The tagged field {name} does not fill its tag.")
             setattr(entity, name, value)

@@ -1,9 +1,10 @@
 """Writers of messages: one function for each message in each version, as `codec` describes.
 
-As in `struct_readers`, structs within structs and arrays of them are written out in place.
+As in `struct_readers`, structs within structs and arrays of them are written out in place, and a writer in steps is the
+same function with a `yield` in its loops. An array is iterated once, after its length: it may make its elements then.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from itertools import groupby
 from struct import pack
@@ -24,26 +25,44 @@ from cordwood.wire.source import FIXED, Source, is_fixed, layout_of, plain_field
 
 Append = Callable[[bytes], None]
 Write = Callable[[Any, Append], None]
+WriteInSteps = Callable[[Any, Append], Generator[None, None, None]]
 Values = Mapping[str, Any] | Entity
 Encode = Callable[[Any], bytes]
 EncodeTag = Callable[[Mapping[str, Any]], tuple[int, bytes] | None]
+
+
+ELEMENTS_PER_STEP = 1_000
+"""Two to five microseconds each, with what it takes to make them."""
 
 
 class WriterMaker:
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
+        self._in_steps = False
 
     def struct_writer(self, struct: Struct) -> Write:
+        return self._message_writer(struct)  # type: ignore[no-any-return]
+
+    def struct_writer_in_steps(self, struct: Struct) -> WriteInSteps:
+        self._in_steps = True
+        return self._message_writer(struct)  # type: ignore[no-any-return]
+
+    def _message_writer(self, struct: Struct) -> Any:
         source = self._source()
+        if self._in_steps:
+            source.line(f"left = {ELEMENTS_PER_STEP}")
+            # A function with a `yield` is a generator, whether or not its message has arrays.
+            source.line("if False:")
+            source.line("yield", 1)
         self._write_struct(source, struct, "value", 0)
         return self._function(source, struct.entity.__name__)
 
     def _field_writer(self, field: Field) -> Write:
         """For a field that stands alone, in a tag."""
         source = self._source()
-        self._write_field(source, field, "value", 0)
-        return self._function(source, field.name)
+        WriterMaker(self._version, self._flexible)._write_field(source, field, "value", 0)
+        return self._function(source, field.name)  # type: ignore[no-any-return]
 
     def _source(self) -> Source:
         count = compact_array_count if self._flexible else INT32.pack
@@ -51,9 +70,8 @@ class WriterMaker:
             "value, append", {"array_count": count, "int16": INT16.pack, "fields_of": _fields_of, "numbers": _numbers}
         )
 
-    def _function(self, source: Source, name: str) -> Write:
-        function: Write = source.function(name)
-        return function
+    def _function(self, source: Source, name: str) -> Any:
+        return source.function(name)
 
     # Lines that write what an expression gives, at a depth of indentation
 
@@ -112,6 +130,11 @@ class WriterMaker:
         element = source.variable("element")
         source.line(f"for {element} in {elements}:", depth)
         self._write_value(source, field, False, element, depth + 1)
+        if self._in_steps:
+            source.line("left -= 1", depth + 1)
+            source.line("if not left:", depth + 1)
+            source.line(f"left = {ELEMENTS_PER_STEP}", depth + 2)
+            source.line("yield", depth + 2)
 
     def _write_value(self, source: Source, field: Field, nullable: bool, expression: str, depth: int) -> None:
         """One value, or one element of an array."""

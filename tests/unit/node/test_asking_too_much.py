@@ -6,6 +6,7 @@ from tests.unit.node.speaking import create_topic
 from cordwood.simulation.world import World
 from cordwood.wire import requests
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.widths import max_elements
 
 TOPIC_RESOURCE = 2
 
@@ -52,8 +53,9 @@ def test_an_answer_that_would_be_too_large_ends_its_connection_and_nothing_else(
     assert len(world.ask(ApiKey.DESCRIBE_GROUPS, 5, groups=["g"]).groups) == 1
 
 
-def test_a_request_that_changes_more_than_can_be_done_in_a_turn_is_refused(world: World) -> None:
-    names = [f"topic-{number}" for number in range(requests.MAX_CHANGED + 1)]
-    assert world.begin(ApiKey.DELETE_TOPICS, 4, topic_names=names, timeout_ms=1000).hang_up_reason
+def test_a_request_with_more_elements_than_its_api_takes_is_refused(world: World) -> None:
+    width = max_elements(ApiKey.DELETE_TOPICS)
+    names = [f"topic-{number}" for number in range(width + 1)]
+    assert f"at most {width}" in world.begin(ApiKey.DELETE_TOPICS, 4, topic_names=names, timeout_ms=1000).hang_up_reason
     answer = world.ask(ApiKey.DELETE_TOPICS, 4, topic_names=names[:10], timeout_ms=1000)
     assert len(answer.responses) == 10

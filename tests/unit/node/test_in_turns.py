@@ -8,7 +8,7 @@ from cordwood.simulation.world import World
 
 def test_each_piece_has_a_turn_of_its_own_however_long_they_take(world: World) -> None:
     done: list[tuple[str, int]] = []
-    in_turns = InTurns(world.node)
+    in_turns = InTurns(world.node.timers, world.node.effects.wake, lambda: world.node.now_ms)
 
     def piece(name: str, now_ms: int) -> None:
         done.append((name, now_ms))

@@ -40,6 +40,12 @@ class Bare:
     def send(self, frame: Any) -> None:
         self.sent.append(frame)
 
+    def hold(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
     def nothing(self) -> None:
         raise AssertionError("there must be an answer")
 

@@ -7,35 +7,37 @@ from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, Resou
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.logger_configs import alter_loggers, describe_loggers
 from cordwood.node.outcomes import each_outcome, status
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Made, Request, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 
-def describe(node: "Node", request: Request) -> None:
-    body = request.decode()
-    results = []
+def describe(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
     # However often it is asked for, each is answered once.
     resources = {ConfigResource(asked.resource_type, asked.resource_name): asked for asked in reversed(body.resources)}
-    for resource, asked in reversed(resources.items()):
+
+    def entry(found: ConfigEntry) -> dict[str, Any]:
+        return _described(found, body.include_synonyms, body.include_documentation)
+
+    def result(asked: Any) -> dict[str, Any]:
         outcome: list[ConfigEntry] | ProtocolError
         try:
+            resource = ConfigResource(asked.resource_type, asked.resource_name)
             outcome = _describe(node, resource, asked.configuration_keys)
         except ProtocolError as refusal:
             outcome = refusal
-        results.append(
-            {
-                **status(outcome),
-                "resource_type": asked.resource_type,
-                "resource_name": asked.resource_name,
-                "configs": ()
-                if isinstance(outcome, ProtocolError)
-                else [_described(entry, body.include_synonyms, body.include_documentation) for entry in outcome],
-            }
-        )
-    request.answer(results=results)
+        return {
+            **status(outcome),
+            "resource_type": asked.resource_type,
+            "resource_name": asked.resource_name,
+            "configs": () if isinstance(outcome, ProtocolError) else Made(outcome, entry),
+        }
+
+    request.answer(results=Made(list(reversed(resources.values())), result))
 
 
 def _describe(node: "Node", resource: ConfigResource, names: list[str] | None) -> list[ConfigEntry]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cordwood.groups.consumer.group import LEFT_FOR_A_WHILE, ConsumerGroup
+from cordwood.groups.consumer.group import LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.heartbeat import (
     JOINING,
     HeartbeatAnswer,
@@ -15,7 +15,8 @@ from cordwood.groups.consumer.target import assignor_of
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.handlers.group_administration import Answer, describe_each
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Made, Request, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 CLASSIC_PROTOCOL_MEMBER, CONSUMER_PROTOCOL_MEMBER = 0, 1
 
 
-def consumer_group_heartbeat(node: Node, request: Request) -> None:
-    body = request.decode()
+def consumer_group_heartbeat(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
     member_id = body.member_id
 
     def answer(outcome: HeartbeatAnswer | ProtocolError) -> None:
@@ -99,8 +100,8 @@ def _partitions(share: Share) -> list[dict[str, Any]]:
     return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in by_topic_id(share)]
 
 
-def consumer_group_describe(node: Node, request: Request) -> None:
-    body = request.decode()
+def consumer_group_describe(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
 
     def description(shard: GroupShard, group_id: str) -> Answer:
         group = shard.consumer_groups.get(group_id)
@@ -108,7 +109,7 @@ def consumer_group_describe(node: Node, request: Request) -> None:
             return _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no such group of this protocol.")
         return _description(node, group)
 
-    describe_each(
+    yield from describe_each(
         node, request, list(body.group_ids), description, _nothing, with_operations=body.include_authorized_operations
     )
 
@@ -134,30 +135,30 @@ def _description(node: Node, group: ConsumerGroup) -> Answer:
             ]
         }
 
+    def member_of(item: tuple[str, ConsumerMember]) -> Answer:
+        member_id, member = item
+        profile = member.profile
+        return {
+            "member_id": member_id,
+            "instance_id": profile.instance_id,
+            "rack_id": profile.rack_id,
+            "member_epoch": group.current(member_id).epoch,
+            "client_id": profile.client_id,
+            "client_host": profile.client_host,
+            "subscribed_topic_names": sorted(profile.topics),
+            "subscribed_topic_regex": profile.expression,
+            "assignment": named(group.current(member_id).assigned),
+            "target_assignment": named(group.targets.get(member_id, NOTHING)),
+            "member_type": CONSUMER_PROTOCOL_MEMBER if profile.classic is None else CLASSIC_PROTOCOL_MEMBER,
+        }
+
     return {
         "error_code": ErrorCode.NONE,
         "group_state": group.state.value,
         "group_epoch": group.epoch,
         "assignment_epoch": group.target_epoch,
         "assignor_name": assignor_of(group),
-        "members": [
-            {
-                "member_id": member_id,
-                "instance_id": member.profile.instance_id,
-                "rack_id": member.profile.rack_id,
-                "member_epoch": group.current(member_id).epoch,
-                "client_id": member.profile.client_id,
-                "client_host": member.profile.client_host,
-                "subscribed_topic_names": sorted(member.profile.topics),
-                "subscribed_topic_regex": member.profile.expression,
-                "assignment": named(group.current(member_id).assigned),
-                "target_assignment": named(group.targets.get(member_id, NOTHING)),
-                "member_type": (
-                    CONSUMER_PROTOCOL_MEMBER if member.profile.classic is None else CLASSIC_PROTOCOL_MEMBER
-                ),
-            }
-            for member_id, member in sorted(group.members.items())
-        ],
+        "members": Made(sorted(group.members.items()), member_of),
     }
 
 

@@ -17,7 +17,8 @@ from cordwood.model.families import (
     is_family_name,
 )
 from cordwood.node.family_coordinator import Standing
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Made, Request, serves
+from cordwood.node.turns import Steps
 from cordwood.transactions.families import JOINED, Family
 from cordwood.transactions.families_deciding import Asked, Decision, Winner
 from cordwood.transactions.families_joining import MAX_SLOTS, Joined
@@ -80,10 +81,10 @@ def family_renew(node: Node, request: Request) -> None:
         node.transactions.families.renew(body.family, body.batch_id, answer)
 
 
-def family_decide(node: Node, request: Request) -> None:
+def family_decide(node: Node, request: Request) -> Steps:
     """Commits what the winners wrote and aborts the rest, or aborts everything, or only those that are named; answers
     when the markers are there."""
-    body = request.decode()
+    body = yield from request.read()
     request.let_go_of_frame()
 
     def answer(decision: Decision) -> None:
@@ -135,14 +136,13 @@ def family_recall(node: Node, request: Request) -> None:
         node.transactions.families.recall(body.family, answer)
 
 
-def family_list(node: Node, request: Request) -> None:
-    wanted = request.decode().families
+def family_list(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
+    wanted = None if body.families is None else frozenset(body.families)
 
     def found(families: list[Family]) -> None:
-        request.answer(
-            error_code=ErrorCode.NONE,
-            families=[_described(family) for family in families if wanted is None or family.name in wanted],
-        )
+        listed = families if wanted is None else [family for family in families if family.name in wanted]
+        request.answer(error_code=ErrorCode.NONE, families=Made(listed, _described))
 
     node.transactions.families.all_families(found)
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cordwood.groups.classic.group import Group, State
+from cordwood.groups.classic.group import Group, Member, State
 from cordwood.groups.shard import GroupListing, GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node.request import Request, by_topic, in_order, serves
+from cordwood.node.request import Made, Request, in_order, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
@@ -27,6 +28,10 @@ DELETION_REFUSALS = {
 }
 
 
+LOOKED_UP_PER_STEP = 500
+DELETED_PER_STEP = 100
+POSITIONS_PER_STEP = 1_000
+
 Answer = dict[str, Any]
 
 
@@ -38,37 +43,39 @@ def describe_each(
     nothing: Callable[[ErrorCode], Answer],
     *,
     with_operations: bool,
-) -> None:
-    """Answers when all groups are described, each once, in the order in which they were asked for."""
+) -> Steps:
+    """Answers when all groups are found: each once, in the order in which they were asked for. They are described while
+    the answer is written."""
     operations = ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
     group_ids = list(dict.fromkeys(group_ids))
-    answered = in_order(len(group_ids), lambda answers: request.answer(groups=answers))
 
-    def described(place: int, answer: Answer) -> None:
-        answered(place, {"group_id": group_ids[place], "authorized_operations": operations, **answer})
+    def all_found(found: list[GroupShard | ErrorCode]) -> None:
+        request.answer(groups=Made(list(zip(group_ids, found, strict=True)), described))
 
-    def describe(place: int, group_id: str) -> None:
-        node.groups.describe(
-            group_id,
-            lambda shard: described(place, description(shard, group_id)),
-            lambda error: described(place, nothing(error)),
-        )
+    def described(group: tuple[str, GroupShard | ErrorCode]) -> Answer:
+        group_id, found = group
+        answer = nothing(found) if isinstance(found, ErrorCode) else description(found, group_id)
+        return {"group_id": group_id, "authorized_operations": operations, **answer}
 
+    one_found = in_order(len(group_ids), all_found)
     for place, group_id in enumerate(group_ids):
+        if place and not place % LOOKED_UP_PER_STEP:
+            yield
         if group_id:
-            describe(place, group_id)
+            done = partial(one_found, place)
+            node.groups.describe(group_id, done, done)
         else:
-            described(place, nothing(ErrorCode.INVALID_GROUP_ID))
+            one_found(place, ErrorCode.INVALID_GROUP_ID)
 
 
-def describe_groups(node: Node, request: Request) -> None:
-    body = request.decode()
+def describe_groups(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
 
     def description(shard: GroupShard, group_id: str) -> Answer:
         group = shard.describe(group_id)
         return _absent(request.version) if group is None else _description(group)
 
-    describe_each(
+    yield from describe_each(
         node, request, list(body.groups), description, _nothing, with_operations=body.include_authorized_operations
     )
 
@@ -86,23 +93,33 @@ def _nothing(error: ErrorCode) -> Answer:
 
 def _description(group: Group) -> Answer:
     """What members said and got is shown in a stable group only: in a round it is about to change."""
-    stable = group.state is State.STABLE
+    stable, protocol = group.state is State.STABLE, group.protocol
+
+    def member_of(member: Member) -> Answer:
+        return {
+            "member_id": member.member_id,
+            "group_instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "member_metadata": member.metadata(protocol) if stable else b"",
+            "member_assignment": member.assignment if stable else b"",
+        }
+
     return {
         "error_code": ErrorCode.NONE,
         "group_state": group.state.value,
         "protocol_type": group.protocol_type,
         "protocol_data": (group.protocol or "") if stable else "",
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "member_metadata": member.metadata(group.protocol) if stable else b"",
-                "member_assignment": member.assignment if stable else b"",
-            }
-            for member in group.members.values()
-        ],
+        "members": Made(list(group.members.values()), member_of),
+    }
+
+
+def _listed(listing: GroupListing) -> Answer:
+    return {
+        "group_id": listing.group_id,
+        "protocol_type": listing.protocol_type,
+        "group_state": listing.state,
+        "group_type": listing.kind,
     }
 
 
@@ -115,76 +132,67 @@ def list_groups(node: Node, request: Request) -> None:
         return (not states or listing.state.lower() in states) and (not types or listing.kind.lower() in types)
 
     def listed(found: list[GroupListing], error: ErrorCode) -> None:
-        request.answer(
-            error_code=error,
-            groups=[
-                {
-                    "group_id": listing.group_id,
-                    "protocol_type": listing.protocol_type,
-                    "group_state": listing.state,
-                    "group_type": listing.kind,
-                }
-                for listing in found
-                if wanted(listing)
-            ],
-        )
+        request.answer(error_code=error, groups=Made([listing for listing in found if wanted(listing)], _listed))
 
     node.groups.list_groups(listed)
 
 
-def delete_groups(node: Node, request: Request) -> None:
-    group_ids = list(dict.fromkeys(request.decode().groups_names))
-    errors: dict[str, ErrorCode] = {}
+def delete_groups(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
+    group_ids = list(dict.fromkeys(body.groups_names))
 
-    def deleted(group_id: str, error: ErrorCode) -> None:
-        errors[group_id] = error
-        if len(errors) == len(group_ids):
-            request.answer(
-                results=[
-                    {"group_id": each, "error_code": errors[each], "error_message": DELETION_REFUSALS.get(errors[each])}
-                    for each in group_ids
-                ]
-            )
+    def all_deleted(errors: list[ErrorCode]) -> None:
+        request.answer(results=Made(list(zip(group_ids, errors, strict=True)), result))
 
-    if not group_ids:
-        request.answer(results=[])
-    for group_id in group_ids:
+    def result(group: tuple[str, ErrorCode]) -> Answer:
+        group_id, error = group
+        return {"group_id": group_id, "error_code": error, "error_message": DELETION_REFUSALS.get(error)}
+
+    deleted = in_order(len(group_ids), all_deleted)
+    for place, group_id in enumerate(group_ids):
+        if place and not place % DELETED_PER_STEP:
+            yield
         if group_id:
-            node.groups.delete(group_id, partial(deleted, group_id))
+            node.groups.delete(group_id, partial(deleted, place))
         else:
-            deleted(group_id, ErrorCode.INVALID_GROUP_ID)
+            deleted(place, ErrorCode.INVALID_GROUP_ID)
 
 
-def offset_delete(node: Node, request: Request) -> None:
-    body = request.decode()
+def offset_delete(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
     asked = [
         TopicPartition(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
     ]
     there = [partition for partition in asked if node.has_partition(*partition)]
 
-    def deleted(outcome: ErrorCode | list[ErrorCode]) -> None:
-        if isinstance(outcome, ErrorCode):
-            request.answer(error_code=outcome, topics=[])
-            return
-        errors = dict(zip(there, outcome, strict=True))
-        request.answer(
-            error_code=ErrorCode.NONE,
-            topics=by_topic(
-                (
-                    partition.topic,
-                    {
-                        "partition_index": partition.partition,
-                        "error_code": errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-                    },
-                )
-                for partition in asked
-            ),
-        )
+    def deleted(outcomes: list[ErrorCode | list[ErrorCode]]) -> None:
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, ErrorCode):
+                request.answer(error_code=outcome, topics=[])
+                return
+            errors.update(zip(there[place * POSITIONS_PER_STEP :], outcome, strict=False))
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for partition in asked:
+            by_topic.setdefault(partition.topic, []).append(partition)
+
+        def result(partition: TopicPartition) -> Answer:
+            error = errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return {"partition_index": partition.partition, "error_code": error}
+
+        topics = Made(by_topic, lambda name: {"name": name, "partitions": Made(by_topic[name], result)})
+        request.answer(error_code=ErrorCode.NONE, topics=topics)
 
     if not body.group_id:
-        deleted(ErrorCode.INVALID_GROUP_ID)
+        deleted([ErrorCode.INVALID_GROUP_ID])
         return
-    node.groups.positions.delete(body.group_id, there, deleted)
+    starts = range(0, max(len(there), 1), POSITIONS_PER_STEP)
+    one_deleted = in_order(len(starts), deleted)
+    for place, start in enumerate(starts):
+        if place:
+            yield
+        partitions = there[start : start + POSITIONS_PER_STEP]
+        node.groups.positions.delete(body.group_id, partitions, partial(one_deleted, place))
 
 
 HANDLERS = (

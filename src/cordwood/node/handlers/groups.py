@@ -9,7 +9,8 @@ from cordwood.groups.classic.outbox import JoinAnswer, SyncAnswer
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.model.errors import ErrorCode
 from cordwood.node.group_shards import Author
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Made, Request, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 PROTOCOL_NAMED_FROM_VERSION = 5
 """Of SyncGroup: from then on a member has to say which protocol it thinks the group has."""
+
+
+def _member(member: tuple[str, str | None, bytes]) -> dict[str, Any]:
+    member_id, instance_id, metadata = member
+    return {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
 
 
 def join_group(node: Node, request: Request) -> None:
@@ -34,10 +40,7 @@ def join_group(node: Node, request: Request) -> None:
             leader=joined.leader,
             skip_assignment=joined.skip_assignment,
             member_id=joined.member_id,
-            members=[
-                {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
-                for member_id, instance_id, metadata in joined.members
-            ],
+            members=Made(joined.members, _member),
         )
 
     if not body.group_id:
@@ -61,9 +64,9 @@ def join_group(node: Node, request: Request) -> None:
     node.groups.members.join(body.group_id, asked, answer)
 
 
-def sync_group(node: Node, request: Request) -> None:
+def sync_group(node: Node, request: Request) -> Steps:
     """Answers when the leader has brought the assignments and they are committed."""
-    body = request.decode()
+    body = yield from request.read()
     request.let_go_of_frame()
 
     def answer(share: SyncAnswer) -> None:
@@ -106,8 +109,13 @@ def heartbeat(node: Node, request: Request) -> None:
     node.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, answer)
 
 
-def leave_group(node: Node, request: Request) -> None:
-    body = request.decode()
+def _left(member: tuple[tuple[str, str | None], ErrorCode]) -> dict[str, Any]:
+    (member_id, instance_id), error = member
+    return {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
+
+
+def leave_group(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
     batched = request.version >= 3
     leaving = [(member.member_id, member.group_instance_id) for member in body.members] if batched else []
 
@@ -115,11 +123,7 @@ def leave_group(node: Node, request: Request) -> None:
         if not batched:
             request.answer(error_code=errors[0])
             return
-        members: list[dict[str, Any]] = [
-            {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
-            for (member_id, instance_id), error in zip(leaving, errors, strict=True)
-        ]
-        request.answer(error_code=ErrorCode.NONE, members=members)
+        request.answer(error_code=ErrorCode.NONE, members=Made(list(zip(leaving, errors, strict=True)), _left))
 
     def failed(error: ErrorCode) -> None:
         request.answer(error_code=error, members=[])

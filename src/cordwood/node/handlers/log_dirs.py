@@ -5,26 +5,28 @@ from typing import TYPE_CHECKING, Any
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.node.partition import Partition
 from cordwood.node.request import Request, by_topic, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 
-def describe_log_dirs(node: "Node", request: Request) -> None:
-    """The one data directory, with the size of each partition that is asked for (null: of all)."""
-    body = request.decode()
-    if body.topics is None:
-        partitions = list(node.partitions())
-    else:
-        partitions = [
-            node.topics[topic.topic][index]
-            for topic in body.topics
-            for index in topic.partitions
-            if node.has_partition(topic.topic, index)
-        ]
+SIZED_PER_STEP = 100
+"""A log that nobody has used for a while is opened first."""
 
-    sized = [(partition.name.topic, _sized(node, partition)) for partition in partitions]
+
+def describe_log_dirs(node: "Node", request: Request) -> Steps:
+    """The one data directory, with the size of each partition that is asked for (null: of all)."""
+    body = yield from request.read()
+    asked = ((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
+    names = (partition.name for partition in list(node.partitions())) if body.topics is None else asked
+    sized: list[tuple[str, dict[str, Any]]] = []
+    for looked_at, (topic, index) in enumerate(names, 1):
+        if node.has_partition(topic, index):
+            sized.append((topic, _sized(node, node.topics[topic][index])))
+        if not looked_at % SIZED_PER_STEP:
+            yield
 
     def measured(free: tuple[int, int] | Exception) -> None:
         total_bytes, usable_bytes = (-1, -1) if isinstance(free, Exception) else free

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.controller import CreatedTopic
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.image import PartitionImage, TopicImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Made, Request, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.api_versions import (
     FinalizedFeature,
     SupportedFeature,
@@ -38,7 +40,9 @@ ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 BROKER_ENDPOINTS = 1
-MAX_DESCRIBED_PARTITIONS = 2000
+
+ENCODED_PER_STEP = 1_000
+"""Topics and their partitions: an entry that is not kept yet takes some microseconds for each."""
 
 # Version 2 of transactions (KIP-890): clients that read this need no AddPartitionsToTxn and get a new epoch each time.
 SUPPORTED_FEATURES = (SupportedFeature("transaction.version", 0, 2),)
@@ -100,15 +104,14 @@ def _describe(topic: TopicImage, operations: int) -> TopicMetadata:
     return TopicMetadata(topic.name, topic.topic_id, partitions, topic.internal, 0, operations)
 
 
-def metadata(node: Node, request: Request) -> None:
+def metadata(node: Node, request: Request) -> Steps | None:
     body = decode_metadata(request.header, request.frame)
     if body.topics is not None:
         # However often it is asked for, each is answered once.
         body = body._replace(topics=list(dict.fromkeys(body.topics)))
     missing = [] if body.topics is None else _creatable(node, body)
     if not missing:
-        _answer_metadata(node, request, body, {})
-        return
+        return _answer_metadata(node, request, body, {})
     errors: dict[str, ProtocolError] = {}
 
     def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
@@ -116,9 +119,10 @@ def metadata(node: Node, request: Request) -> None:
             node.report_storage_failure(results)
         else:
             errors.update({name: error for name, error in results.items() if isinstance(error, ProtocolError)})
-        _answer_metadata(node, request, body, errors)
+        node.turns.begin(request.reply, _answer_metadata(node, request, body, errors))
 
     node.auto_create(missing, created)
+    return None
 
 
 def _creatable(node: Node, body: MetadataRequest) -> list[str]:
@@ -141,20 +145,25 @@ def _creatable(node: Node, body: MetadataRequest) -> list[str]:
     return names
 
 
-def _answer_metadata(node: Node, request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]) -> None:
+def _answer_metadata(node: Node, request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]) -> Steps:
     image, version = node.image, request.version
     operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     entry = node.encoded_topics.entry
-    if body.topics is None:
-        topics = [entry(topic, version, operations) for topic in image.sorted_topics()]
-    else:
-        topics = []
-        for asked in body.topics:
-            topic = _find(node, asked)
-            if topic is not None:
-                topics.append(entry(topic, version, operations))
-            elif (unknown := _unknown(asked, version, errors)) is not None:
-                topics.append(encode_topic(version, unknown))
+    topics: list[bytes] = []
+    left = ENCODED_PER_STEP
+    everything = image.sorted_topics() if body.topics is None else ()
+    asked: Iterable[TopicImage | RequestedTopic] = everything if body.topics is None else body.topics
+    for each in asked:
+        topic = each if isinstance(each, TopicImage) else _find(node, each)
+        if topic is not None:
+            topics.append(entry(topic, version, operations))
+            left -= len(topic.partitions)
+        elif isinstance(each, RequestedTopic) and (unknown := _unknown(each, version, errors)) is not None:
+            topics.append(encode_topic(version, unknown))
+        left -= 1
+        if left <= 0:
+            left = ENCODED_PER_STEP
+            yield
     request.reply.send(
         encode_metadata_response(
             version,
@@ -221,20 +230,20 @@ def describe_cluster(node: Node, request: Request) -> None:
     )
 
 
-def describe_topic_partitions(node: Node, request: Request) -> None:
+def describe_topic_partitions(node: Node, request: Request) -> Steps:
     """Topics page by page: a cursor says where the next page begins."""
-    body = request.decode()
+    body = yield from request.read()
     names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in node.image.sorted_topics()]
     cursor = body.cursor
     topics: list[dict[str, Any]] = []
+    most = node.settings.max_request_partition_size_limit
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         if cursor.partition_index < 0:
             nothing = {"error_code": ErrorCode.INVALID_REQUEST, "topic_id": ZERO_TOPIC_ID, "partitions": ()}
-            topics = [{**nothing, "name": name} for name in names[:MAX_DESCRIBED_PARTITIONS]]
-            request.answer(topics=topics, next_cursor=None)
+            request.answer(topics=Made(names[:most], lambda name: {**nothing, "name": name}), next_cursor=None)
             return
-    room = max(1, min(body.response_partition_limit, MAX_DESCRIBED_PARTITIONS))
+    room = max(1, min(body.response_partition_limit, most))
     next_cursor: dict[str, Any] | None = None
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
@@ -243,6 +252,8 @@ def describe_topic_partitions(node: Node, request: Request) -> None:
             break
         topic = node.image.topics.get(name)
         topics.append(_described_topic(name, topic, first, room))
+        if not len(topics) % ENCODED_PER_STEP:
+            yield
         count = 0 if topic is None else max(0, len(topic.partitions) - first)
         if count > room:
             next_cursor = {"topic_name": name, "partition_index": first + room}
@@ -263,22 +274,24 @@ def _described_topic(name: str, topic: TopicImage | None, first: int, room: int)
         "name": name,
         "topic_id": ZERO_TOPIC_ID if topic is None else topic.topic_id,
         "is_internal": topic is not None and topic.internal,
-        "partitions": [
-            {
-                "error_code": ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-                "partition_index": index,
-                "leader_id": partition.leader,
-                "leader_epoch": partition.leader_epoch,
-                "replica_nodes": partition.replicas,
-                "isr_nodes": partition.isr,
-                # The Java client cannot take null here, although the schema allows it.
-                "eligible_leader_replicas": partition.elr,
-                "last_known_elr": (),
-                "offline_replicas": (),
-            }
-            for index, partition in enumerate(partitions, first)
-        ],
+        "partitions": Made(list(enumerate(partitions, first)), _described_partition),
         "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
+    }
+
+
+def _described_partition(numbered: tuple[int, PartitionImage]) -> dict[str, Any]:
+    index, partition = numbered
+    return {
+        "error_code": ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": index,
+        "leader_id": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        # The Java client cannot take null here, although the schema allows it.
+        "eligible_leader_replicas": partition.elr,
+        "last_known_elr": (),
+        "offline_replicas": (),
     }
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.log.timestamps import FoundTimestamp
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
-from cordwood.node.request import Request, by_topic, serves
+from cordwood.node.request import Made, Request, by_topic, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -23,15 +24,17 @@ EARLIEST_PENDING_UPLOAD = -6
 
 _SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
+LOOKED_UP_PER_STEP = 100
+"""A log that nobody has used for a while is opened first."""
 NOTHING_FOUND = (-1, -1, -1)
 
 Found = tuple[int, int, int] | Exception
 """(offset, timestamp, leader epoch)"""
 
 
-def list_offsets(node: Node, request: Request) -> None:
+def list_offsets(node: Node, request: Request) -> Steps:
     """Offsets by timestamp, or the ends of what a reader of this isolation level sees."""
-    body = request.decode()
+    body = yield from request.read()
     asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
     results: list[tuple[str, dict[str, Any]]] = [("", {})] * len(asked)
     missing = len(asked)
@@ -61,6 +64,8 @@ def list_offsets(node: Node, request: Request) -> None:
         request.answer(topics=())
     seen: set[tuple[str, int]] = set()
     for place, (topic, partition) in enumerate(asked):
+        if place and not place % LOOKED_UP_PER_STEP:
+            yield
         key = (topic, partition.partition_index)
         if key in seen:
             answer_for(place)(ProtocolError(ErrorCode.INVALID_REQUEST, f"{key} is asked for twice."))
@@ -109,42 +114,46 @@ def _find_offset(
         )
 
 
-def offset_for_leader_epoch(node: Node, request: Request) -> None:
+def offset_for_leader_epoch(node: Node, request: Request) -> Steps:
     """Where an epoch ended: what a client or follower compares to find out that its log diverged."""
-    body = request.decode()
-    results = []
-    for topic in body.topics:
-        for asked in topic.partitions:
-            leader_epoch, end_offset, error = -1, -1, ErrorCode.NONE
-            try:
-                replica = node.partition(topic.topic, asked.partition).replica
-                replica.check_epoch(asked.current_leader_epoch)
-                leader_epoch, end_offset = replica.end_offset_for(asked.leader_epoch)
-            except ProtocolError as refusal:
-                error = refusal.code
-            except StorageFailure as failure:
-                node.report_storage_failure(failure)
-                error = ErrorCode.KAFKA_STORAGE_ERROR
-            results.append(
-                (
-                    topic.topic,
-                    {
-                        "error_code": error,
-                        "partition": asked.partition,
-                        "leader_epoch": leader_epoch,
-                        "end_offset": end_offset,
-                    },
-                )
-            )
-    request.answer(topics=by_topic(results, "topic"))
+    body = yield from request.read()
+
+    def topic(asked: Any) -> dict[str, Any]:
+        return {
+            "topic": asked.topic,
+            "partitions": Made(asked.partitions, lambda partition: _epoch_end(node, asked.topic, partition)),
+        }
+
+    request.answer(topics=Made(body.topics, topic))
 
 
-def delete_records(node: Node, request: Request) -> None:
+def _epoch_end(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+    leader_epoch, end_offset, error = -1, -1, ErrorCode.NONE
+    try:
+        replica = node.partition(topic, asked.partition).replica
+        replica.check_epoch(asked.current_leader_epoch)
+        leader_epoch, end_offset = replica.end_offset_for(asked.leader_epoch)
+    except ProtocolError as refusal:
+        error = refusal.code
+    except StorageFailure as failure:
+        node.report_storage_failure(failure)
+        error = ErrorCode.KAFKA_STORAGE_ERROR
+    return {
+        "error_code": error,
+        "partition": asked.partition,
+        "leader_epoch": leader_epoch,
+        "end_offset": end_offset,
+    }
+
+
+def delete_records(node: Node, request: Request) -> Steps:
     """Moves the start of a log forward, durably: what was deleted does not come back after a crash."""
-    body = request.decode()
+    body = yield from request.read()
     results: list[tuple[str, dict[str, Any]]] = []
     for topic in body.topics:
         for asked in topic.partitions:
+            if results and not len(results) % LOOKED_UP_PER_STEP:
+                yield
             low_watermark, error = -1, ErrorCode.NONE
             try:
                 low_watermark = _delete_before(node, topic.name, asked.partition_index, asked.offset)

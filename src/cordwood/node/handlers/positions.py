@@ -1,21 +1,25 @@
 """A reader's position, kept for it: FindCoordinator, OffsetCommit, OffsetFetch.
 
 A group with members takes commits from them alone, and only in their generation; one without takes them from anybody.
+A commit of many positions is written as several batches, one in each turn: after a crash some of them may be there and
+others not, as after several commits; none is answered before all are safe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
-from cordwood.node.group_positions import UNSTABLE, CommitRequest
+from cordwood.node.group_positions import UNSTABLE, CommitRequest, Settled
 from cordwood.node.group_shards import Author
 from cordwood.node.partition import Partition
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Made, Request, in_order, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -26,33 +30,41 @@ TRANSACTION_KEY = 1
 EPOCHS_FROM_VERSION = 9
 """Of OffsetCommit: older clients know neither epochs of members nor that a group may not be there."""
 
+COMMITS_PER_STEP = 1_000
+GROUPS_PER_STEP = 200
+LOOKED_UP_PER_STEP = 2_000
 
-def find_coordinator(node: Node, request: Request) -> None:
-    body = request.decode()
+MAX_POSITIONS_ANSWERED = 250_000
+"""Positions of groups that are asked for all of theirs, in one answer: some 20 MB."""
+
+Found = dict[TopicPartition, Position] | ErrorCode
+
+
+def find_coordinator(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
     version = request.version
     keys = list(body.coordinator_keys) if version >= 4 else [body.key]
     key_type = body.key_type
 
     def answer(error: ProtocolError | None) -> None:
         me = node.image.brokers[node.broker_id].endpoints[0]
-        found = []
-        for key in keys:
+
+        def found(key: str) -> dict[str, Any]:
             problem = error or _coordinator_problem(key, key_type)
             located = problem is None
-            found.append(
-                {
-                    "key": key,
-                    "node_id": node.broker_id if located else -1,
-                    "host": me.host if located else "",
-                    "port": me.port if located else -1,
-                    "error_code": ErrorCode.NONE if problem is None else problem.code,
-                    "error_message": None if problem is None else problem.message,
-                }
-            )
+            return {
+                "key": key,
+                "node_id": node.broker_id if located else -1,
+                "host": me.host if located else "",
+                "port": me.port if located else -1,
+                "error_code": ErrorCode.NONE if problem is None else problem.code,
+                "error_message": None if problem is None else problem.message,
+            }
+
         if version >= 4:
-            request.answer(coordinators=found)
+            request.answer(coordinators=Made(keys, found))
         else:
-            request.answer(**{name: value for name, value in found[0].items() if name != "key"})
+            request.answer(**{name: value for name, value in found(keys[0]).items() if name != "key"})
 
     if key_type == GROUP_KEY:
         node.groups.when_topic_exists(answer)
@@ -75,7 +87,7 @@ def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
 class AskedPositions:
     """The positions that a request wants committed, and what becomes of each."""
 
-    def __init__(self, node: Node, topics: Any, *, by_id: bool, retention_ms: int = -1) -> None:
+    def __init__(self, topics: Any) -> None:
         self._topics = topics
         self._errors: list[ErrorCode] = []
         self._places: list[int] = []
@@ -83,30 +95,51 @@ class AskedPositions:
         """Those in partitions that there are."""
         self.partitions: list[Partition] = []
         """That these are in."""
-        for topic in topics:
+
+    def look_up(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> Steps:
+        for topic in self._topics:
             name = node.topic_name(topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
-            there = [] if name is None else node.topics.get(name, [])
-            for asked in topic.partitions:
-                index = asked.partition_index
-                if name is None:
-                    self._errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
-                elif not 0 <= index < len(there):
-                    self._errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                else:
-                    self._places.append(len(self._errors))
-                    self._errors.append(ErrorCode.NONE)
-                    partition = there[index]
-                    self.partitions.append(partition)
-                    self.commits.append(
-                        Commit(
-                            partition.name,
-                            asked.committed_offset,
-                            asked.committed_leader_epoch,
-                            asked.committed_metadata,
-                            partition.topic_id,
-                            retention_ms,
-                        )
+            for start in range(0, len(topic.partitions), LOOKED_UP_PER_STEP):
+                # A topic that is deleted between two steps is found out when its positions are written.
+                there = [] if name is None else node.topics.get(name, [])
+                self._look_up(name, there, topic.partitions[start : start + LOOKED_UP_PER_STEP], retention_ms)
+                if len(self._errors) % LOOKED_UP_PER_STEP == 0:
+                    yield
+
+    def _look_up(self, name: str | None, there: list[Partition], partitions: Any, retention_ms: int) -> None:
+        for asked in partitions:
+            index = asked.partition_index
+            if name is None:
+                self._errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif not 0 <= index < len(there):
+                self._errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                self._places.append(len(self._errors))
+                self._errors.append(ErrorCode.NONE)
+                partition = there[index]
+                self.partitions.append(partition)
+                self.commits.append(
+                    Commit(
+                        partition.name,
+                        asked.committed_offset,
+                        asked.committed_leader_epoch,
+                        asked.committed_metadata,
+                        partition.topic_id,
+                        retention_ms,
                     )
+                )
+
+    def commit(
+        self, one: Callable[[list[Commit], list[Partition], Callable[[list[ErrorCode]], None]], None], done: Settled
+    ) -> Steps:
+        """Has `one` commit the positions, so many in each step; `done` gets an error code for each of them."""
+        starts = range(0, max(len(self.commits), 1), COMMITS_PER_STEP)
+        settled = in_order(len(starts), lambda outcomes: done([error for errors in outcomes for error in errors]))
+        for place, start in enumerate(starts):
+            if place:
+                yield
+            end = start + COMMITS_PER_STEP
+            one(self.commits[start:end], self.partitions[start:end], partial(settled, place))
 
     def refuse(self, error: ErrorCode) -> None:
         self._errors = [error] * len(self._errors)
@@ -119,25 +152,28 @@ class AskedPositions:
         for place, error in zip(self._places, outcome, strict=True):
             self._errors[place] = error
 
-    def answer(self) -> list[dict[str, Any]]:
+    def answer(self) -> Made[Any]:
         """The topics of the response, under the names or ids that the request has for them."""
-        errors = iter(self._errors)
-        return [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "partitions": [
-                    {"partition_index": asked.partition_index, "error_code": next(errors)} for asked in topic.partitions
-                ],
+        next_error = iter(self._errors).__next__
+
+        def partition(asked: Any) -> dict[str, Any]:
+            return {"partition_index": asked.partition_index, "error_code": next_error()}
+
+        def topic(asked: Any) -> dict[str, Any]:
+            return {
+                "name": asked.name,
+                "topic_id": asked.topic_id,
+                "partitions": Made(asked.partitions, partition),
             }
-            for topic in self._topics
-        ]
+
+        return Made(self._topics, topic)
 
 
-def offset_commit(node: Node, request: Request) -> None:
+def offset_commit(node: Node, request: Request) -> Steps:
     """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
-    body = request.decode()
-    asked = AskedPositions(node, body.topics, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
+    body = yield from request.read()
+    asked = AskedPositions(body.topics)
+    yield from asked.look_up(node, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
     if not body.group_id:
         asked.refuse(ErrorCode.INVALID_GROUP_ID)
         request.answer(topics=asked.answer())
@@ -152,8 +188,11 @@ def offset_commit(node: Node, request: Request) -> None:
         request.answer(topics=asked.answer())
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
-    wanted = CommitRequest(body.group_id, author, asked.commits, asked.partitions, knows_epochs)
-    node.groups.positions.commit(wanted, committed)
+
+    def commit(commits: list[Commit], partitions: list[Partition], done: Settled) -> None:
+        node.groups.positions.commit(CommitRequest(body.group_id, author, commits, partitions, knows_epochs), done)
+
+    yield from asked.commit(commit, committed)
 
 
 def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
@@ -163,86 +202,89 @@ def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, Top
     return topic.name, node.topic_id(topic.name)
 
 
-def offset_fetch(node: Node, request: Request) -> None:
-    """The positions of one group, or of several (v8+)."""
-    body = request.decode()
+def offset_fetch(node: Node, request: Request) -> Steps:
+    """The positions of one group, or of several (v8+). A group is looked up once, however often it is asked for, and
+    shown once with all of its positions."""
+    body = yield from request.read()
     version = request.version
-    groups = list(body.groups) if version >= 8 else [body]
-    answers: list[dict[str, Any]] = [{}] * len(groups)
-    missing = len(groups)
+    asked = body.groups if version >= 8 else [body]
+    groups = list({_question(version, place, group): group for place, group in enumerate(asked)}.values())
+    readers = dict.fromkeys((group.group_id, _reader(version, group)) for group in groups)
+    places = {reader: place for place, reader in enumerate(readers)}
 
-    def one_done(place: int) -> Callable[[dict[TopicPartition, Position] | ErrorCode], None]:
-        def done(found: dict[TopicPartition, Position] | ErrorCode) -> None:
-            nonlocal missing
-            answers[place] = _group_answer(node, version, groups[place], found)
-            missing -= 1
-            if not missing:
-                if version >= 8:
-                    request.answer(groups=answers)
-                else:
-                    request.answer(**{name: value for name, value in answers[0].items() if name != "group_id"})
+    def all_found(found: list[Found]) -> None:
+        def found_for(group: Any) -> Found:
+            return found[places[group.group_id, _reader(version, group)]]
 
-        return done
-
-    if not groups:
-        request.answer(groups=[])
-    for place, group in enumerate(groups):
-        if not group.group_id:
-            one_done(place)(ErrorCode.INVALID_GROUP_ID)
+        shown_whole = [found_for(group) for group in groups if group.topics is None]
+        count = sum(0 if isinstance(positions, ErrorCode) else len(positions) for positions in shown_whole)
+        if count > MAX_POSITIONS_ANSWERED:
+            request.reply.hang_up(f"its answer would have {count} positions: ask for fewer groups at a time")
+        elif version >= 8:
+            request.answer(groups=Made(groups, lambda group: _group_answer(node, version, group, found_for(group))))
         else:
-            node.groups.positions.fetch(
-                group.group_id,
-                _reader(version, group),
-                one_done(place),
-                require_stable=body.require_stable,
-            )
+            answer = _group_answer(node, version, body, found[0])
+            request.answer(**{name: value for name, value in answer.items() if name != "group_id"})
+
+    one_found = in_order(len(places), all_found)
+    for (group_id, reader), place in places.items():
+        if place and not place % GROUPS_PER_STEP:
+            yield
+        if not group_id:
+            one_found(place, ErrorCode.INVALID_GROUP_ID)
+        else:
+            done = partial(one_found, place)
+            node.groups.positions.fetch(group_id, reader, done, require_stable=body.require_stable)
+
+
+def _question(version: int, place: int, group: Any) -> Any:
+    """Equal for those that have the same answer."""
+    return (group.group_id, _reader(version, group)) if group.topics is None else place
 
 
 def _reader(version: int, group: Any) -> Author:
     return Author(group.member_id or "", None, group.member_epoch) if version >= 9 else Author()
 
 
-def _group_answer(
-    node: Node, version: int, group: Any, found: dict[TopicPartition, Position] | ErrorCode
-) -> dict[str, Any]:
+def _group_answer(node: Node, version: int, group: Any, found: Found) -> dict[str, Any]:
     error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
     positions = {} if isinstance(found, ErrorCode) else found
-    topics: dict[str | TopicId, dict[str, Any]] = {}
-    if error == ErrorCode.NONE or version < 2:
-        for name, topic_id, index in _wanted(node, version, group, positions):
-            known_as = {"name": name or "", "topic_id": topic_id} if version >= 8 else {"name": name}
-            entry = topics.setdefault(name or topic_id, {**known_as, "partitions": []})
+    answer = {"group_id": group.group_id, "error_code": error}
+    if error is not ErrorCode.NONE and version >= 2:
+        return {**answer, "topics": ()}
+
+    def topic(name: str | None, topic_id: TopicId, indexes: Any) -> dict[str, Any]:
+        def partition(index: int) -> dict[str, Any]:
             position = positions.get(TopicPartition(name, index)) if name is not None else None
-            entry["partitions"].append(
-                {
-                    "partition_index": index,
-                    "committed_offset": -1 if position is None else position.offset,
-                    "committed_leader_epoch": -1 if position is None else position.leader_epoch,
-                    "metadata": "" if position is None else position.metadata,
-                    "error_code": _position_error(error, name, position),
-                }
-            )
-    return {"group_id": group.group_id, "topics": list(topics.values()), "error_code": error}
+            return {
+                "partition_index": index,
+                "committed_offset": -1 if position is None else position.offset,
+                "committed_leader_epoch": -1 if position is None else position.leader_epoch,
+                "metadata": "" if position is None else position.metadata,
+                "error_code": _position_error(error, name, position),
+            }
+
+        known_as = {"name": name or "", "topic_id": topic_id} if version >= 8 else {"name": name}
+        return {**known_as, "partitions": Made(indexes, partition)}
+
+    if group.topics is not None:
+        return {
+            **answer,
+            "topics": Made(
+                group.topics, lambda asked: topic(*_resolve_topic(node, version >= 10, asked), asked.partition_indexes)
+            ),
+        }
+    by_topic: dict[str, list[int]] = {}
+    for name, index in positions:
+        by_topic.setdefault(name, []).append(index)
+    topics = Made(sorted(by_topic), lambda name: topic(name, node.topic_id(name), sorted(by_topic[name])))
+    return {**answer, "topics": topics}
 
 
 def _position_error(error: ErrorCode, topic: str | None, position: Position | None) -> ErrorCode:
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return ErrorCode.UNSTABLE_OFFSET_COMMIT if position is UNSTABLE else error
-
-
-def _wanted(
-    node: Node, version: int, group: Any, positions: dict[TopicPartition, Position]
-) -> Iterator[tuple[str | None, TopicId, int]]:
-    """(topic name or None if its id is unknown, topic id, partition): those asked for, or all that have a position."""
-    if group.topics is None:
-        for partition in sorted(positions):
-            yield partition.topic, node.topic_id(partition.topic), partition.partition
-        return
-    for topic in group.topics:
-        name, topic_id = _resolve_topic(node, version >= 10, topic)
-        for index in topic.partition_indexes:
-            yield name, topic_id, index
 
 
 HANDLERS = (

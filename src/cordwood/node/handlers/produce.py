@@ -1,13 +1,16 @@
 """Produce: append each batch, then answer as soon as the last of them is as safe as its acks ask for.
 
 The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait, where the
-coordinator of a transaction has to be asked first, and where a topic wants another codec than the producer used.
+coordinator of a transaction has to be asked first, and where a topic wants another codec than the producer used. A
+request of many batches is appended in steps: each batch is alone in what becomes of it, and their order within a
+partition is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
@@ -17,10 +20,18 @@ from cordwood.node.partition import Done, Partition
 from cordwood.node.recompression import Recompressed
 from cordwood.node.request import Request, serves
 from cordwood.node.transactional_appends import ADDS_FROM_VERSION
+from cordwood.node.turns import Steps
 from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Codec, read_header
 from cordwood.records.validate import InvalidBatch
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.produce import ProducedPartition, ProduceRequest, decode_produce, encode_produce_response
+from cordwood.wire.produce import (
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceTopic,
+    decode_produce,
+    encode_produce_response,
+)
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -31,6 +42,9 @@ _ATTRIBUTES_LOW_BYTE = 22
 _ZSTD_FROM_VERSION = 7
 
 Results = list[tuple[str | TopicId, list[ProducedPartition]]]
+
+BATCHES_PER_STEP = 100
+"""Some ten microseconds each, and as many more when a file is opened."""
 
 
 class WaitingProduce:
@@ -61,23 +75,22 @@ class WaitingProduce:
             _respond(self.request, self.results)
 
 
-def produce(node: Node, request: Request) -> None:
+def produce(node: Node, request: Request) -> Steps | None:
     body = decode_produce(request.header, request.frame)
     if not node.recompression.idle and _produce_recompressed(node, request, body):
-        return
-    _produce(node, request, body, None)
+        return None
+    if body.transactional_id is not None:
+        _produce_in_transaction(node, request, body, body.transactional_id, None)
+    elif _is_wide(body):
+        return _append_in_steps(node, request, _kept(body))
+    else:
+        _append_all(node, request, body, None, None)
+    return None
 
 
 Refusals = Mapping[TopicPartition, ErrorCode]
 BatchRefusals = Mapping[tuple[str | TopicId, int], ProtocolError]
 """Why single batches of a request could not be recompressed, by topic and partition as the request names them."""
-
-
-def _produce(node: Node, request: Request, body: ProduceRequest, recompressed: BatchRefusals | None) -> None:
-    if body.transactional_id is not None:
-        _produce_in_transaction(node, request, body, body.transactional_id, recompressed)
-    else:
-        _append_all(node, request, body, None, recompressed)
 
 
 def _produce_recompressed(node: Node, request: Request, body: ProduceRequest) -> bool:
@@ -104,7 +117,10 @@ def _produce_recompressed(node: Node, request: Request, body: ProduceRequest) ->
             else:
                 batches[place] = (index, result)
         request.now_ms = node.now_ms
-        _produce(node, request, kept, refused)
+        if body.transactional_id is not None:
+            _produce_in_transaction(node, request, kept, body.transactional_id, refused)
+        else:
+            _append_all(node, request, kept, None, refused)
 
     recompression.in_turn([(partition, records) for _, partition, records in found], go)
     return True
@@ -121,8 +137,12 @@ def _with_partitions(node: Node, body: ProduceRequest) -> list[tuple[tuple[int, 
     return found
 
 
+def _is_wide(body: ProduceRequest) -> bool:
+    return len(body.topics) > BATCHES_PER_STEP or sum(len(batches) for _, batches in body.topics) > BATCHES_PER_STEP
+
+
 def _kept(body: ProduceRequest) -> ProduceRequest:
-    """The request with batches of its own: the frame is the network's, and is gone when the handler returns."""
+    """The request with batches of its own: the network's frame is gone when the handler returns or pauses."""
     return body._replace(
         topics=[
             (topic, [(index, None if batch is None else memoryview(bytearray(batch))) for index, batch in batches])
@@ -131,34 +151,60 @@ def _kept(body: ProduceRequest) -> ProduceRequest:
     )
 
 
+def _pieces(body: ProduceRequest) -> list[ProduceRequest]:
+    """The same request as several that are not wide."""
+    pieces: list[list[ProduceTopic]] = [[]]
+    room = BATCHES_PER_STEP
+    for topic, batches in body.topics:
+        for start in range(0, max(len(batches), 1), BATCHES_PER_STEP):
+            some = batches[start : start + BATCHES_PER_STEP]
+            if len(some) >= room:
+                pieces.append([])
+                room = BATCHES_PER_STEP
+            pieces[-1].append((topic, some))
+            room -= max(len(some), 1)
+    return [body._replace(topics=topics) for topics in pieces if topics]
+
+
 def _produce_in_transaction(
     node: Node, request: Request, body: ProduceRequest, transactional_id: str, recompressed: BatchRefusals | None
 ) -> None:
     """Appends what is part of the transaction already; for the rest the coordinator is asked."""
     appends = node.transactional_appends
+    wide = _is_wide(body)
     if _refusal(body) is not None:
         _append_all(node, request, body, {}, recompressed)
         return
-    if not appends.busy(transactional_id) and not _unverified(node, body):
+    if not wide and not appends.busy(transactional_id) and not _unverified(node, body):
         _append_all(node, request, body, {}, recompressed)
         return
     kept = _kept(body) if recompressed is None else body
+    # The transaction may end between two pieces: the coordinator is asked about each.
+    pieces = _pieces(kept) if wide else [kept]
+    appending = Appending(node, request, kept, {}, recompressed)
 
-    def begin() -> None:
-        writers = _unverified(node, kept)
-        appends.verify(transactional_id, writers, request.version, lambda errors: verified(writers, errors))
+    def begin(place: int, now_ms: int) -> None:
+        piece = pieces[place]
+        writers = _unverified(node, piece)
+        appends.verify(transactional_id, writers, request.version, lambda errors: verified(place, writers, errors))
 
-    def verified(writers: dict[TopicPartition, Writer], errors: Refusals) -> None:
+    def verified(place: int, writers: dict[TopicPartition, Writer], errors: Refusals) -> None:
         refused: dict[TopicPartition, ErrorCode] = {
             name: error for name, error in errors.items() if error is not ErrorCode.NONE
         }
         if request.version >= ADDS_FROM_VERSION:
-            refused.update(_starting_late(node, kept, writers))
+            refused.update(_starting_late(node, pieces[place], writers))
         request.now_ms = node.now_ms
-        _append_all(node, request, kept, refused, recompressed)
-        appends.through(transactional_id)
+        appending.refused = refused
+        for topic, batches in pieces[place].topics:
+            appending.append(topic, batches)
+        if place + 1 < len(pieces):
+            node.in_turns.add(partial(begin, place + 1))
+        else:
+            appending.end()
+            appends.through(transactional_id)
 
-    appends.in_turn(transactional_id, begin)
+    appends.in_turn(transactional_id, partial(begin, 0, request.now_ms))
 
 
 def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
@@ -208,20 +254,67 @@ def _append_all(
     refused: Refusals | None,
     recompressed: BatchRefusals | None,
 ) -> None:
-    """Appends every batch. `refused`: what the transaction's coordinator says against some; None: no transaction."""
-    zstd_allowed = recompressed is not None or request.version >= _ZSTD_FROM_VERSION
-    acks = body.acks
-    refusal = _refusal(body)
-    results: Results = []
-    waiting: WaitingProduce | None = None
-    failed = False
+    appending = Appending(node, request, body, refused, recompressed)
     for topic, batches in body.topics:
-        partitions: list[ProducedPartition] = []
-        results.append((topic, partitions))
+        appending.append(topic, batches)
+    appending.end()
+
+
+def _append_in_steps(node: Node, request: Request, body: ProduceRequest) -> Steps:
+    appending = Appending(node, request, body, None, None)
+    for piece in _pieces(body):
+        request.now_ms = node.now_ms
+        for topic, batches in piece.topics:
+            appending.append(topic, batches)
+        yield
+    appending.end()
+
+
+class Appending:
+    """The batches of one request, on their way into their logs."""
+
+    __slots__ = (
+        "_body",
+        "_failed",
+        "_node",
+        "_recompressed",
+        "_refusal",
+        "_request",
+        "_results",
+        "_waiting",
+        "_zstd_allowed",
+        "refused",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        request: Request,
+        body: ProduceRequest,
+        refused: Refusals | None,
+        recompressed: BatchRefusals | None,
+    ) -> None:
+        self._node = node
+        self._request = request
+        self._body = body
+        self.refused = refused
+        """What the transaction's coordinator says against some of the batches; None: there is no transaction."""
+        self._recompressed = recompressed
+        self._zstd_allowed = recompressed is not None or request.version >= _ZSTD_FROM_VERSION
+        self._refusal = _refusal(body)
+        self._results: Results = []
+        self._waiting: WaitingProduce | None = None
+        self._failed = False
+
+    def append(self, topic: str | TopicId, batches: list[ProducePartition]) -> None:
+        """Appends batches of one topic."""
+        node, request, refused, acks = self._node, self._request, self.refused, self._body.acks
+        recompressed, zstd_allowed = self._recompressed, self._zstd_allowed
+        partitions = self._results_of(topic)
         for index, records in batches:
             try:
-                if refusal is not None:
-                    raise refusal
+                if self._refusal is not None:
+                    raise self._refusal
                 partition = _find(node, topic, index)
                 if recompressed and (topic, index) in recompressed:
                     raise recompressed[topic, index]
@@ -231,34 +324,44 @@ def _append_all(
                 assert isinstance(records, memoryview)
                 appended, safe = node.append(partition, records, acks, request.now_ms)
             except ProtocolError as error:
-                failed = True
+                self._failed = True
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
                 partitions.append(
                     ProducedPartition(index, error.code, record_errors=errors, error_message=error.message or None)
                 )
                 continue
             except StorageFailure as failure:
-                failed = True
+                self._failed = True
                 node.report_storage_failure(failure)
                 message = str(failure) if isinstance(failure, DiskFull) else None
                 partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
                 continue
             if not safe and acks != NO_ACK:
-                if waiting is None:
-                    waiting = WaitingProduce(request, results)
-                done = waiting.one_more(partitions)
-                node.when_safe(partition, appended.last_offset, acks, request.now_ms + body.timeout_ms, done)
+                if self._waiting is None:
+                    self._waiting = WaitingProduce(request, self._results)
+                done = self._waiting.one_more(partitions)
+                node.when_safe(partition, appended.last_offset, acks, request.now_ms + self._body.timeout_ms, done)
             log_start = partition.replica.log.log_start_offset
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
-    if acks == NO_ACK:
-        if failed:
-            request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
+
+    def _results_of(self, topic: str | TopicId) -> list[ProducedPartition]:
+        """The list that takes what becomes of this topic's batches; that of its last step, if it had one."""
+        results = self._results
+        if not results or results[-1][0] is not topic:
+            results.append((topic, []))
+        return results[-1][1]
+
+    def end(self) -> None:
+        """All batches were appended, or refused."""
+        if self._body.acks == NO_ACK:
+            if self._failed:
+                self._request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
+            else:
+                self._request.reply.nothing()
+        elif self._waiting is not None:
+            self._waiting.one_less()
         else:
-            request.reply.nothing()
-    elif waiting is not None:
-        waiting.one_less()
-    else:
-        _respond(request, results)
+            _respond(self._request, self._results)
 
 
 def _respond(request: Request, results: Results) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cordwood.log.producers import ProducerDescription
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.families import is_reserved
-from cordwood.node.request import Request, by_topic, serves
+from cordwood.node.request import Made, Request, serves
+from cordwood.node.turns import Steps
 from cordwood.transactions.beginning import Beginning
 from cordwood.transactions.transaction import Step
 from cordwood.wire.apis import ApiKey
@@ -56,37 +58,42 @@ def init_producer_id(node: Node, request: Request) -> None:
         node.transactions.init_producer_id(asked, initialized)
 
 
-def describe_producers(node: Node, request: Request) -> None:
-    body = request.decode()
-    results = []
+def describe_producers(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
     # However often it is asked for, each is answered once.
-    asked = dict.fromkeys((topic.name, index) for topic in body.topics for index in topic.partition_indexes)
-    for name, index in asked:
-        described: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
-        try:
-            described["active_producers"] = _active_producers(node, name, index)
-        except ProtocolError as refusal:
-            described["error_code"] = refusal.code
-            described["error_message"] = refusal.message
-        except StorageFailure as failure:
-            node.report_storage_failure(failure)
-            described["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
-        results.append((name, described))
-    request.answer(topics=by_topic(results))
+    asked: dict[str, dict[int, None]] = {}
+    for topic in body.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+
+    def described(name: str) -> dict[str, Any]:
+        return {"name": name, "partitions": Made(asked[name], lambda index: _producers_of(node, name, index))}
+
+    request.answer(topics=Made(asked, described))
 
 
-def _active_producers(node: Node, topic: str, index: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "producer_id": state.producer_id,
-            "producer_epoch": state.producer_epoch,
-            "last_sequence": state.last_sequence,
-            "last_timestamp": state.last_timestamp_ms,
-            "coordinator_epoch": state.coordinator_epoch,
-            "current_txn_start_offset": state.transaction_start_offset,
-        }
-        for state in node.partition(topic, index).replica.log.producers.describe()
-    ]
+def _producers_of(node: Node, topic: str, index: int) -> dict[str, Any]:
+    described: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
+    try:
+        states = node.partition(topic, index).replica.log.producers.describe()
+        described["active_producers"] = Made(states, _active_producer)
+    except ProtocolError as refusal:
+        described["error_code"] = refusal.code
+        described["error_message"] = refusal.message
+    except StorageFailure as failure:
+        node.report_storage_failure(failure)
+        described["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
+    return described
+
+
+def _active_producer(state: ProducerDescription) -> dict[str, Any]:
+    return {
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "last_sequence": state.last_sequence,
+        "last_timestamp": state.last_timestamp_ms,
+        "coordinator_epoch": state.coordinator_epoch,
+        "current_txn_start_offset": state.transaction_start_offset,
+    }
 
 
 HANDLERS = (

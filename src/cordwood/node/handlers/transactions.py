@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cordwood.groups.positions import Commit
 from cordwood.model.coordination import is_too_long
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.families import is_reserved
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.node.coordinator_log import Done, Writer
-from cordwood.node.group_positions import CommitRequest
+from cordwood.node.group_positions import CommitRequest, Settled
 from cordwood.node.group_shards import Author
 from cordwood.node.handlers.positions import AskedPositions
+from cordwood.node.partition import Partition
 from cordwood.node.regular_expressions import names_matching
-from cordwood.node.request import Request, in_order, serves
+from cordwood.node.request import Made, Request, in_order, serves
 from cordwood.node.transaction_markers import Ending, write_markers
+from cordwood.node.turns import Steps
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
 from cordwood.wire.apis import ApiKey
@@ -34,7 +37,11 @@ OFFSETS_BY_TOPIC_ID_FROM_VERSION = 6
 SAME_EPOCH = 1
 """The transaction version of clients that keep their epoch from one transaction to the next."""
 
-TopicErrors = list[dict[str, Any]]
+IDS_PER_STEP = 100
+"""Each may write to a log."""
+LOOKED_UP_PER_STEP = 500
+
+TopicErrors = Made[str]
 
 
 def _fenced(error: ErrorCode, version: int) -> ErrorCode:
@@ -46,8 +53,8 @@ def _fenced(error: ErrorCode, version: int) -> ErrorCode:
 # Partitions
 
 
-def add_partitions_to_txn(node: Node, request: Request) -> None:
-    body = request.decode()
+def add_partitions_to_txn(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
     if request.version < BATCHED_FROM_VERSION:
         writer = Writer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         _add_partitions(
@@ -69,6 +76,8 @@ def add_partitions_to_txn(node: Node, request: Request) -> None:
         return lambda topics: answered(place, {"transactional_id": transactional_id, "topic_results": topics})
 
     for place, each in enumerate(body.transactions):
+        if place and not place % IDS_PER_STEP:
+            yield
         writer = Writer(each.producer_id, each.producer_epoch)
         done = one_done(place, each.transactional_id)
         _add_partitions(node, request, each.transactional_id, writer, each.topics, each.verify_only, done)
@@ -86,11 +95,17 @@ def _add_partitions(
     wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
     def answer(errors: dict[TopicPartition, ErrorCode]) -> None:
-        topics: dict[str, list[dict[str, Any]]] = {}
-        for name in wanted:
-            error = _fenced(errors[name], request.version)
-            topics.setdefault(name.topic, []).append({"partition_index": name.partition, "partition_error_code": error})
-        done([{"name": topic, "results_by_partition": results} for topic, results in topics.items()])
+        def topic(name: str) -> dict[str, Any]:
+            def partition(index: int) -> dict[str, Any]:
+                error = _fenced(errors[TopicPartition(name, index)], request.version)
+                return {"partition_index": index, "partition_error_code": error}
+
+            return {"name": name, "results_by_partition": Made(indexes[name], partition)}
+
+        indexes: dict[str, list[int]] = {}
+        for name, index in wanted:
+            indexes.setdefault(name, []).append(index)
+        done(Made(indexes, topic))
 
     def same_for_all(error: ErrorCode) -> None:
         answer(dict.fromkeys(wanted, error))
@@ -141,11 +156,12 @@ def add_offsets_to_txn(node: Node, request: Request) -> None:
         node.groups.when_topic_exists(topic_exists)
 
 
-def txn_offset_commit(node: Node, request: Request) -> None:
+def txn_offset_commit(node: Node, request: Request) -> Steps:
     """Positions that hold once the transaction is committed, and never if it is aborted."""
-    body = request.decode()
+    body = yield from request.read()
     version = request.version
-    asked = AskedPositions(node, body.topics, by_id=version >= OFFSETS_BY_TOPIC_ID_FROM_VERSION)
+    asked = AskedPositions(body.topics)
+    yield from asked.look_up(node, by_id=version >= OFFSETS_BY_TOPIC_ID_FROM_VERSION)
     refusal = ErrorCode.NONE if body.group_id else ErrorCode.INVALID_GROUP_ID
     if not body.transactional_id:
         refusal = ErrorCode.INVALID_REQUEST
@@ -173,8 +189,11 @@ def txn_offset_commit(node: Node, request: Request) -> None:
             add=add,
         )
 
-    wanted = CommitRequest(body.group_id, author, asked.commits, asked.partitions)
-    node.groups.positions.commit_in_transaction(wanted, admit, writer, committed)
+    def commit(commits: list[Commit], partitions: list[Partition], done: Settled) -> None:
+        wanted = CommitRequest(body.group_id, author, commits, partitions)
+        node.groups.positions.commit_in_transaction(wanted, admit, writer, done)
+
+    yield from asked.commit(commit, committed)
 
 
 def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
@@ -215,28 +234,26 @@ def end_txn(node: Node, request: Request) -> None:
     node.transactions.end(body.transactional_id, writer, body.committed, version, ended)
 
 
-def write_txn_markers(node: Node, request: Request) -> None:
+def write_txn_markers(node: Node, request: Request) -> Steps:
     """From another broker's coordinator, or from an administrator who ends what hangs."""
-    body = request.decode()
+    body = yield from request.read()
     answered = in_order(len(body.markers), lambda results: request.answer(markers=results))
 
     def one_done(place: int, marker: Any) -> Callable[[dict[TopicPartition, ErrorCode]], None]:
         def done(outcomes: dict[TopicPartition, ErrorCode]) -> None:
-            topics = [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        {"partition_index": index, "error_code": outcomes[TopicPartition(topic.name, index)]}
-                        for index in topic.partition_indexes
-                    ],
-                }
-                for topic in marker.topics
-            ]
-            answered(place, {"producer_id": marker.producer_id, "topics": topics})
+            def topic(asked: Any) -> dict[str, Any]:
+                def partition(index: int) -> dict[str, Any]:
+                    return {"partition_index": index, "error_code": outcomes[TopicPartition(asked.name, index)]}
+
+                return {"name": asked.name, "partitions": Made(asked.partition_indexes, partition)}
+
+            answered(place, {"producer_id": marker.producer_id, "topics": Made(marker.topics, topic)})
 
         return done
 
     for place, marker in enumerate(body.markers):
+        if place and not place % IDS_PER_STEP:
+            yield
         how = Ending(
             Writer(marker.producer_id, marker.producer_epoch),
             TransactionMarker(marker.transaction_result, marker.coordinator_epoch),
@@ -251,14 +268,22 @@ def write_txn_markers(node: Node, request: Request) -> None:
 # Looking at them
 
 
-def describe_transactions(node: Node, request: Request) -> None:
-    wanted = list(dict.fromkeys(request.decode().transactional_ids))
-    answered = in_order(len(wanted), lambda described: request.answer(transaction_states=described))
+def describe_transactions(node: Node, request: Request) -> Steps:
+    body = yield from request.read()
+    wanted = list(dict.fromkeys(body.transactional_ids))
+
+    def all_found(found: list[Transaction | ErrorCode]) -> None:
+        states = list(zip(wanted, found, strict=True))
+        request.answer(transaction_states=Made(states, lambda state: _described(*state)))
+
+    answered = in_order(len(wanted), all_found)
 
     def one_done(place: int) -> Callable[[Transaction | ErrorCode], None]:
-        return lambda found: answered(place, _described(wanted[place], found))
+        return lambda found: answered(place, found)
 
     for place, transactional_id in enumerate(wanted):
+        if place and not place % LOOKED_UP_PER_STEP:
+            yield
         if not transactional_id:
             one_done(place)(ErrorCode.INVALID_REQUEST)
         else:
@@ -283,6 +308,14 @@ def _described(transactional_id: str, found: Transaction | ErrorCode) -> dict[st
     }
 
 
+def _listed(each: Transaction) -> dict[str, Any]:
+    return {
+        "transactional_id": each.transactional_id,
+        "producer_id": each.producer_id,
+        "transaction_state": each.state.label,
+    }
+
+
 def list_transactions(node: Node, request: Request) -> None:
     body = request.decode()
     known = {state.label: state for state in State}
@@ -303,14 +336,7 @@ def list_transactions(node: Node, request: Request) -> None:
         request.answer(
             error_code=ErrorCode.NONE,
             unknown_state_filters=[name for name in body.state_filters if name not in known],
-            transaction_states=[
-                {
-                    "transactional_id": each.transactional_id,
-                    "producer_id": each.producer_id,
-                    "transaction_state": each.state.label,
-                }
-                for each in transactions
-            ],
+            transaction_states=Made(transactions, _listed),
         )
 
     def found(transactions: list[Transaction]) -> None:

@@ -1,0 +1,79 @@
+"""How wide a request may be: the number of its array elements in all, nested arrays included, for each API.
+
+Bytes are no bound: two of them can make an object of 300, and a request of 100 MB would be millions of these. Each
+width is a real need with room to spare; elements are counted while they are read, and one too many closes the
+connection, as bytes that are not a request do. An element costs at most about 1 KB while its request is handled.
+"""
+
+from typing import Final
+
+from cordwood.wire.apis import ApiKey
+
+READ_BY_ONE_CLIENT: Final = 50_000
+"""Partitions that one reader may follow: a MirrorMaker has some ten thousand. Its lookups and commits are as wide."""
+
+WRITTEN_AT_ONCE: Final = 20_000
+"""Batches in one Produce. The smallest is 70 bytes and a producer sends 1 MiB at a time (max.request.size): 15,000."""
+
+ADMINISTERED_AT_ONCE: Final = 10_000
+"""Topics, groups, settings and the like. Kafka's controller takes 10,000 changes in one operation."""
+
+FEW: Final = 1_000
+"""Filters, and protocols of a member."""
+
+NONE: Final = 0
+
+MAX_ELEMENTS: Final[dict[int, int]] = {
+    ApiKey.PRODUCE: WRITTEN_AT_ONCE,
+    ApiKey.FETCH: READ_BY_ONE_CLIENT,
+    ApiKey.LIST_OFFSETS: READ_BY_ONE_CLIENT,
+    ApiKey.METADATA: ADMINISTERED_AT_ONCE,
+    ApiKey.OFFSET_COMMIT: READ_BY_ONE_CLIENT,
+    ApiKey.OFFSET_FETCH: READ_BY_ONE_CLIENT,
+    ApiKey.FIND_COORDINATOR: ADMINISTERED_AT_ONCE,
+    ApiKey.JOIN_GROUP: FEW,
+    ApiKey.HEARTBEAT: NONE,
+    ApiKey.LEAVE_GROUP: ADMINISTERED_AT_ONCE,
+    ApiKey.SYNC_GROUP: ADMINISTERED_AT_ONCE,
+    ApiKey.DESCRIBE_GROUPS: ADMINISTERED_AT_ONCE,
+    ApiKey.LIST_GROUPS: FEW,
+    ApiKey.API_VERSIONS: NONE,
+    ApiKey.CREATE_TOPICS: ADMINISTERED_AT_ONCE,
+    ApiKey.DELETE_TOPICS: ADMINISTERED_AT_ONCE,
+    ApiKey.DELETE_RECORDS: ADMINISTERED_AT_ONCE,
+    ApiKey.INIT_PRODUCER_ID: NONE,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: READ_BY_ONE_CLIENT,
+    ApiKey.ADD_PARTITIONS_TO_TXN: ADMINISTERED_AT_ONCE,
+    ApiKey.ADD_OFFSETS_TO_TXN: NONE,
+    ApiKey.END_TXN: NONE,
+    ApiKey.WRITE_TXN_MARKERS: ADMINISTERED_AT_ONCE,
+    ApiKey.TXN_OFFSET_COMMIT: READ_BY_ONE_CLIENT,
+    ApiKey.DESCRIBE_ACLS: NONE,
+    ApiKey.CREATE_ACLS: ADMINISTERED_AT_ONCE,
+    ApiKey.DELETE_ACLS: ADMINISTERED_AT_ONCE,
+    ApiKey.DESCRIBE_CONFIGS: ADMINISTERED_AT_ONCE,
+    ApiKey.ALTER_CONFIGS: ADMINISTERED_AT_ONCE,
+    ApiKey.DESCRIBE_LOG_DIRS: READ_BY_ONE_CLIENT,
+    ApiKey.CREATE_PARTITIONS: ADMINISTERED_AT_ONCE,
+    ApiKey.DELETE_GROUPS: ADMINISTERED_AT_ONCE,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ADMINISTERED_AT_ONCE,
+    ApiKey.OFFSET_DELETE: ADMINISTERED_AT_ONCE,
+    ApiKey.DESCRIBE_CLUSTER: NONE,
+    ApiKey.DESCRIBE_PRODUCERS: ADMINISTERED_AT_ONCE,
+    ApiKey.DESCRIBE_TRANSACTIONS: ADMINISTERED_AT_ONCE,
+    ApiKey.LIST_TRANSACTIONS: FEW,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: READ_BY_ONE_CLIENT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ADMINISTERED_AT_ONCE,
+    ApiKey.LIST_CONFIG_RESOURCES: FEW,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ADMINISTERED_AT_ONCE,
+    ApiKey.FAMILY_JOIN: NONE,
+    ApiKey.FAMILY_RENEW: NONE,
+    ApiKey.FAMILY_DECIDE: WRITTEN_AT_ONCE,
+    ApiKey.FAMILY_LIST: ADMINISTERED_AT_ONCE,
+    ApiKey.FAMILY_RECALL: NONE,
+}
+"""By API key. An API that is served and is not here takes no array at all."""
+
+
+def max_elements(api_key: int) -> int:
+    return MAX_ELEMENTS.get(api_key, NONE)

@@ -1,0 +1,120 @@
+"""Wide requests are handled in steps: others are served in between, and each connection's requests keep their order."""
+
+from typing import Any
+
+import pytest
+from tests.unit.node.speaking import create_topic
+
+from cordwood.node.handlers import positions
+from cordwood.simulation.exchange import Connection, Exchange
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+PARTITIONS = 3
+
+
+def positions_asked(count: int, offset: int) -> dict[str, Any]:
+    each = {"committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+    partitions = [{"partition_index": number % PARTITIONS, **each} for number in range(count)]
+    return {
+        "group_id": "g",
+        "member_id": "",
+        "generation_id_or_member_epoch": -1,
+        "topics": [{"name": "orders", "partitions": partitions}],
+    }
+
+
+def commit(connection: Connection, count: int, offset: int) -> Exchange:
+    return connection.request(ApiKey.OFFSET_COMMIT, 8, positions_asked(count, offset))
+
+
+def committed_offsets(world: World) -> list[int]:
+    asked = [{"name": "orders", "partition_indexes": list(range(PARTITIONS))}]
+    answer = world.ask(ApiKey.OFFSET_FETCH, 7, group_id="g", topics=asked)
+    return [each.committed_offset for each in answer.topics[0].partitions]
+
+
+def settle_network_first(world: World) -> None:
+    """What has arrived is taken before what the loop has left to do."""
+    while steps := world.steps():
+        world.do(steps[-1][1])
+
+
+@pytest.fixture
+def orders(world: World) -> World:
+    create_topic(world, "orders", PARTITIONS)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    committed_offsets(world)
+    return world
+
+
+def test_who_asks_for_little_is_served_between_the_steps_of_who_asks_for_much(orders: World) -> None:
+    wide = commit(orders.connect(), 20_000, 1)
+    order: list[Exchange] = []
+    wide.on_end = order.append
+    narrow = orders.connect().request(ApiKey.API_VERSIONS, 0, {}, on_end=order.append)
+    settle_network_first(orders)
+    assert order == [narrow, wide]
+    assert committed_offsets(orders) == [1] * PARTITIONS
+
+
+def test_the_next_request_of_a_connection_waits_for_the_steps_of_the_one_before(orders: World) -> None:
+    connection = orders.connect()
+    exchanges = [commit(connection, 20_000, 1), commit(connection, 3, 2)]
+    orders.settle()
+    assert all(exchange.answered for exchange in exchanges)
+    assert committed_offsets(orders) == [2] * PARTITIONS
+
+
+def test_connections_with_wide_requests_take_turns(orders: World) -> None:
+    ended: list[Exchange] = []
+    long, short = (orders.connect().request(ApiKey.OFFSET_COMMIT, 8, positions_asked(n, 1)) for n in (40_000, 5_000))
+    long.on_end = short.on_end = ended.append
+    settle_network_first(orders)
+    assert ended == [short, long]
+
+
+def test_the_steps_of_a_connection_that_is_closed_are_not_taken(orders: World) -> None:
+    connection = orders.connect()
+    exchange = commit(connection, 40_000, 1)
+    while not connection.held:
+        orders.do(orders.steps()[0][1])
+    assert len(orders.node.turns) == 1
+    orders.network.drop(connection)
+    assert len(orders.node.turns) == 0
+    orders.settle()
+    assert not exchange.replies
+    assert committed_offsets(orders) == [-1] * PARTITIONS
+
+
+def test_positions_in_a_topic_that_is_deleted_between_two_steps_are_refused(orders: World) -> None:
+    connection = orders.connect()
+    exchange = commit(connection, 40_000, 1)
+    while not connection.held:
+        orders.do(orders.steps()[0][1])
+    orders.node.topics["orders"], kept = [], orders.node.topics["orders"]
+    orders.settle()
+    orders.node.topics["orders"] = kept
+    assert exchange.answered
+    errors = {each.error_code for each in exchange.answer.topics[0].partitions}
+    assert errors == {3}
+
+
+def test_a_group_that_is_asked_for_again_and_again_is_answered_once(orders: World) -> None:
+    orders.settle()
+    commit(orders.connect(), 3, 7)
+    orders.settle()
+    group = {"group_id": "g", "topics": None}
+    answer = orders.ask(ApiKey.OFFSET_FETCH, 8, groups=[group] * 3000)
+    assert [each.group_id for each in answer.groups] == ["g"]
+    assert [each.committed_offset for each in answer.groups[0].topics[0].partitions] == [7] * PARTITIONS
+
+
+def test_more_positions_than_fit_into_an_answer_are_refused_before_it_is_made(
+    orders: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(orders.connect(), 3, 7)
+    orders.settle()
+    monkeypatch.setattr(positions, "MAX_POSITIONS_ANSWERED", 2)
+    exchange = orders.begin(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}])
+    assert "3 positions" in exchange.hang_up_reason
