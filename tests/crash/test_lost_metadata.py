@@ -1,12 +1,14 @@
 """Metadata that was lost, damaged or put back from a backup: no start erases records because of it."""
 
 import asyncio
+import json
 import shutil
+import subprocess
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.broker_process import BrokerProcess
+from tests.broker_process import EXECUTABLE, BrokerProcess
 from tests.crash.conftest import StartBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
@@ -58,25 +60,77 @@ def test_a_bit_flipped_in_the_topic_id_costs_nothing(start_broker: StartBroker) 
         assert metadata.read_bytes() == whole
 
 
-def test_topics_that_an_older_store_does_not_know_are_kept(start_broker: StartBroker, tmp_path: Path) -> None:
-    broker = start_broker()
+def recover(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(EXECUTABLE), "recover", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def with_an_older_store(broker: BrokerProcess, backup: Path) -> None:
+    """Topic `early` is in the older store, `late` was created since, with 5 records of which 2 are deleted."""
     create(broker, "early")
     send(broker, "early", ["e"])
     broker.stop()
-    shutil.copy(broker.data_dir / "metadata.sqlite", tmp_path / "backup")
+    shutil.copy(broker.data_dir / "metadata.sqlite", backup)
     broker.start()
     create(broker, "late")
-    send(broker, "late", ["a", "b"])
+    send(broker, "late", ["a", "b", "c", "d", "e"])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_records([TopicPartition("late", 0, 2)])[TopicPartition("late", 0)].result(30)
     broker.stop()
-    shutil.copy(tmp_path / "backup", broker.data_dir / "metadata.sqlite")
+    shutil.copy(backup, broker.data_dir / "metadata.sqlite")
+
+
+def test_topics_that_an_older_store_does_not_know_are_kept_and_put_back(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker()
+    with_an_older_store(broker, tmp_path / "backup")
     broker.start()
     assert read(broker, "early") == ["e"]
     (kept,) = broker.data_dir.glob("late-0*")
     assert kept.name == "late-0.0-stray"
     assert f"{kept} is set aside" in broker.output()
+    in_use = recover("put-back", broker.data_dir, "late")
+    assert in_use.returncode == 1
+    assert "in use" in in_use.stderr
     broker.kill()
     broker.start()
     assert f"{kept} is set aside" in broker.output(), "it is said at every start"
+    broker.stop()
+
+    (listed,) = json.loads(recover("list", broker.data_dir, "--json").stdout)
+    assert (listed["topic"], listed["start_offset"], listed["end_offset"]) == ("late", 2, 5)
+    assert "late-0.0-stray" in recover("list", broker.data_dir).stdout
+    assert recover("put-back", broker.data_dir, "lost").returncode == 4
+    (restored,) = json.loads(recover("put-back", broker.data_dir, "late", "--json").stdout)
+    assert (restored["topic"], restored["partition_count"]) == ("late", 1)
+    assert restored["settings"]["retention.ms"] == "-1"
+    broker.start()
+    assert read(broker, "late") == ["c", "d", "e"], "what was deleted stays deleted"
+    send(broker, "late", ["f"])
+    assert [message.offset() for message in read_to_end(broker.bootstrap, "late", [0])] == [2, 3, 4, 5]
+    assert not list(broker.data_dir.glob("*-stray"))
+    broker.stop()
+    assert recover("list", broker.data_dir).stderr.strip() == "Nothing is set aside."
+
+
+def test_a_topic_whose_name_was_taken_since_is_put_back_under_another(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker()
+    with_an_older_store(broker, tmp_path / "backup")
+    broker.start()
+    create(broker, "late")
+    broker.stop()
+    refused = recover("put-back", broker.data_dir, "--all")
+    assert refused.returncode == 1
+    assert "Another topic has the name 'late'" in refused.stderr
+    assert "--as" in refused.stderr
+    assert (broker.data_dir / "late-0.0-stray").exists()
+    assert recover("put-back", broker.data_dir, "late-0.0-stray", "--as", "rescued").returncode == 0
+    broker.start()
+    assert (read(broker, "rescued"), read(broker, "late")) == (["c", "d", "e"], [])
 
 
 async def delete_in_the_store(data_dir: Path, topic: str) -> None:

@@ -32,6 +32,8 @@ from cordwood.cli.pipeline.status import pipeline_status
 from cordwood.cli.pipeline.stop import stop_pipeline
 from cordwood.cli.pipeline.swap import rollback_pipeline, swap_pipeline
 from cordwood.cli.produce import produce
+from cordwood.cli.recover.list import list_set_aside
+from cordwood.cli.recover.put_back import put_back
 from cordwood.cli.serve import serve
 from cordwood.cli.topic.alter import alter as alter_topic
 from cordwood.cli.topic.create import create as create_topic
@@ -118,6 +120,13 @@ _pipeline.command("rollback")(rollback_pipeline)
 _pipeline.command("requeue")(requeue_records)
 _pipeline.command("forget")(forget_edition)
 
+_recover = typer.Typer(
+    help="Partitions that a start set aside: look at them, and put them back. For a stopped broker.",
+    no_args_is_help=True,
+)
+_recover.command("list")(list_set_aside)
+_recover.command("put-back")(put_back)
+
 app.command("serve")(serve)
 app.command("demo")(demo)
 app.add_typer(_topic, name="topic")
@@ -128,6 +137,7 @@ app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.add_typer(_pipeline, name="pipeline")
 app.command("inspect")(inspect)
+app.add_typer(_recover, name="recover")
 app.command("audit")(audit)
 
 _history = typer.Typer(help="Judge what clients did and saw.", no_args_is_help=True)

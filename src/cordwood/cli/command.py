@@ -26,6 +26,7 @@ COMMAND_ORDER = [
     "pipeline",
     "audit",
     "inspect",
+    "recover",
     "history",
 ]
 

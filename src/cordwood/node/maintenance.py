@@ -216,7 +216,8 @@ class Maintenance:
         for path in fresh:
             note = read_note(logs.filesystem, path)
             logger.error(
-                "%s is set aside: %s. All of it is kept, none of it is served. `cordwood inspect %s` shows it",
+                "%s is set aside: %s. All of it is kept, none of it is served. `cordwood recover list %s` shows "
+                "what is set aside, `cordwood recover put-back` puts it back",
                 path,
                 "there is no note of why" if note is None else note.reason,
                 logs.path,

@@ -77,7 +77,7 @@ def _set_aside_table(data: DataDirectoryView) -> None:
             for row in rows
         ],
     )
-    remark("What is set aside is kept and not served.")
+    remark("What is set aside is kept and not served: `cordwood recover put-back` puts it back.")
 
 
 def _overview_table(partitions: list[Partition], rows: list[dict[str, Any]]) -> None:

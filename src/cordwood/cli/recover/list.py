@@ -1,0 +1,52 @@
+"""`cordwood recover list`."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from cordwood.cli.options import AsJson
+
+DataDirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="The data directory of a stopped broker.")]
+
+
+def list_set_aside(directory: DataDirectoryArgument = "./cordwood-data", as_json: AsJson = False) -> None:
+    """List partitions that a start set aside, because the metadata did not know them.
+
+    They are kept as they were and not served. `cordwood recover put-back` puts them back.
+    """
+    from cordwood.cli.inspect.directory import read_data_directory
+    from cordwood.cli.inspect.lock import stopped
+    from cordwood.cli.output import print_json, print_table, remark, size_in_words
+    from cordwood.cli.recover.lost_topics import end_offset, topics_set_aside
+    from cordwood.segments.partition_metadata import topic_id_text
+
+    with stopped(directory):
+        found = topics_set_aside(read_data_directory(directory))
+        rows = [
+            {
+                "topic": topic.name,
+                "partition": read.partition.partition,
+                "topic_id": None if topic.topic_id is None else topic_id_text(topic.topic_id),
+                "directory": os.path.basename(read.directory),
+                "start_offset": read.start_offset,
+                "end_offset": end_offset(read),
+                "size_bytes": read.size_bytes,
+                "reason": read.set_aside,
+            }
+            for topic in found
+            for read in topic.partitions
+        ]
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        remark("Nothing is set aside.")
+    else:
+        columns = ["topic", "partition", "topic_id", "directory", "start_offset", "end_offset"]
+        print_table(
+            ["topic", "partition", "topic id", "directory", "start", "end", "size", "why"],
+            [
+                (*(row[column] for column in columns), size_in_words(read.size_bytes), row["reason"])
+                for row, read in zip(rows, (read for topic in found for read in topic.partitions), strict=True)
+            ],
+        )

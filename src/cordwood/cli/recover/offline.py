@@ -1,0 +1,35 @@
+"""A stopped broker's data directory, held so that no broker starts on it meanwhile."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.log.data_directory import PROPERTIES_FILE, DataDirectory
+from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.model.errors import EnvironmentFailure
+
+
+@contextmanager
+def taken(directory: str) -> Iterator[OsFilesystem]:
+    """Takes the directory as a broker does. What the environment refuses ends the command in words."""
+    if not os.path.exists(os.path.join(directory, PROPERTIES_FILE)):
+        raise Failure(
+            "NOT_A_DATA_DIRECTORY",
+            f"{directory} is not the data directory of a broker: {PROPERTIES_FILE} is not there",
+            "give the --data-dir of a broker",
+            ExitCode.NOT_FOUND,
+        )
+    path = os.path.abspath(directory)
+    filesystem = OsFilesystem(path)
+    holder = DataDirectory(filesystem, path)
+    try:
+        holder.take()
+        try:
+            yield filesystem
+        finally:
+            holder.release()
+    except EnvironmentFailure as failure:
+        raise Failure("STORAGE", str(failure)) from failure
+    finally:
+        filesystem.close()

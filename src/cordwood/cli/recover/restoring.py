@@ -1,0 +1,99 @@
+"""Putting topics back: their directories under the names of partitions, and the topics into the metadata."""
+
+import os
+from typing import Any
+
+from cordwood.broker.storage import METADATA_FILE
+from cordwood.cli.failure import Failure
+from cordwood.cli.inspect.directory import DataDirectoryView, read_data_directory
+from cordwood.cli.recover.lost_topics import SetAsideTopic, chosen_topics, lost_topic, target, topics_set_aside
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
+from cordwood.cluster.planner.transactions import Plan
+from cordwood.cluster.rows import TOPIC_NAMES
+from cordwood.cluster.stores.interface import MetadataStore
+from cordwood.cluster.stores.sqlite import SqliteStore
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import ProtocolError
+
+
+async def restore(
+    filesystem: OsFilesystem, path: str, names: list[str], *, everything: bool, new_name: str | None
+) -> list[dict[str, Any]]:
+    """What was put back, by topic. Raises Failure before anything is changed."""
+    data = read_data_directory(path)
+    chosen = chosen_topics(topics_set_aside(data), names, everything=everything)
+    if new_name is not None and len(chosen) != 1:
+        raise Failure("USAGE", "--as names one topic", "put the others back one by one")
+    identity = DataDirectory(filesystem, path).identity()
+    assert identity is not None
+    settings = BrokerSettings.from_texts({"node.id": str(identity.node_id)})
+    store = await SqliteStore.open(f"{path}/{METADATA_FILE}")
+    try:
+        image = ClusterImage(identity.node_id, settings)
+        image.load(await store.list(""))
+        restored = []
+        for topic in chosen:
+            lost, plan = _planned(image, data, topic, new_name, settings)
+            _rename(filesystem, path, topic, lost.name)
+            if plan is not None:
+                await _carry_out(store, plan)
+                image.load(await store.list(""))
+            restored.append(
+                {
+                    "topic": lost.name,
+                    "topic_id": str(lost.topic_id),
+                    "partitions": sorted(read.partition.partition for read in topic.partitions),
+                    "partition_count": len(image.topics[lost.name].partitions),
+                    "settings": dict(lost.overrides) if plan is not None and _creates(plan) else {},
+                }
+            )
+        return restored
+    finally:
+        await store.close()
+
+
+def _planned(
+    image: ClusterImage, data: DataDirectoryView, topic: SetAsideTopic, new_name: str | None, settings: BrokerSettings
+) -> tuple[LostTopic, Plan | None]:
+    known = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
+    name = new_name or (topic.name if known is None else known.name)
+    on_disk = [
+        read.partition.partition + 1
+        for read in data.partitions
+        if read.partition.topic == name and read.topic_id == topic.topic_id
+    ]
+    lost = lost_topic(topic, name, max(on_disk, default=0), settings)
+    taken = [str(target(read, name)) for read in topic.partitions]
+    for each in taken:
+        if os.path.exists(os.path.join(data.path, each)):
+            raise Failure(
+                "NAME_TAKEN",
+                f"{each} is there already, with records of its own",
+                f"put {topic.name} back under another name with --as" if known is None else "",
+            )
+    try:
+        return lost, plan_put_back(image, lost)
+    except ProtocolError as refusal:
+        raise Failure(
+            refusal.code.name, refusal.message, f"put {topic.name} back under another name with --as"
+        ) from None
+
+
+def _creates(plan: Plan) -> bool:
+    """Whether the plan makes the topic, and does not only add partitions to it."""
+    return any(operation[0].startswith(TOPIC_NAMES) for operation in plan.commit.operations)
+
+
+def _rename(filesystem: OsFilesystem, path: str, topic: SetAsideTopic, name: str) -> None:
+    for read in topic.partitions:
+        filesystem.rename(read.directory, f"{path}/{target(read, name)}")
+    filesystem.sync_directory(path)
+
+
+async def _carry_out(store: MetadataStore, plan: Plan) -> None:
+    for transaction in (*plan.preparations, plan.commit):
+        if not (await store.txn(*transaction)).succeeded:
+            raise Failure("CONFLICT", "the metadata changed meanwhile", "try again")

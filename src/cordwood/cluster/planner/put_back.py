@@ -1,0 +1,89 @@
+"""Plans to give a topic back to the metadata that lost it: the same id, and at least the partitions that are on disk.
+
+Leader epochs go on where the logs ended: one that fell back would make clients take new records for old ones.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.placement import place
+from cordwood.cluster.planner.transactions import Plan, StoreTxn, plan_in_chunks
+from cordwood.cluster.rows import (
+    PartitionRow,
+    TopicRow,
+    encode_overrides,
+    encode_partition,
+    encode_topic,
+    partition_key,
+    partitions_prefix,
+    topic_config_key,
+    topic_key,
+    topic_name_key,
+)
+from cordwood.cluster.stores.interface import DeletePrefix, Operation, Put, absent, has_mod_revision
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicId, check_topic_name
+
+
+@dataclass(frozen=True, slots=True)
+class LostTopic:
+    """A topic as far as it is known from its directories."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    leader_epochs: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By partition: the last leader epoch in its log."""
+    overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Taken only if the metadata does not know the topic."""
+
+
+def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
+    """None if the metadata has all of it. A ProtocolError if another topic has the name, or the id another name."""
+    check_topic_name(topic.name)
+    known = image.topics_by_id.get(topic.topic_id)
+    if known is not None and known.name != topic.name:
+        raise ProtocolError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic id {topic.topic_id} is that of topic '{known.name}' now."
+        )
+    if known is None and topic.name in image.topics:
+        raise ProtocolError(
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"Another topic has the name '{topic.name}': it was created since."
+        )
+    if known is None and (like := image.topic_like(topic.name)) is not None:
+        raise ProtocolError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{topic.name}' collides with existing topic: {like} (names that differ only in '.' and '_' do).",
+        )
+    count_before = 0 if known is None else len(known.partitions)
+    if known is not None and topic.partition_count <= count_before:
+        return None
+    row = Put(topic_key(topic.topic_id), encode_topic(TopicRow(topic.name, topic.partition_count)))
+    partitions = _partitions(image, topic, range(count_before, topic.partition_count))
+    if known is not None:
+        guards = (has_mod_revision(row.key, known.mod_revision),)
+        return plan_in_chunks(partitions, guards=guards, commit_compares=(), commit_operations=(row,), undo=())
+    operations: list[Operation] = [row, Put(topic_name_key(topic.name), str(topic.topic_id).encode())]
+    if topic.overrides:
+        operations.append(Put(topic_config_key(topic.topic_id), encode_overrides(dict(topic.overrides))))
+    return plan_in_chunks(
+        partitions,
+        guards=(),
+        commit_compares=(absent(topic_name_key(topic.name)), absent(row.key)),
+        commit_operations=tuple(operations),
+        undo=(StoreTxn((absent(row.key),), (DeletePrefix(partitions_prefix(topic.topic_id)),)),),
+    )
+
+
+def _partitions(image: ClusterImage, topic: LostTopic, partitions: range) -> list[Put]:
+    """On the broker whose directory this is; others get their replicas from it."""
+    brokers = place(sorted(image.brokers), partitions, 1, topic.topic_id.int)
+    puts = []
+    for partition, replicas in zip(partitions, brokers, strict=True):
+        leader = replicas[0]
+        epoch = topic.leader_epochs.get(partition, 0)
+        row = PartitionRow(leader, image.broker_epochs[leader], epoch, replicas=replicas, isr=replicas)
+        puts.append(Put(partition_key(topic.topic_id, partition), encode_partition(row)))
+    return puts
