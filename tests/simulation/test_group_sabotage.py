@@ -16,8 +16,8 @@ from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
 from cordwood.node import coordinator_log
 from cordwood.node.coordinator_log import CoordinatorLog
+from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.group_game import PARTITIONS, play
-from cordwood.simulation.run import SimulationFailed
 from cordwood.simulation.workloads.group_members import TOPIC
 
 Patch = pytest.MonkeyPatch

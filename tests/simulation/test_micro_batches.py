@@ -14,8 +14,8 @@ from cordwood.node import transaction_coordinator
 from cordwood.node.family_coordinator import FamilyCoordinator
 from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.node.transaction_markers import write_markers
+from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.micro_batch_game import play
-from cordwood.simulation.run import SimulationFailed
 from cordwood.transactions import adding, families_deciding
 from cordwood.transactions.families import Families
 from cordwood.transactions.families_deciding import Decision

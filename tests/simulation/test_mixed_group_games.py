@@ -20,8 +20,8 @@ from cordwood.groups.consumer import classic_members
 from cordwood.groups.consumer.records import MemberState
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.model.errors import ErrorCode
+from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.mixed_group_game import play
-from cordwood.simulation.run import SimulationFailed
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
 MOST_GAMES = 60

@@ -15,8 +15,9 @@ from cordwood.node.node import Node
 from cordwood.node.partition import Partition
 from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation.disk import SimulatedDisk, SimulatedFile
+from cordwood.simulation.game import SimulationFailed
+from cordwood.simulation.log_game import play
 from cordwood.simulation.profile import Fault, Profile
-from cordwood.simulation.run import SimulationFailed, run
 
 Patch = pytest.MonkeyPatch
 MOST_GAMES = 60
@@ -159,7 +160,7 @@ def test_the_checkers_notice_a_broker_that(
 
 def _fails(seed: int, profile: Profile | None) -> bool:
     try:
-        run(seed, profile=profile)
+        play(seed, profile=profile)
     except SimulationFailed:
         return True
     return False
@@ -168,4 +169,4 @@ def _fails(seed: int, profile: Profile | None) -> bool:
 @pytest.mark.parametrize("profile", [DEATH, COMPACTION])
 def test_a_broker_without_sabotage_gets_through_the_same_games(profile: Profile) -> None:
     for seed in range(6):
-        run(seed, profile=profile)
+        play(seed, profile=profile)

@@ -12,22 +12,22 @@ from collections import Counter
 import pytest
 from tests.seeds import seeds
 
-from cordwood.simulation.run import run
+from cordwood.simulation.log_game import play
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "60"))
 
-PRINT_DIGEST = "from cordwood.simulation.run import run; print(run({seed}).digest)"
+PRINT_DIGEST = "from cordwood.simulation.log_game import play; print(play({seed}).digest)"
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_whatever_happens_promises_are_kept_and_everything_comes_to_its_end(seed: int) -> None:
-    run(seed)
+    play(seed)
 
 
 def test_the_games_are_about_something() -> None:
     total = Counter[str]()
     for seed in range(12):
-        outcome = run(seed)
+        outcome = play(seed)
         total += outcome.events + Counter(
             promises=outcome.promises, records=outcome.records_read, requests=outcome.requests, lives=outcome.lives
         )
@@ -51,4 +51,4 @@ def test_the_same_seed_is_the_same_game_in_every_process(seed: int) -> None:
         ).stdout
         for hash_seed in ("1", "2")
     }
-    assert digests == {f"{run(seed).digest}\n"}
+    assert digests == {f"{play(seed).digest}\n"}

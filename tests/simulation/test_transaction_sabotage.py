@@ -11,7 +11,7 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.node import transaction_coordinator
 from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.node.transaction_markers import write_markers
-from cordwood.simulation.run import SimulationFailed
+from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.transaction_game import play
 from cordwood.transactions import adding, ending
 from cordwood.transactions.transaction import State, Transaction

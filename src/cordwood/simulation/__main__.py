@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
-from cordwood.simulation import group_game, micro_batch_game, mixed_group_game, transaction_game
-from cordwood.simulation.run import SimulationFailed, run
+from cordwood.simulation import group_game, log_game, micro_batch_game, mixed_group_game, transaction_game
+from cordwood.simulation.game import SimulationFailed
 
 
 def _log(seed: int, steps: int) -> Counter[str]:
-    outcome = run(seed, steps)
+    outcome = log_game.play(seed, steps)
     return Counter(
         requests=outcome.requests, promises=outcome.promises, records=outcome.records_read, lives=outcome.lives
     )

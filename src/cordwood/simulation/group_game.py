@@ -5,7 +5,6 @@ commits anything, positions outlive the broker, and once the faults stop every m
 """
 
 import random
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,10 +13,9 @@ from cordwood.model.errors import StorageFailure
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.groups import GroupsChecker
 from cordwood.simulation.checkers.rest import check_at_rest
-from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.exchange import Connection
-from cordwood.simulation.ledger import Ledger
-from cordwood.simulation.run import QUIET_MS, SimulationFailed
+from cordwood.simulation.game import Game, Pace, play_out
+from cordwood.simulation.log_game import QUIET_MS
 from cordwood.simulation.stage import Stage
 from cordwood.simulation.threads import Step
 from cordwood.simulation.workloads import classic_members, consumer_members
@@ -33,7 +31,7 @@ MOST_MEMBERS = 4
 INSTANCES = ("one", "two")
 ROUNDS_TO_SETTLE = 400
 LONGEST_SESSION_MS = max(classic_members.SESSION_MS, consumer_members.SESSION_MS)
-TRANSCRIPT_LINES = 80
+PACE = Pace(waits=0.1, waits_ms=(1, 5, 20, 20, 100, 300), eagerness=0.75)
 OFFSET_FETCH_VERSION = 7
 
 
@@ -73,21 +71,12 @@ def play(seed: int, steps: int = 3000) -> GroupOutcome:
     return play_out(GroupGame(seed), steps)
 
 
-def play_out(game: "GroupGame", steps: int) -> GroupOutcome:
-    try:
-        return game.play(steps)
-    except Exception as reason:
-        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {game.seed}") from reason
-    finally:
-        game.world.kill()
+class GroupGame(Game[GroupOutcome]):
+    topic, partitions = TOPIC, PARTITIONS
 
-
-class GroupGame:
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.chance = random.Random(seed)
-        self.world = World(seed, settings(self.chance))
-        self.stage = Stage(self.world, self.chance, Ledger())
+        chance = random.Random(seed)
+        super().__init__(seed, chance, World(seed, settings(chance)), PACE)
         self.checker = self.new_checker()
         self.world.network.on_request = self.checker.requested
         self.world.network.on_sent = self.checker.sent
@@ -98,7 +87,6 @@ class GroupGame:
         """Connections that were closed with something on its way, and until when it is stuck."""
         self._slow_until_ms = 0
         """Until when the disk syncs nothing."""
-        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
 
     def new_checker(self) -> GroupsChecker:
         return GroupsChecker()
@@ -114,50 +102,26 @@ class GroupGame:
     def _members(self) -> list[GroupMember]:
         return [member for cast in self.casts for member in cast.members]
 
-    def play(self, steps: int) -> GroupOutcome:
-        world = self.world
-        world.start()
-        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
-        created = world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
-        assert created.topics[0].error_code == 0
-        for _ in range(steps):
-            try:
-                self._step()
-            except ProcessDied as death:
-                self._note(f"the process dies at: {death}")
-                self._die()
+    def _finish(self) -> None:
         self._settle_and_stay()
         self._note("--- a clean stop, and the power goes ---")
-        world.stop()
+        self.world.stop()
         self.checker.broker_died()
-        world.lose_power()
+        self.world.lose_power()
         self._start()
+
+    def _outcome(self) -> GroupOutcome:
         checker = self.checker
         return GroupOutcome(
             len(checker.rounds),
             checker.taken,
             checker.positions.accepted,
             checker.positions.fenced_commits,
-            world.lives,
+            self.world.lives,
             checker.moves,
         )
 
     # Steps
-
-    def _step(self) -> None:
-        chance, world = self.chance, self.world
-        if world.life is None:
-            self._start()
-            return
-        dice = chance.random()
-        if dice < self._fault_rate:
-            self._fault()
-        elif dice < 0.1:
-            world.clock.advance(chance.choice((1, 5, 20, 20, 100, 300)))
-        elif (steps := self._possible()) and chance.random() < 0.75:
-            world.do(chance.choice(steps)[1])
-        else:
-            self._somebody_acts()
 
     def _possible(self) -> list[Step]:
         """What could happen next, without what is held up."""
@@ -270,11 +234,7 @@ class GroupGame:
         self.checker.broker_died()
 
     def _die(self) -> None:
-        if self.chance.random() < 0.5:
-            self.world.kill()
-        else:
-            self._note("the power goes")
-            self.world.lose_power()
+        super()._die()
         self.checker.broker_died()
 
     def _audit(self) -> None:
@@ -371,9 +331,3 @@ class GroupGame:
     def _shares(self) -> dict[str, tuple[int, list[int]]]:
         alive = [member for member in self._members if not member.over]
         return {member.name: (member.epoch, sorted(member.positions)) for member in alive}
-
-    def _note(self, line: str) -> None:
-        self._transcript.append(f"{self._now_ms:7} ms  {line}")
-
-    def last_steps(self) -> str:
-        return "\n".join(self._transcript)

@@ -6,22 +6,18 @@ open.
 """
 
 import random
-from collections import deque
 from dataclasses import dataclass
 
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.micro_batches import check_answer, check_micro_batches
 from cordwood.simulation.checkers.rest import check_at_rest
-from cordwood.simulation.disk import ProcessDied
-from cordwood.simulation.ledger import Ledger
-from cordwood.simulation.run import SimulationFailed
-from cordwood.simulation.stage import Stage
-from cordwood.simulation.transaction_game import LONGEST_TRANSACTION_MS, ROUNDS_TO_FINISH, SETTINGS, TRANSCRIPT_LINES
+from cordwood.simulation.game import Game, Pace, play_out
+from cordwood.simulation.transaction_game import LONGEST_TRANSACTION_MS, ROUNDS_TO_FINISH, SETTINGS
 from cordwood.simulation.workloads.micro_batches import Attempt, Driver, Query, repeat_a_decision
 from cordwood.simulation.workloads.transactional_writers import PARTITIONS, TOPIC
 from cordwood.simulation.world import World
-from cordwood.wire.apis import ApiKey
 
+PACE = Pace(waits=0.08, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.75)
 FORGETFUL = {
     "transactional.id.expiration.ms": "3000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
@@ -45,73 +41,38 @@ class MicroBatchOutcome:
 
 def play(seed: int, steps: int = 3000) -> MicroBatchOutcome:
     """One game. SimulationFailed with the seed and the last steps if something is wrong."""
-    game = MicroBatchGame(seed)
-    try:
-        return game.play(steps)
-    except Exception as reason:
-        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}") from reason
-    finally:
-        game.world.kill()
+    return play_out(MicroBatchGame(seed), steps)
 
 
-class MicroBatchGame:
+class MicroBatchGame(Game[MicroBatchOutcome]):
+    topic, partitions = TOPIC, PARTITIONS
+
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
-        self.world = World(seed, {**SETTINGS, **self.chance.choice(({}, FORGETFUL))})
-        self.stage = Stage(self.world, self.chance, Ledger())
+        chance = random.Random(seed)
+        super().__init__(seed, chance, World(seed, {**SETTINGS, **chance.choice(({}, FORGETFUL))}), PACE)
         self.query = Query()
         self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
-        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
         self.world.network.on_sent = lambda exchange: check_answer(self.world, self.query, exchange)
 
-    def play(self, steps: int) -> MicroBatchOutcome:
-        world, query = self.world, self.query
-        world.start()
-        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
-        created = world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
-        assert created.topics[0].error_code == 0
-        for number in range(1, steps + 1):
-            try:
-                self._step()
-                if number % 100 == 0 and world.life is not None:
-                    world.settle()
-                    check_micro_batches(world, query, at_the_end=False)
-            except ProcessDied as death:
-                self._note(f"the process dies at: {death}")
-                self._die()
-        self._finish()
+    def _check(self) -> None:
+        self.world.settle()
+        check_micro_batches(self.world, self.query, at_the_end=False)
+
+    def _outcome(self) -> MicroBatchOutcome:
+        query = self.query
         return MicroBatchOutcome(
             query.finished_batch_id + 1,
             len(query.drivers),
             len(query.attempts),
-            world.lives,
+            self.world.lives,
             query.told_to_write_nothing,
             query.already_decided,
             query.winners_refused,
             query.writes_refused,
         )
 
-    def _step(self) -> None:
-        chance, world = self.chance, self.world
-        if world.life is None:
-            self._note("--- the broker starts ---")
-            world.start()
-            return
-        dice = chance.random()
-        if dice < self._fault_rate:
-            if chance.random() < 0.6:
-                world.disk.die_within(chance.choice((3, 20, 60)))
-            else:
-                self._note("kill")
-                self._die()
-            return
-        if dice < 0.08:
-            world.clock.advance(chance.choice((1, 5, 50, 400, 2000)))
-            return
-        steps = world.steps()
-        if steps and chance.random() < 0.75:
-            world.do(chance.choice(steps)[1])
-            return
+    def _somebody_acts(self) -> None:
+        chance = self.chance
         if self.query.decisions and chance.random() < 0.02:
             self._note(repeat_a_decision(self.stage, self.query))
             return
@@ -133,13 +94,6 @@ class MicroBatchGame:
             return chance.choice(attempts)
         return chance.choice(drivers)
 
-    def _die(self) -> None:
-        if self.chance.random() < 0.5:
-            self.world.kill()
-        else:
-            self._note("the power goes")
-            self.world.lose_power()
-
     def _finish(self) -> None:
         self._note("--- faults stop ---")
         world, query = self.world, self.query
@@ -155,10 +109,7 @@ class MicroBatchGame:
         world.advance(LONGEST_TRANSACTION_MS)
         check_micro_batches(world, query, at_the_end=True)
         check_at_rest(world)
-        self._note("--- a clean stop ---")
-        world.stop()
-        world.start()
-        world.settle()
+        self._stop_and_start()
         check_micro_batches(world, query, at_the_end=True)
 
     def _run_one_more_batch(self) -> None:
@@ -178,9 +129,3 @@ class MicroBatchGame:
                     self._note(f"{client.name} {what}")
             world.advance(self.chance.choice((0, 50, 300)))
         raise InvariantBroken(f"batch {wanted} never comes to an end")
-
-    def _note(self, line: str) -> None:
-        self._transcript.append(f"{self.world.clock.monotonic_ms:7} ms  {line}")
-
-    def last_steps(self) -> str:
-        return "\n".join(self._transcript)

@@ -5,7 +5,8 @@ The promises are those of the game of groups.
 
 from cordwood.simulation.checkers.groups import GroupsChecker
 from cordwood.simulation.checkers.mixed_groups import MixedGroupsChecker
-from cordwood.simulation.group_game import LONGEST_SESSION_MS, Cast, GroupGame, GroupOutcome, play_out
+from cordwood.simulation.game import play_out
+from cordwood.simulation.group_game import LONGEST_SESSION_MS, Cast, GroupGame, GroupOutcome
 from cordwood.simulation.workloads.classic_members import ClassicMember, CooperativeMember
 from cordwood.simulation.workloads.consumer_members import ConsumerMember
 from cordwood.simulation.workloads.group_members import GroupMember

@@ -5,16 +5,12 @@ nothing, positions move exactly with their transactions, and once everybody has 
 """
 
 import random
-from collections import deque
 from dataclasses import dataclass
 
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.transactions import check_transactions
-from cordwood.simulation.disk import ProcessDied
-from cordwood.simulation.ledger import Ledger
-from cordwood.simulation.run import SimulationFailed
-from cordwood.simulation.stage import Stage
+from cordwood.simulation.game import Game, Pace, play_out
 from cordwood.simulation.workloads.transactional_writers import (
     PARTITIONS,
     TOPIC,
@@ -23,7 +19,6 @@ from cordwood.simulation.workloads.transactional_writers import (
     TransactionalWriter,
 )
 from cordwood.simulation.world import World
-from cordwood.wire.apis import ApiKey
 
 SETTINGS = {
     "transaction.state.log.segment.bytes": "3000",
@@ -34,7 +29,7 @@ SETTINGS = {
 TRANSACTIONAL_IDS = ("left", "right")
 ROUNDS_TO_FINISH = 200
 LONGEST_TRANSACTION_MS = 120_000
-TRANSCRIPT_LINES = 80
+PACE = Pace(waits=0.1, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.8)
 
 
 @dataclass
@@ -50,72 +45,34 @@ class TransactionOutcome:
 
 def play(seed: int, steps: int = 1500) -> TransactionOutcome:
     """One game. SimulationFailed with the seed and the last steps if something is wrong."""
-    game = TransactionGame(seed)
-    try:
-        return game.play(steps)
-    except Exception as reason:
-        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}") from reason
-    finally:
-        game.world.kill()
+    return play_out(TransactionGame(seed), steps)
 
 
-class TransactionGame:
+class TransactionGame(Game[TransactionOutcome]):
+    topic, partitions = TOPIC, PARTITIONS
+
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
-        self.world = World(seed, SETTINGS)
-        self.stage = Stage(self.world, self.chance, Ledger())
+        super().__init__(seed, random.Random(seed), World(seed, SETTINGS), PACE)
         self.history = History()
         self._fault_rate = self.chance.choice((0.0, 0.005, 0.02))
-        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
 
-    def play(self, steps: int) -> TransactionOutcome:
-        world = self.world
-        world.start()
-        topic = {"name": TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}
-        created = world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
-        assert created.topics[0].error_code == 0
-        for number in range(1, steps + 1):
-            try:
-                self._step()
-                if number % 100 == 0 and world.life is not None:
-                    world.settle()
-                    check_transactions(world, self.history, at_the_end=False)
-            except ProcessDied as death:
-                self._note(f"the process dies at: {death}")
-                self._die()
-        self._finish()
+    def _check(self) -> None:
+        self.world.settle()
+        check_transactions(self.world, self.history, at_the_end=False)
+
+    def _outcome(self) -> TransactionOutcome:
         fates = [attempt.fate for attempt in self.history.attempts]
         return TransactionOutcome(
             fates.count(Fate.COMMITTED),
             fates.count(Fate.ABORTED),
             fates.count(Fate.COMMIT_SENT) + fates.count(Fate.OPEN),
-            world.lives,
+            self.world.lives,
             self.history.refused_when_fenced,
         )
 
-    def _step(self) -> None:
-        chance, world = self.chance, self.world
-        if world.life is None:
-            self._note("--- the broker starts ---")
-            world.start()
-            return
-        dice = chance.random()
-        if dice < self._fault_rate:
-            if chance.random() < 0.6:
-                world.disk.die_within(chance.choice((3, 20, 60)))
-            else:
-                self._note("kill")
-                self._die()
-            return
-        if dice < 0.1:
-            world.clock.advance(chance.choice((1, 5, 50, 400, 2000)))
-            return
-        steps = world.steps()
-        if steps and chance.random() < 0.8:
-            world.do(chance.choice(steps)[1])
-            return
+    def _somebody_acts(self) -> None:
         writer = self._some_writer()
-        if writer.unanswered and chance.random() < 0.02:
+        if writer.unanswered and self.chance.random() < 0.02:
             writer.hang_up()
             self._note(f"{writer.name} hangs up")
         elif (what := writer.act()) is not None:
@@ -131,13 +88,6 @@ class TransactionGame:
             free = [each for each in TRANSACTIONAL_IDS if each not in busy] or list(TRANSACTIONAL_IDS)
             return TransactionalWriter(self.stage, name, self.history, chance.choice(free), chance.choice((1, 2, 2)))
         return chance.choice(working)
-
-    def _die(self) -> None:
-        if self.chance.random() < 0.5:
-            self.world.kill()
-        else:
-            self._note("the power goes")
-            self.world.lose_power()
 
     def _finish(self) -> None:
         self._note("--- faults stop ---")
@@ -158,14 +108,5 @@ class TransactionGame:
         world.advance(LONGEST_TRANSACTION_MS)
         check_transactions(world, self.history, at_the_end=True)
         check_at_rest(world)
-        self._note("--- a clean stop ---")
-        world.stop()
-        world.start()
-        world.settle()
+        self._stop_and_start()
         check_transactions(world, self.history, at_the_end=True)
-
-    def _note(self, line: str) -> None:
-        self._transcript.append(f"{self.world.clock.monotonic_ms:7} ms  {line}")
-
-    def last_steps(self) -> str:
-        return "\n".join(self._transcript)

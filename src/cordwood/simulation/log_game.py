@@ -1,13 +1,12 @@
-"""The game: a seed picks the machine, the clients, the faults and every step; checkers watch.
+"""A game about the log: producers, readers, administrators and visitors on a broker whose machine fails in every way.
 
-First the safety phase: anything can happen at any time, and nothing may ever be wrong. Then the liveness phase: faults
-stop, and whatever is pending has to come to its end: everybody is answered, every producer that insists gets its
-acknowledgement, every reader reads to the end, and nothing is left waiting. Last, the broker is stopped, the power
-goes, and everything has to be there when it is back.
+Promises: what is acknowledged is never lost, changed or reordered, and no reader sees what is not durable. Once faults
+stop, everybody is answered, every producer that insists gets its acknowledgement, every reader reads to the end, and
+nothing is left waiting. Last, the broker is stopped, the power goes, and everything is there when it is back.
 """
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 
 from cordwood.model.errors import StorageFailure
@@ -18,11 +17,11 @@ from cordwood.simulation.checkers.content import check_content
 from cordwood.simulation.checkers.positions import PositionsChecker
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.waiting import check_waiting
-from cordwood.simulation.disk import ProcessDied
-from cordwood.simulation.ledger import Ledger
+from cordwood.simulation.game import Game, Pace, play_out
 from cordwood.simulation.profile import Fault, Profile
 from cordwood.simulation.slow_store import Fate
-from cordwood.simulation.stage import Client, Stage
+from cordwood.simulation.stage import Client
+from cordwood.simulation.threads import Step
 from cordwood.simulation.workloads.administrators import NAMES, Administrator
 from cordwood.simulation.workloads.position_keepers import PositionKeeper
 from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
@@ -30,10 +29,10 @@ from cordwood.simulation.workloads.readers import Reader
 from cordwood.simulation.workloads.visitors import Vandal, Visitor
 from cordwood.simulation.world import BrokerFailed, World
 
-TRANSCRIPT_LINES = 60
 QUIET_MS = 40_000
 """Longer than any request waits: acks at most 30 s, polls 3 s."""
 ROUNDS_TO_FINISH = 400
+WAITS_MS = (1, 1, 1, 5, 5, 20, 200, 1500)
 _ZEAL: dict[type[Client], float] = {
     IdempotentProducer: 3,
     PlainProducer: 2,
@@ -59,38 +58,27 @@ class Outcome:
     """Of the transcript: the same for the same seed."""
 
 
-class SimulationFailed(AssertionError):
-    """A run broke an invariant. The message has all that is needed to see it again."""
-
-
-def run(seed: int, steps: int = 600, profile: Profile | None = None) -> Outcome:
-    """Plays one game. SimulationFailed with the seed and the last steps if something is wrong.
+def play(seed: int, steps: int = 600, profile: Profile | None = None) -> Outcome:
+    """One game. SimulationFailed with the seed and the last steps if something is wrong.
 
     Without a `profile` the seed picks one.
     """
-    game = Game(seed, profile)
-    try:
-        game.play(steps)
-    except Exception as reason:
-        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\nseed {seed}: {game.profile}") from reason
-    finally:
-        game.world.kill()
-    return game.outcome
+    return play_out(LogGame(seed, profile), steps)
 
 
-class Game:
+class LogGame(Game[Outcome]):
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
-        self.chance = random.Random(seed)
-        self.profile = Profile.chosen_by(self.chance) if profile is None else profile
-        self.outcome = Outcome(seed)
-        self.world = World(
+        chance = random.Random(seed)
+        self.profile = Profile.chosen_by(chance) if profile is None else profile
+        world = World(
             seed,
             self.profile.settings,
             loaded_indexes_bytes=self.profile.loaded_indexes_bytes,
             patience=self._patience if self.profile.threads else None,
         )
-        self.ledger = Ledger()
-        self.stage = Stage(self.world, self.chance, self.ledger)
+        super().__init__(seed, chance, world, Pace(0.15, WAITS_MS, self.profile.eagerness))
+        self._report = Outcome(seed)
+        self._fault_rate = self.profile.fault_rate
         self.clients = self._cast()
         self._zeal = [_ZEAL.get(type(client), 1.0) for client in self.clients]
         self._positions = PositionsChecker()
@@ -100,8 +88,11 @@ class Game:
         self.world.network.on_sent = self._answers.sent
         self.world.network.on_request = self._answers.requested
         self.world.on_step = lambda: self._bounds.check(self.world.node, self.world.lives)
-        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
         self._death = Fault.KILL
+
+    @property
+    def label(self) -> str:
+        return f"seed {self.seed}: {self.profile}"
 
     def _cast(self) -> list[Client]:
         stage, profile, chance = self.stage, self.profile, self.chance
@@ -133,57 +124,33 @@ class Game:
 
     # The phases
 
-    def play(self, steps: int) -> None:
+    def _begin(self) -> None:
         self._start()
         for name in NAMES[:2]:
             self._note(self._administrator.create_topic(name))
         self.world.settle()
-        for _ in range(steps):
-            self.outcome.steps += 1
-            self._step()
-        self._note("--- faults stop ---")
-        self._finish()
-        check_waiting(self.stage)
-        self._check_the_end()
-        self.outcome.requests = self.world.network.requests_handled
-        self.outcome.promises = self.ledger.promise_count
-        self.outcome.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
-        self.outcome.lives = self.world.lives
 
-    def _step(self) -> None:
+    def _take_step(self, number: int) -> None:
+        self._report.steps = number
         try:
-            if self.world.life is None:
-                self._start()
-            else:
-                self._something_happens()
-        except ProcessDied as death:
-            self._note(f"the process dies at: {death}")
-            self._end_life(self._death)
+            super()._take_step(number)
         except BrokerFailed as failure:
             self._note(f"the broker gives up: {failure}")
             self._end_life(self.chance.choice((Fault.KILL, Fault.POWER_CUT)))
 
-    def _something_happens(self) -> None:
-        profile, chance, world = self.profile, self.chance, self.world
-        dice = chance.random()
-        if dice < profile.fault_rate:
-            self._fault(chance.choice(profile.faults))
+    def _do(self, step: Step) -> None:
+        name, do = step
+        self._note(name)
+        if name == "the store answers" and Fault.STORE in self.profile.faults and self.chance.random() < 0.1:
+            fate = self.chance.choice((Fate.REFUSED, Fate.LOST))
+            self._note(f"  not: {fate.value}")
+            assert self.world.life is not None
+            self.world.life.store.end_next_call(fate)
             return
-        if dice < 0.15:
-            world.clock.advance(chance.choice((1, 1, 1, 5, 5, 20, 200, 1500)))
-            return
-        steps = world.steps()
-        if steps and chance.random() < profile.eagerness:
-            name, do = chance.choice(steps)
-            self._note(name)
-            if name == "the store answers" and Fault.STORE in profile.faults and chance.random() < 0.1:
-                fate = chance.choice((Fate.REFUSED, Fate.LOST))
-                self._note(f"  not: {fate.value}")
-                assert world.life is not None
-                world.life.store.end_next_call(fate)
-                return
-            world.do(do)
-            return
+        self.world.do(do)
+
+    def _somebody_acts(self) -> None:
+        chance = self.chance
         client = chance.choices(self.clients, self._zeal)[0]
         if client.unanswered >= 10 or chance.random() < 0.01:
             client.hang_up()
@@ -191,8 +158,9 @@ class Game:
         elif (what := client.act()) is not None:
             self._note(f"{client.name} {what}")
 
-    def _fault(self, fault: Fault) -> None:
+    def _fault(self) -> None:
         world, chance = self.world, self.chance
+        fault = chance.choice(self.profile.faults)
         self._note(f"fault: {fault.value}")
         match fault:
             case Fault.KILL | Fault.POWER_CUT:
@@ -247,8 +215,11 @@ class Game:
             self._end_life(Fault.KILL)
         self._answers.attach(None)
 
+    def _die(self) -> None:
+        self._end_life(self._death)
+
     def _end_life(self, how: Fault) -> None:
-        self.outcome.events[f"died: {how.value}"] += 1
+        self._report.events[f"died: {how.value}"] += 1
         self._answers.attach(None)
         if how is Fault.POWER_CUT:
             self.world.lose_power()
@@ -259,6 +230,20 @@ class Game:
     # The end
 
     def _finish(self) -> None:
+        self._note("--- faults stop ---")
+        self._everybody_finishes()
+        check_waiting(self.stage)
+        self._check_the_end()
+
+    def _outcome(self) -> Outcome:
+        report = self._report
+        report.requests = self.world.network.requests_handled
+        report.promises = self.ledger.promise_count
+        report.records_read = sum(client.records_read for client in self.clients if isinstance(client, Reader))
+        report.lives = self.world.lives
+        return report
+
+    def _everybody_finishes(self) -> None:
         world = self.world
         disk = world.disk
         disk.die_at = None
@@ -278,7 +263,7 @@ class Game:
         except BrokerFailed:
             # A sync that failed before the faults stopped is found out only now.
             self._end_life(Fault.POWER_CUT)
-            self._finish()
+            self._everybody_finishes()
 
     def _check_the_end(self) -> None:
         world = self.world
@@ -301,12 +286,10 @@ class Game:
         self._start()
 
     def _note(self, line: str) -> None:
-        self.outcome.events[line.split(" ")[0] if line.startswith("fault") else line.split(" ", 1)[0]] += 1
-        self.outcome.digest = hash_line(self.outcome.digest, line)
-        self._transcript.append(f"{self.outcome.steps:5} {self.world.clock.monotonic_ms:7} ms  {line}")
-
-    def last_steps(self) -> str:
-        return "\n".join(self._transcript)
+        report = self._report
+        report.events[line.split(" ")[0] if line.startswith("fault") else line.split(" ", 1)[0]] += 1
+        report.digest = hash_line(report.digest, line)
+        self._transcript.append(f"{report.steps:5} {self.world.clock.monotonic_ms:7} ms  {line}")
 
 
 def hash_line(digest: int, line: str) -> int:

@@ -1,0 +1,164 @@
+"""The skeleton of a game: a seed picks every step, the broker dies and starts again, checkers watch.
+
+First the safety phase: in each step a fault strikes, time passes, something that is under way happens, or a client
+acts. Nothing may ever be wrong. Then the liveness phase (`_finish`): faults stop, and everything pending comes to its
+end. A game adds its clients, its faults and its checkers. The same seed gives the same game, step by step.
+"""
+
+import random
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from cordwood.simulation.disk import ProcessDied
+from cordwood.simulation.ledger import Ledger
+from cordwood.simulation.stage import Stage
+from cordwood.simulation.threads import Step
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+TRANSCRIPT_LINES = 80
+STEPS_BETWEEN_CHECKS = 100
+
+T = TypeVar("T")
+
+
+class SimulationFailed(AssertionError):
+    """A game broke an invariant. The message has the last steps, and the seed that plays them again."""
+
+
+class Pace(NamedTuple):
+    """What steps that are no faults are made of."""
+
+    waits: float
+    """The share of steps in which time passes."""
+    waits_ms: tuple[int, ...]
+    eagerness: float
+    """How often something that is under way happens before a client acts."""
+
+
+class Game(ABC, Generic[T]):
+    """One game; `T` is what it reports of itself in the end."""
+
+    topic: ClassVar[str]
+    partitions: ClassVar[int]
+
+    def __init__(self, seed: int, chance: random.Random, world: World, pace: Pace) -> None:
+        self.seed = seed
+        self.chance = chance
+        self.world = world
+        self.ledger = Ledger()
+        self.stage = Stage(world, chance, self.ledger)
+        self._pace = pace
+        self._fault_rate = 0.0
+        self._transcript: deque[str] = deque(maxlen=TRANSCRIPT_LINES)
+
+    @property
+    def label(self) -> str:
+        """What plays this game again."""
+        return f"seed {self.seed}"
+
+    def play(self, steps: int) -> T:
+        self._begin()
+        for number in range(1, steps + 1):
+            self._take_step(number)
+        self._finish()
+        return self._outcome()
+
+    # What a game adds
+
+    @abstractmethod
+    def _somebody_acts(self) -> None: ...
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """The liveness phase, and the last checks."""
+
+    @abstractmethod
+    def _outcome(self) -> T: ...
+
+    def _check(self) -> None:
+        """Looks at everything, now and then during the safety phase."""
+
+    def _possible(self) -> list[Step]:
+        """What is under way and could happen next."""
+        return self.world.steps()
+
+    def _do(self, step: Step) -> None:
+        self.world.do(step[1])
+
+    # The safety phase
+
+    def _begin(self) -> None:
+        self.world.start()
+        topic = {"name": self.topic, "num_partitions": self.partitions, "replication_factor": 1}
+        created = self.world.ask(ApiKey.CREATE_TOPICS, 4, topics=[topic], timeout_ms=1000)
+        assert created.topics[0].error_code == 0
+
+    def _take_step(self, number: int) -> None:
+        try:
+            self._step()
+            if number % STEPS_BETWEEN_CHECKS == 0 and self.world.life is not None:
+                self._check()
+        except ProcessDied as death:
+            self._note(f"the process dies at: {death}")
+            self._die()
+
+    def _step(self) -> None:
+        chance, world, pace = self.chance, self.world, self._pace
+        if world.life is None:
+            self._start()
+            return
+        dice = chance.random()
+        if dice < self._fault_rate:
+            self._fault()
+        elif dice < pace.waits:
+            world.clock.advance(chance.choice(pace.waits_ms))
+        elif (steps := self._possible()) and chance.random() < pace.eagerness:
+            self._do(chance.choice(steps))
+        else:
+            self._somebody_acts()
+
+    def _fault(self) -> None:
+        if self.chance.random() < 0.6:
+            self.world.disk.die_within(self.chance.choice((3, 20, 60)))
+        else:
+            self._note("kill")
+            self._die()
+
+    # Life and death
+
+    def _start(self) -> None:
+        self._note("--- the broker starts ---")
+        self.world.start()
+
+    def _die(self) -> None:
+        if self.chance.random() < 0.5:
+            self.world.kill()
+        else:
+            self._note("the power goes")
+            self.world.lose_power()
+
+    def _stop_and_start(self) -> None:
+        self._note("--- a clean stop ---")
+        self.world.stop()
+        self.world.start()
+        self.world.settle()
+
+    # The transcript
+
+    def _note(self, line: str) -> None:
+        self._transcript.append(f"{self.world.clock.monotonic_ms:7} ms  {line}")
+
+    def last_steps(self) -> str:
+        return "\n".join(self._transcript)
+
+
+def play_out(game: Game[T], steps: int) -> T:
+    """Plays a game to its end. SimulationFailed with the seed and the last steps if something is wrong."""
+    try:
+        return game.play(steps)
+    except Exception as reason:
+        raise SimulationFailed(f"{reason}\n\n{game.last_steps()}\n{game.label}") from reason
+    finally:
+        game.world.kill()
