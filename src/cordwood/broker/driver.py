@@ -53,7 +53,6 @@ class Driver:
         loop: asyncio.AbstractEventLoop,
         outbox: Outbox,
         file_workers: Workers,
-        compressors: Workers,
         client_workers: FairWorkers,
         failed: Callable[[Exception], None],
         *,
@@ -63,7 +62,6 @@ class Driver:
         self._loop = loop
         self._outbox = outbox
         self._file_workers = file_workers
-        self._compressors = compressors
         self._client_workers = client_workers
         self._failed = failed
         self.now_ms = now_ms
@@ -104,22 +102,16 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
 
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        self._submit(self._file_workers, work, done)
-
-    def compressing(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        self._submit(self._compressors, work, done)
-
-    def _submit(self, workers: Workers, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        def finished(result: T | Exception) -> None:
-            self._into_node(lambda: done(result))
-
-        workers.submit(work, finished)
+        self._file_workers.submit(work, self._back_in_node(done))
 
     def for_client(self, connection_id: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        self._client_workers.submit(connection_id, work, self._back_in_node(done))
+
+    def _back_in_node(self, done: Callable[[T | Exception], None]) -> Callable[[T | Exception], None]:
         def finished(result: T | Exception) -> None:
             self._into_node(lambda: done(result))
 
-        self._client_workers.submit(connection_id, work, finished)
+        return finished
 
     # Events
 

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.broker")
 
 FILE_THREADS: Final = 4
-COMPRESSING_THREADS: Final = 2
-"""One would let a topic with slow gzip hold up another with quick lz4; more would take cores from the loop."""
-
 CLIENT_THREADS: Final = 4
 THREADS_PER_CLIENT: Final = 2
 """What clients ask of files is done in threads of its own; one connection has so many of them at a time."""
@@ -60,13 +57,12 @@ class Server:
         self._loop = loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[Exception] = loop.create_future()
         self._file_workers = Workers(loop, "files", FILE_THREADS)
-        self._compressors = Workers(loop, "compress", COMPRESSING_THREADS)
         self._client_workers = Workers(loop, "questions", CLIENT_THREADS)
         self._apart = Here() if storage.in_memory else Apart()
         self._cold_readers = Workers(loop, "cold-read", settings.cold_read_threads)
         self._outbox = Outbox(loop)
         fair_workers = FairWorkers(self._client_workers, CLIENT_THREADS, THREADS_PER_CLIENT)
-        self.driver = Driver(loop, self._outbox, self._file_workers, self._compressors, fair_workers, self._fail)
+        self.driver = Driver(loop, self._outbox, self._file_workers, fair_workers, self._fail)
         self.node: Node
         self._controller: Controller | None = None
         self._connections: Connections | None = None
@@ -255,7 +251,6 @@ class Server:
         self._apart.close()
         self._client_workers.close()
         self._file_workers.close()
-        self._compressors.close()
         self._storage.close_logs()
         logger.info(
             "stopped cleanly in %.0f ms%s",
@@ -277,7 +272,6 @@ class Server:
         self._apart.close()
         self._client_workers.close()
         self._file_workers.close()
-        self._compressors.close()
         self._cold_readers.close()
         if self._controller is not None:
             await self._controller.stop()

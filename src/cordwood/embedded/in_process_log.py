@@ -20,13 +20,15 @@ from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
 from cordwood.node.node import ALL_REPLICAS, Node
 from cordwood.node.partition import Partition, no_such_partition
-from cordwood.node.recompression import Recompressed
+from cordwood.node.preparation import Outcome
 from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.records.build import build_batch
 from cordwood.records.records import records_in
 
 READ_BYTES: Final = 1024 * 1024
 DEFAULT_TIMEOUT_S: Final = 30.0
+NO_CONNECTION: Final = 0
+"""In the place of a connection's id, which is never 0: all threads of this process share it."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 Appending = Callable[[int | Exception], None]
@@ -258,14 +260,17 @@ def _damaged(found: LogSlice, topic: str, index: int, first: int, last: int, rea
 def _append(server: Server, partition: Partition, batch: bytearray, deadline_ms: int, done: Appending) -> None:
     node = server.node
     sent = [(partition, memoryview(batch))]
-    if node.recompression.concerns(sent):
-        node.recompression.in_turn(sent, lambda outcome: _append_next(node, partition, outcome[0], deadline_ms, done))
-    else:
-        _append_now(node, partition, memoryview(batch), deadline_ms, done)
+    at_once = node.preparation.at_once(NO_CONNECTION, sent)
+    if at_once is not None:
+        _append_now(node, partition, at_once[0], deadline_ms, done)
+        return
+    node.preparation.in_turn(
+        NO_CONNECTION, sent, lambda outcome: _append_next(node, partition, outcome[0], deadline_ms, done)
+    )
 
 
-def _append_next(node: Node, partition: Partition, batch: Recompressed, deadline_ms: int, done: Appending) -> None:
-    """The batch has its topic's codec, and it is its turn."""
+def _append_next(node: Node, partition: Partition, batch: Outcome, deadline_ms: int, done: Appending) -> None:
+    """The batch is as its topic asks, and it is its turn."""
     try:
         if isinstance(batch, ProtocolError):
             raise batch

@@ -1,7 +1,7 @@
 """Python work on records, done in a process of its own: a thread would hold the interpreter lock against the loop.
 
     apart = Apart()
-    refusals = apart.call(look_at_each, batches)     # in a thread: it waits for the answer
+    prepared = apart.call(prepare_each, tasks, left_bytes)     # in a thread: it waits for the answer
 
 `call(function, *arguments)` is the whole interface. The function is one of a module's own (it is found by its name in
 the other process), without side effects, since it is called once more if the process ends before it has answered.
@@ -14,7 +14,7 @@ MEMORY_BYTES: a function that wants more gets a MemoryError, as its caller does.
 
 A node has one as `apart`. A handler uses it in work for its client's threads:
 
-    node.effects.for_client(request.reply.connection_id, lambda: node.apart.call(look_at_each, batches), done)
+    node.effects.for_client(request.reply.connection_id, lambda: node.apart.call(prepare_each, tasks, left_bytes), done)
 """
 
 import os

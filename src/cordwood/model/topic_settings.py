@@ -79,7 +79,7 @@ class TopicSettings:
     compression_type: str = string(
         "producer",
         "The codec that batches have in the log. `producer`: the one that the producer chose. Any other: batches that "
-        "have another codec are compressed anew before they are appended, in threads of their own.",
+        "have another codec are compressed anew before they are appended, in another process.",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         broker_name="compression.type",
     )
@@ -233,6 +233,11 @@ class TopicSettings:
     @property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def looks_at_records(self) -> bool:
+        """Whether single records of a batch matter: their keys, or how old they are."""
+        return self.compacted or (not self.log_append_time and self.message_timestamp_before_max_ms < NO_LIMIT)
 
     @property
     def deletes(self) -> bool:

@@ -35,8 +35,8 @@ from cordwood.node.logger_configs import LogLevels
 from cordwood.node.maintenance import Maintenance
 from cordwood.node.partition import Done, Partition, no_such_partition
 from cordwood.node.ports import Effects, Reply
+from cordwood.node.preparation import Preparation
 from cordwood.node.producer_ids import ProducerIds
-from cordwood.node.recompression import Recompression
 from cordwood.node.request import Request
 from cordwood.node.timers import Timers
 from cordwood.node.transaction_coordinator import TransactionCoordinator
@@ -93,7 +93,7 @@ class Node:
         self.groups = GroupCoordinator(self, seed)
         self.transactions = TransactionCoordinator(self)
         self.transactional_appends = TransactionalAppends(self)
-        self.recompression = Recompression(self)
+        self.preparation = Preparation(self)
         self.producer_ids = ProducerIds(effects)
         self.maintenance = Maintenance(self)
         self.hot_keys = HotKeys(self)
@@ -234,16 +234,16 @@ class Node:
             self._topic_changed(change.after, now_ms)
         if delta.broker_settings_changed:
             for name, partitions in self.topics.items():
-                self.recompression.topic_settled(self.image.topics[name])
+                self.preparation.topic_settled(self.image.topics[name])
                 for partition in partitions:
                     self._change_settings(partition, self.image.topics[name].settings, now_ms)
 
     def _topic_created(self, topic: TopicImage) -> None:
-        self.recompression.topic_settled(topic)
+        self.preparation.topic_settled(topic)
         self.topics[topic.name] = [self._new_partition(topic, index) for index in range(len(topic.partitions))]
 
     def _topic_changed(self, topic: TopicImage, now_ms: int) -> None:
-        self.recompression.topic_settled(topic)
+        self.preparation.topic_settled(topic)
         partitions = self.topics[topic.name]
         for index in range(len(partitions), len(topic.partitions)):
             partitions.append(self._new_partition(topic, index))
@@ -270,7 +270,7 @@ class Node:
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         self.maintenance.delete_logs(topic.topic_id, partitions)
         self.encoded_topics.forget(topic.name)
-        self.recompression.topic_deleted(topic.name)
+        self.preparation.topic_deleted(topic)
         self.groups.positions.topic_deleted(topic.name, topic.topic_id)
 
     def _new_partition(self, topic: TopicImage, index: int) -> Partition:

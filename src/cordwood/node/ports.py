@@ -45,10 +45,7 @@ class Effects(Protocol):
         """The broker's own work on files (checkpoints, loading of coordinators), in a thread."""
 
     def for_client(self, connection_id: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Work on files that a client's request asks for, in other threads: no connection gets all of them."""
-
-    def compressing(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Work of the codecs, which leaves the interpreter to others, in a thread."""
+        """Work that a client's request asks for, in other threads: no connection gets all of them."""
 
     def wake(self) -> None:
         """A log became dirty or a deadline moved: flush and tick soon. Cheap; called often."""

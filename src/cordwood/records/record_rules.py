@@ -42,6 +42,10 @@ class RecordRules(NamedTuple):
     """The earliest and the latest time; None: any."""
 
 
+class LookedAt(bytearray):
+    """A batch whose records were looked at and are as its topic asks: its type tells the log not to do it again."""
+
+
 class Refusal(NamedTuple):
     """Why a batch is refused, and its first records at fault by their index in it."""
 
@@ -76,7 +80,7 @@ def look(batch: Buffer, rules: RecordRules) -> Look:
     if count > max(MAX_OPENED, len(batch) // LEAST_RECORD_BYTES):
         # Not INVALID_RECORD: a client that packed so much into one batch takes it apart and sends it again.
         message = f"The record batch has {count} records; this topic looks at {MAX_OPENED} at most."
-        return Look(Refusal(ErrorCode.MESSAGE_TOO_LARGE, message))
+        return Look(Refusal(int(ErrorCode.MESSAGE_TOO_LARGE), message))
     try:
         return _look(batch, rules, None, max(MAX_HEADERS, len(batch) // 2))
     except CorruptRecords as error:
@@ -95,11 +99,6 @@ def look_briefly(
         return None
     except CorruptRecords as error:
         return Look(Refusal(ErrorCode.INVALID_RECORD, f"The record batch is not valid: {error}."))
-
-
-def look_at_each(batches: list[tuple[bytes, RecordRules]]) -> list[Refusal | None]:
-    """As `look`, for the batches of one request."""
-    return [look(batch, rules).refusal for batch, rules in batches]
 
 
 def _look(batch: Buffer, rules: RecordRules, max_size: int | None, max_headers: int) -> Look:

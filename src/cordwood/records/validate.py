@@ -3,7 +3,7 @@
 The header is always checked, and the CRC over everything. Records are opened only where a topic's settings ask about
 single records (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest record), and a few to
 name those that are too late: a batch's cost stays independent of how many records it has. A broker looks at many
-records in another process, and passes on what that gave.
+records in another process, and marks the batch (`LookedAt`).
 """
 
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -26,7 +26,7 @@ from cordwood.records.batch import (
 from cordwood.records.checksum import crc32c
 from cordwood.records.record_rules import (
     OUT_OF_BOUNDS,
-    Look,
+    LookedAt,
     RecordErrors,
     RecordRules,
     Refusal,
@@ -51,13 +51,8 @@ class InvalidBatch(ProtocolError):
         self.record_errors = record_errors
 
 
-def check_client_batch(
-    records: Buffer, settings: TopicSettings, now_ms: int, look_taken: Look | None = None
-) -> BatchHeader:
-    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it.
-
-    look_taken: what its records gave, if they were looked at already. Without it they are looked at here.
-    """
+def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) -> BatchHeader:
+    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it."""
     size = len(records)
     if size < HEADER_SIZE:
         raise _invalid("a produce request must have exactly one whole record batch per partition")
@@ -87,10 +82,10 @@ def check_client_batch(
         if max_timestamp > latest or base_timestamp > latest:
             raise _too_late(records, rules_of(settings, now_ms))
         if settings.message_timestamp_before_max_ms < NO_LIMIT:
-            _check_every_record(records, settings, now_ms, look_taken)
+            _check_every_record(records, settings, now_ms)
             return header
     if "compact" in settings.cleanup_policy:
-        _check_every_record(records, settings, now_ms, look_taken)
+        _check_every_record(records, settings, now_ms)
     return header
 
 
@@ -136,14 +131,16 @@ def _too_late(records: Buffer, rules: RecordRules) -> InvalidBatch:
     """The header's times are enough to refuse a batch: the time index would believe them, whatever its records say."""
     brief = look_briefly(records, rules, max_records=_FEW_RECORDS, max_bytes=_FEW_BYTES, max_headers=_FEW_RECORDS)
     if brief is not None and brief.refusal is not None and brief.refusal.code == ErrorCode.INVALID_TIMESTAMP:
-        return _refused(brief.refusal)
+        return refused(brief.refusal)
     return InvalidBatch(ErrorCode.INVALID_TIMESTAMP, OUT_OF_BOUNDS)
 
 
-def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int, taken: Look | None) -> None:
-    refusal = (look(records, rules_of(settings, now_ms)) if taken is None else taken).refusal
+def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -> None:
+    if isinstance(records, memoryview) and isinstance(records.obj, LookedAt):
+        return
+    refusal = look(records, rules_of(settings, now_ms)).refusal
     if refusal is not None:
-        raise _refused(refusal)
+        raise refused(refusal)
 
 
 def _check_record_count(count: int, section_bytes: int, codec: int) -> None:
@@ -153,5 +150,5 @@ def _check_record_count(count: int, section_bytes: int, codec: int) -> None:
         raise _invalid(f"it claims {count} records, and its {section_bytes} bytes can hold {most} at most")
 
 
-def _refused(refusal: Refusal) -> InvalidBatch:
+def refused(refusal: Refusal) -> InvalidBatch:
     return InvalidBatch(ErrorCode(refusal.code), refusal.message, refusal.record_errors)

@@ -73,7 +73,6 @@ class Life:
             self.loop.for_asyncio,
             Outbox(self.loop.for_asyncio),
             cast("Workers", self.workers),
-            cast("Workers", self.workers),
             FairWorkers(self.workers, MANY_THREADS, MANY_THREADS),
             self._failed,
             now_ms=world.clock.now_ms,

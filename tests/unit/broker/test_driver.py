@@ -67,7 +67,6 @@ class Driven:
             loop,
             Outbox(loop),
             self.workers,
-            self.workers,
             FairWorkers(self.workers, 1, 1),
             self.failures.append,
             now_ms=lambda: self.wall_ms,
@@ -160,7 +159,6 @@ def test_a_clock_that_was_set_before_there_was_a_node_is_not_told_to_it() -> Non
         driver = Driver(
             asyncio.get_running_loop(),
             Outbox(asyncio.get_running_loop()),
-            driven.workers,
             driven.workers,
             FairWorkers(driven.workers, 1, 1),
             driven.failures.append,

@@ -13,7 +13,8 @@ from cordwood.model.errors import StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.build import build_batch
 from cordwood.records.corruption import CorruptRecords
-from cordwood.records.record_rules import look_at_each, rules_of
+from cordwood.records.preparing import Task, prepare_each
+from cordwood.records.record_rules import Refusal, rules_of
 from cordwood.records.times import first_as_late
 
 NOW_MS = 1_700_000_000_000
@@ -36,8 +37,8 @@ def test_values_go_there_and_back_and_exceptions_come_back() -> None:
     apart = Apart()
     batch = bytes(build_batch([(NOW_MS, b"key", None, ()), (NOW_MS + 5, None, None, ())]))
     rules = rules_of(TopicSettings(cleanup_policy=("compact",)), NOW_MS)
-    (refusal,) = apart.call(look_at_each, [(batch, rules)])
-    assert refusal is not None
+    (refusal,) = apart.call(prepare_each, [Task(batch, rules, None)], 0)
+    assert isinstance(refusal, Refusal)
     assert [index for index, _ in refusal.record_errors] == [1]
     assert apart.call(first_as_late, batch, NOW_MS + 1, 0)[:2] == (1, NOW_MS + 5)
     with pytest.raises(CorruptRecords):

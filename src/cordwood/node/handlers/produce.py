@@ -1,9 +1,9 @@
 """Produce: append each batch, then answer as soon as the last of them is as safe as its acks ask for.
 
 The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait, where the
-coordinator of a transaction has to be asked first, and where a topic wants another codec than the producer used. A
-request of many batches is appended in steps: each batch is alone in what becomes of it, and their order within a
-partition is kept.
+coordinator of a transaction has to be asked first, and where batches need work before they are appended. A request of
+many batches is appended in steps: each batch is alone in what becomes of it, and their order within a partition is
+kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFai
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.node.coordinator_log import Writer
 from cordwood.node.partition import Done, Partition
-from cordwood.node.recompression import Recompressed
+from cordwood.node.preparation import Outcome
 from cordwood.node.request import Request, serves
 from cordwood.node.transactional_appends import ADDS_FROM_VERSION
 from cordwood.node.turns import Steps
@@ -77,8 +77,11 @@ class WaitingProduce:
 
 def produce(node: Node, request: Request) -> Steps | None:
     body = decode_produce(request.header, request.frame)
-    if not node.recompression.idle and _produce_recompressed(node, request, body):
-        return None
+    if node.preparation.may_concern(body.topics):
+        if body.transactional_id is None and _is_wide(body):
+            return _prepare_in_steps(node, request, _kept(body))
+        if _produce_prepared(node, request, body):
+            return None
     if body.transactional_id is not None:
         _produce_in_transaction(node, request, body, body.transactional_id, None)
     elif _is_wide(body):
@@ -90,44 +93,112 @@ def produce(node: Node, request: Request) -> Steps | None:
 
 Refusals = Mapping[TopicPartition, ErrorCode]
 BatchRefusals = Mapping[tuple[str | TopicId, int], ProtocolError]
-"""Why single batches of a request could not be recompressed, by topic and partition as the request names them."""
+"""Why single batches of a request could not be prepared, by topic and partition as the request names them."""
 
 
-def _produce_recompressed(node: Node, request: Request, body: ProduceRequest) -> bool:
-    """Goes on once all batches have the codec of their topics. False if that is so already, and nobody is ahead."""
-    recompression = node.recompression
-    found = _with_partitions(node, body)
-    if not recompression.concerns([(partition, records) for _, partition, records in found]):
+def _produce_prepared(node: Node, request: Request, body: ProduceRequest) -> bool:
+    """Goes on once all batches are as their topics ask. False if they can be appended at once."""
+    preparation, connection_id = node.preparation, request.reply.connection_id
+    if _ready_at_once(node, connection_id, body, _with_partitions(node, body)):
         return False
     kept = _kept(body)
     request.let_go_of_frame()
     found = _with_partitions(node, kept)
-    refused: dict[tuple[str | TopicId, int], ProtocolError] = {}
-    if request.version < _ZSTD_FROM_VERSION:
-        # What the producer sent counts, not what its topic makes of it.
-        for (topic, index, _), _, records in found:
-            if records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK == Codec.ZSTD:
-                refused[kept.topics[topic][0], index] = _no_zstd()
+    refused = _brought_zstd(request, kept)
 
-    def go(outcome: list[Recompressed]) -> None:
-        for ((topic, index, place), _, _), result in zip(found, outcome, strict=True):
-            name, batches = kept.topics[topic]
-            if isinstance(result, ProtocolError):
-                refused[name, index] = result
-            else:
-                batches[place] = (index, result)
+    def go(outcome: list[Outcome]) -> None:
+        _take_over(kept, found, outcome, refused)
         request.now_ms = node.now_ms
         if body.transactional_id is not None:
             _produce_in_transaction(node, request, kept, body.transactional_id, refused)
         else:
             _append_all(node, request, kept, None, refused)
 
-    recompression.in_turn([(partition, records) for _, partition, records in found], go)
+    preparation.in_turn(connection_id, [(partition, records) for _, partition, records in found], go)
     return True
 
 
-def _with_partitions(node: Node, body: ProduceRequest) -> list[tuple[tuple[int, int, int], Partition, memoryview]]:
-    """The batches that have a header and whose partitions exist, with the places of the topic, partition and batch."""
+def _prepare_in_steps(node: Node, request: Request, body: ProduceRequest) -> Steps:
+    """A wide request whose batches may need work first. A piece of it that waits for that holds up no other."""
+    preparation, connection_id = node.preparation, request.reply.connection_id
+    refused = _brought_zstd(request, body)
+    appending = Appending(node, request, body, None, refused)
+    outstanding = 1  # the steps themselves, until they have seen every piece
+
+    def append(piece: ProduceRequest) -> None:
+        request.now_ms = node.now_ms
+        for topic, batches in piece.topics:
+            appending.append(topic, batches)
+
+    def go(piece: ProduceRequest, found: list[Found], outcome: list[Outcome]) -> None:
+        _take_over(piece, found, outcome, refused)
+        append(piece)
+        one_less()
+
+    def one_less() -> None:
+        nonlocal outstanding
+        outstanding -= 1
+        if not outstanding:
+            appending.end()
+
+    for piece in _pieces(body):
+        found = _with_partitions(node, piece)
+        if _ready_at_once(node, connection_id, piece, found):
+            append(piece)
+        else:
+            outstanding += 1
+            batches = [(partition, records) for _, partition, records in found]
+            preparation.in_turn(connection_id, batches, partial(go, piece, found))
+        yield
+    one_less()
+
+
+Found = tuple[tuple[int, int, int], Partition, memoryview]
+"""A batch and its partition, with the places of the topic, partition and batch in the request."""
+
+
+def _ready_at_once(node: Node, connection_id: int, body: ProduceRequest, found: list[Found]) -> bool:
+    """Whether nothing has to be waited for. What was looked at is noted in the request."""
+    batches = [(partition, records) for _, partition, records in found]
+    at_once = node.preparation.at_once(connection_id, batches)
+    if at_once is None:
+        return False
+    for ((topic, index, place), _, _), records in zip(found, at_once, strict=True):
+        body.topics[topic][1][place] = (index, records)
+    return True
+
+
+def _take_over(
+    body: ProduceRequest,
+    found: list[Found],
+    outcome: list[Outcome],
+    refused: dict[tuple[str | TopicId, int], ProtocolError],
+) -> None:
+    """What preparing them made of these batches stands in the request, or why they are refused."""
+    for ((topic, index, place), _, _), result in zip(found, outcome, strict=True):
+        name, batches = body.topics[topic]
+        if isinstance(result, ProtocolError):
+            refused[name, index] = result
+        else:
+            batches[place] = (index, result)
+
+
+def _brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | TopicId, int], ProtocolError]:
+    """Old requests may not have it. What the producer sent counts, not what its topic makes of it."""
+    if request.version >= _ZSTD_FROM_VERSION:
+        return {}
+    return {
+        (topic, index): _no_zstd()
+        for topic, batches in body.topics
+        for index, records in batches
+        if records is not None
+        and len(records) >= HEADER_SIZE
+        and records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK == Codec.ZSTD
+    }
+
+
+def _with_partitions(node: Node, body: ProduceRequest) -> list[Found]:
+    """The batches that have a header and whose partitions exist."""
     found = []
     for number, (topic, batches) in enumerate(body.topics):
         for place, (index, records) in enumerate(batches):
@@ -167,21 +238,21 @@ def _pieces(body: ProduceRequest) -> list[ProduceRequest]:
 
 
 def _produce_in_transaction(
-    node: Node, request: Request, body: ProduceRequest, transactional_id: str, recompressed: BatchRefusals | None
+    node: Node, request: Request, body: ProduceRequest, transactional_id: str, prepared: BatchRefusals | None
 ) -> None:
     """Appends what is part of the transaction already; for the rest the coordinator is asked."""
     appends = node.transactional_appends
     wide = _is_wide(body)
     if _refusal(body) is not None:
-        _append_all(node, request, body, {}, recompressed)
+        _append_all(node, request, body, {}, prepared)
         return
     if not wide and not appends.busy(transactional_id) and not _unverified(node, body):
-        _append_all(node, request, body, {}, recompressed)
+        _append_all(node, request, body, {}, prepared)
         return
-    kept = _kept(body) if recompressed is None else body
+    kept = _kept(body) if prepared is None else body
     # The transaction may end between two pieces: the coordinator is asked about each.
     pieces = _pieces(kept) if wide else [kept]
-    appending = Appending(node, request, kept, {}, recompressed)
+    appending = Appending(node, request, kept, {}, prepared)
 
     def begin(place: int, now_ms: int) -> None:
         piece = pieces[place]
@@ -252,9 +323,9 @@ def _append_all(
     request: Request,
     body: ProduceRequest,
     refused: Refusals | None,
-    recompressed: BatchRefusals | None,
+    prepared: BatchRefusals | None,
 ) -> None:
-    appending = Appending(node, request, body, refused, recompressed)
+    appending = Appending(node, request, body, refused, prepared)
     for topic, batches in body.topics:
         appending.append(topic, batches)
     appending.end()
@@ -277,7 +348,7 @@ class Appending:
         "_body",
         "_failed",
         "_node",
-        "_recompressed",
+        "_prepared",
         "_refusal",
         "_request",
         "_results",
@@ -292,15 +363,15 @@ class Appending:
         request: Request,
         body: ProduceRequest,
         refused: Refusals | None,
-        recompressed: BatchRefusals | None,
+        prepared: BatchRefusals | None,
     ) -> None:
         self._node = node
         self._request = request
         self._body = body
         self.refused = refused
         """What the transaction's coordinator says against some of the batches; None: there is no transaction."""
-        self._recompressed = recompressed
-        self._zstd_allowed = recompressed is not None or request.version >= _ZSTD_FROM_VERSION
+        self._prepared = prepared
+        self._zstd_allowed = prepared is not None or request.version >= _ZSTD_FROM_VERSION
         self._refusal = _refusal(body)
         self._results: Results = []
         self._waiting: WaitingProduce | None = None
@@ -309,15 +380,15 @@ class Appending:
     def append(self, topic: str | TopicId, batches: list[ProducePartition]) -> None:
         """Appends batches of one topic."""
         node, request, refused, acks = self._node, self._request, self.refused, self._body.acks
-        recompressed, zstd_allowed = self._recompressed, self._zstd_allowed
+        prepared, zstd_allowed = self._prepared, self._zstd_allowed
         partitions = self._results_of(topic)
         for index, records in batches:
             try:
                 if self._refusal is not None:
                     raise self._refusal
                 partition = _find(node, topic, index)
-                if recompressed and (topic, index) in recompressed:
-                    raise recompressed[topic, index]
+                if prepared and (topic, index) in prepared:
+                    raise prepared[topic, index]
                 _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
                 if refused and partition.name in refused:
                     raise ProtocolError(refused[partition.name], "The transaction's coordinator does not allow it.")
