@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import logging
+import math
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from cordwood.broker import metrics_endpoint
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.embedded import Broker
 from cordwood.groups.positions import Commit
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
@@ -27,7 +32,8 @@ from cordwood.records.build import build_batch
 
 EVERYTHING = {"listeners": "127.0.0.1:0", "metrics.listener": "127.0.0.1:0", "lag.check.interval.ms": "100"}
 
-LABELS = ("api", "group", "topic", "partition", "key", "le")
+LABELS = ("api", "group", "topic", "partition", "key", "le", "error", "directory")
+APPEND_RATE = "cordwood_partition_append_bytes_per_second"
 
 Samples = dict[tuple[str, ...], float]
 
@@ -175,7 +181,90 @@ async def test_a_hot_partition_has_its_share_of_the_traffic() -> None:
             lambda found: 0.74 < found.get(("cordwood_partition_traffic_share", "t", "0"), 0) < 0.76
         )
         assert samples["cordwood_partition_traffic_share", "t", "1"] == pytest.approx(0.25, abs=0.01)
-        assert samples["cordwood_topic_traffic_skew", "t"] == pytest.approx(3, abs=0.05)
+        # Three of four parts to the busiest; the others have a third of a part each.
+        assert samples["cordwood_topic_traffic_skew", "t"] == pytest.approx(9, abs=0.5)
+
+
+async def test_a_topic_whose_records_all_go_to_one_of_few_partitions_is_skewed_beyond_any_limit() -> None:
+    async with broker(num_partitions="3") as stage:
+        await stage.create("t")
+        await stage.create("even")
+        now_ms = int(time.time() * 1000)
+        for partition in range(3):
+            stage.append("even", 1, now_ms, partition=partition)
+        stage.append("t", 1, now_ms, partition=0)
+        await stage.until(lambda: TopicPartition("t", 0) in stage.node.lag_watch.traffic)
+        await stage.until(lambda: TopicPartition("even", 2) in stage.node.lag_watch.traffic)
+        stage.append("t", 1, now_ms, partition=0, size=1000)
+        for partition in range(3):
+            stage.append("even", 1, now_ms, partition=partition, size=1000)
+        samples = await stage.scraped(lambda found: ("cordwood_topic_traffic_skew", "t") in found)
+        assert samples["cordwood_topic_traffic_skew", "t"] == math.inf
+        even = await stage.scraped(lambda found: ("cordwood_topic_traffic_skew", "even") in found)
+        assert even["cordwood_topic_traffic_skew", "even"] == pytest.approx(1, abs=0.1)
+
+
+async def test_internal_topics_and_those_with_one_partition_have_no_skew() -> None:
+    async with broker() as stage:
+        await stage.create("t")
+        now_ms = int(time.time() * 1000)
+        stage.append("t", 1, now_ms)
+        await stage.commit("readers", "t", 0)
+        await stage.until(lambda: stage.node.lag_watch.positions)
+        for number in range(5):
+            await stage.commit("readers", "t", number)
+            stage.append("t", 1, now_ms)
+        samples = await stage.scraped(
+            lambda found: (
+                max(
+                    (rate for name, rate in found.items() if name[:2] == (APPEND_RATE, "__consumer_offsets")),
+                    default=0,
+                )
+                > 0
+                and found.get((APPEND_RATE, "t", "0"), 0) > 0
+            )
+        )
+        assert not [name for name in samples if name[0] == "cordwood_topic_traffic_skew"]
+
+
+async def test_refused_appends_are_counted_by_error() -> None:
+    with Broker(settings={"metrics.listener": "127.0.0.1:0", "auto.create.topics.enable": False}) as embedded:
+        admin = AdminClient({"bootstrap.servers": embedded.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1, config={"max.message.bytes": "1000"})])["t"].result(30)
+        producer = Producer({"bootstrap.servers": embedded.bootstrap_servers})
+        producer.produce("t", bytes(5000))
+        producer.produce("t", b"taken")
+        await asyncio.to_thread(producer.flush, 30)
+        stage = Stage(embedded._calls.server)
+        samples = await stage.scrape()
+        assert samples["cordwood_refused_appends_total", "MESSAGE_TOO_LARGE"] == 1
+        assert len([name for name in samples if name[0] == "cordwood_refused_appends_total"]) == 1
+
+
+async def test_free_disk_space_is_told_for_the_data_directory(tmp_path: Path) -> None:
+    texts = EVERYTHING | {"log.dirs": str(tmp_path)}
+    server = await Server.start(BrokerSettings.from_texts(texts))
+    try:
+        samples = await Stage(server).scrape()
+        disk = os.statvfs(tmp_path)
+        assert samples["cordwood_disk_size_bytes", str(tmp_path)] == disk.f_blocks * disk.f_frsize
+        assert 0 < samples["cordwood_disk_free_bytes", str(tmp_path)] <= disk.f_blocks * disk.f_frsize
+    finally:
+        await server.stop()
+
+
+async def test_in_memory_there_is_no_disk_to_tell_of() -> None:
+    async with broker() as stage:
+        assert not [name for name in await stage.scrape() if name[0].startswith("cordwood_disk_")]
+
+
+async def test_partitions_without_a_position_are_told_also_of_a_group_without_members() -> None:
+    async with broker(num_partitions="2") as stage:
+        await stage.create("t")
+        stage.append("t", 5, int(time.time() * 1000), partition=1)
+        await stage.commit("readers", "t", 0)
+        samples = await stage.scraped(lambda found: ("cordwood_group_lag_records", "readers", "t", "0") in found)
+        assert samples["cordwood_group_never_committed", "readers", "t", "1"] == 1
 
 
 async def test_requests_and_connections_are_counted() -> None:

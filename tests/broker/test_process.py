@@ -140,8 +140,9 @@ def read_all(address: str, topic: str, end: int) -> dict[int, bytes]:
 
 
 def test_it_says_when_it_is_ready_and_stops_when_told(tmp_path: Path) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with running(tmp_path / "data") as broker:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # Tests that run under nohup have inherited that SIGHUP is ignored.
+        with running(tmp_path / "data", "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n") as broker:
             address = broker.address
             assert re.fullmatch(r"127\.0\.0\.1:\d+", address)
             assert broker.ready_line == f"cordwood ready on {address} (data in {tmp_path / 'data'})"
@@ -212,3 +213,14 @@ def test_a_directory_that_another_node_wrote_is_refused(tmp_path: Path, kind: in
     with running(tmp_path) as broker:
         assert broker.wait() != 0
         assert "node 7" in broker.words
+
+
+def test_a_broker_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    ignoring = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    with running(tmp_path, ignoring) as broker:
+        broker.signal(signal.SIGHUP)
+        acked = Acked(broker.address, "t")
+        assert acked.some.wait(30)
+        acked.end()
+        broker.signal(signal.SIGTERM)
+        assert broker.wait() == 0

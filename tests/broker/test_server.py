@@ -109,6 +109,25 @@ async def test_a_stop_that_fails_gives_everything_back(tmp_path: Path, monkeypat
     await again.stop()
 
 
+async def test_fewer_connections_than_the_default_are_no_news_where_they_are_many(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+    try:
+        server = await Server.start(settings(log_dirs=str(tmp_path)))
+        assert server._connections is not None
+        assert server._connections.limits.max_connections < 10_000
+        await server.stop()
+        assert "ulimit" not in caplog.text
+        asked_for = await Server.start(settings(log_dirs=str(tmp_path), max_connections="9000"))
+        await asked_for.stop()
+        assert "not max.connections (9000): more do not fit beside the files (ulimit -n)" in caplog.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 async def test_connections_leave_descriptors_for_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def serve(settings: "BrokerSettings") -> int:
-    """Runs a broker in the foreground until SIGTERM or SIGINT; the exit code.
+    """Runs a broker in the foreground until SIGTERM, SIGINT or SIGHUP; the exit code.
 
     Says on standard output when clients can connect. Raises EnvironmentFailure or OSError if it cannot start.
     """

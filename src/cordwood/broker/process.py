@@ -45,8 +45,10 @@ def _allow_many_descriptors() -> None:
 async def _serve(settings: BrokerSettings) -> int:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # A terminal that goes away stops a broker in order, like SIGTERM. Under nohup SIGHUP is ignored, and stays so.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, told.set)
     server = await Server.start(settings)
     host, port = server.address
     shown = f"[{host}]" if ":" in host else host

@@ -8,9 +8,11 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cordwood.log.memory_filesystem import UNBOUNDED_BYTES
 from cordwood.metrics import names
 from cordwood.metrics.exposition import Labelled, exposition
 from cordwood.metrics.names import Metric
+from cordwood.model.errors import StorageFailure
 from cordwood.node.lag_watch import PartitionTraffic, Watched
 from cordwood.wire.apis import APIS
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from cordwood.broker.connections import Connections
     from cordwood.broker.flusher import CountingFlusher
     from cordwood.broker.loop_watch import LoopWatch
+    from cordwood.log.data_directory import DataDirectory
     from cordwood.model.identifiers import TopicPartition
     from cordwood.node.node import Node
 
@@ -36,6 +39,7 @@ def prepare_scrape(
         names.UNANSWERED_BYTES: _one(connections.unanswered_bytes),
         names.TOPICS: _one(len(node.topics)),
         names.PARTITIONS: _one(sum(len(partitions) for partitions in node.topics.values())),
+        names.REFUSED_APPENDS: [((error,), count) for error, count in sorted(node.refused_appends.items())],
         names.SET_ASIDE: _one(len(node.logs.set_aside_directories)),
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],
         names.FSYNC_LOGS: _one(flusher.logs_synced),
@@ -50,7 +54,9 @@ def prepare_scrape(
         names.GROUP_LEFT_OUT: _one(node.lag_watch.left_out),
     }
     traffic, positions = node.lag_watch.traffic, node.lag_watch.positions
-    return lambda: exposition({**values, **_logs(traffic), **_groups(positions)})
+    internal = frozenset(topic.name for topic in node.image.topics.values() if topic.internal)
+    logs = node.logs
+    return lambda: exposition({**values, **_disk(logs), **_logs(traffic, internal), **_groups(positions)})
 
 
 def _one(value: float) -> Labelled:
@@ -77,7 +83,19 @@ def _api_name(key: int) -> str:
     return "unknown" if api is None else api.name
 
 
-def _logs(traffic: "dict[TopicPartition, PartitionTraffic]") -> Values:
+def _disk(logs: "DataDirectory") -> Values:
+    """Asks the disk, which may take its time: not in the loop. Nothing in memory, or if the disk does not say."""
+    try:
+        size_bytes, free_bytes = logs.filesystem.free_bytes()
+    except StorageFailure:
+        return {}
+    if size_bytes >= UNBOUNDED_BYTES:
+        return {}
+    directory = (logs.path,)
+    return {names.DISK_SIZE: [(directory, size_bytes)], names.DISK_FREE: [(directory, free_bytes)]}
+
+
+def _logs(traffic: "dict[TopicPartition, PartitionTraffic]", internal: frozenset[str]) -> Values:
     """Also how the traffic of each topic is spread over its partitions."""
     logs = [((name.topic, str(name.partition)), seen) for name, seen in sorted(traffic.items())]
     topic_rates: dict[str, list[float]] = {}
@@ -96,11 +114,17 @@ def _logs(traffic: "dict[TopicPartition, PartitionTraffic]") -> Values:
             (labels, seen.bytes_per_s / totals[labels[0]]) for labels, seen in logs if totals[labels[0]] > 0
         ],
         names.TRAFFIC_SKEW: [
-            ((topic,), max(rates) / totals[topic] * partition_counts[topic])
+            ((topic,), _skew(max(rates), totals[topic], partition_counts[topic]))
             for topic, rates in topic_rates.items()
-            if totals[topic] > 0
+            if totals[topic] > 0 and partition_counts[topic] > 1 and topic not in internal
         ],
     }
+
+
+def _skew(busiest: float, total: float, partitions: int) -> float:
+    """How many times as much the busiest partition gets as the others on average."""
+    rest = total - busiest
+    return busiest / (rest / (partitions - 1)) if rest > 0 else math.inf
 
 
 def _groups(positions: Watched) -> Values:

@@ -47,6 +47,8 @@ THREADS_PER_CLIENT: Final = 2
 DRAIN_S: Final = 1.0
 """How long a stopping broker waits for answers that are owed. Acks that wait for the disk are sent in any case."""
 
+FEW_CONNECTIONS: Final = 500
+
 
 class Server:
     """Made by `start`. `failed` is done when the broker cannot go on, with the reason."""
@@ -152,7 +154,8 @@ class Server:
     def _max_connections(self) -> int:
         wanted = self.settings.max_connections
         possible = descriptors.connections(wanted, self._storage.max_open_files)
-        if possible < wanted:
+        # Where few fit, or more were asked for, this is news. Else a refusal says it, should it ever come to that.
+        if possible < wanted and (possible < FEW_CONNECTIONS or "max.connections" in self.settings.texts):
             logger.info(
                 "up to %d connections, not max.connections (%d): more do not fit beside the files (ulimit -n)",
                 possible,

@@ -41,7 +41,9 @@ def serve(
         typer.Option("--set", "-s", metavar="NAME=VALUE", help="Any setting; may be given several times."),
     ] = None,
 ) -> None:
-    """Run a broker in the foreground until SIGTERM or Ctrl-C.
+    """Run a broker in the foreground until SIGTERM, Ctrl-C or the end of its terminal (SIGHUP).
+
+    All three finish what is under way, flush, and close the logs. Under `nohup` the end of the terminal is ignored.
 
     A setting is taken from the flags, else from the environment (`CORDWOOD_LOG_RETENTION_MS`), else from the TOML file,
     else its default. `cordwood config list --brokers` explains them all. Prints one line when clients can connect.

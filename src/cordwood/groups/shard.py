@@ -323,11 +323,13 @@ class GroupShard:
     def watched_positions(
         self, group_id: str, partition_count: Callable[[str], int]
     ) -> dict[TopicPartition, int | None]:
-        """Where the group stands; None in partitions of topics that its members read and it never committed in."""
+        """Where the group stands; None in partitions in which it has no position, of topics that its members read or
+        in which it has one: such a partition loses records also while the group has no members."""
         found: dict[TopicPartition, int | None] = {}
-        for topic in self._read_topics(group_id):
+        positions = self.positions_of(group_id)
+        for topic in self._read_topics(group_id) | {partition.topic for partition in positions}:
             found.update((TopicPartition(topic, index), None) for index in range(partition_count(topic)))
-        for partition, position in self.positions_of(group_id).items():
+        for partition, position in positions.items():
             found[partition] = position.offset
         return found
 

@@ -68,7 +68,8 @@ TRAFFIC_SHARE = _gauge(
 )
 TRAFFIC_SKEW = _gauge(
     "cordwood_topic_traffic_skew",
-    "How many times the even share the busiest partition of a topic gets; 1 is even, the number of partitions is all.",
+    "How many times as many bytes come into the busiest partition of a topic as into the others on average; 1 is even, "
+    "+Inf: all go there. Absent for topics with one partition, without traffic, and for the broker's own.",
     ("topic",),
 )
 
@@ -78,6 +79,14 @@ HOT_KEY_SHARE = _gauge(
     "keys in the batches that were looked into, at most so much. Only with `metrics.hot.keys`; a key is cut after 128 "
     "bytes; what is no UTF-8 in it is written as `\\xff`, and a backslash as two.",
     (*_PARTITION, "key"),
+)
+
+REFUSED_APPENDS = _counter(
+    "cordwood_refused_appends_total", "Batches of producers that were refused, by the error that they got.", ("error",)
+)
+DISK_SIZE = _gauge("cordwood_disk_size_bytes", "The size of the disk that a data directory is on.", ("directory",))
+DISK_FREE = _gauge(
+    "cordwood_disk_free_bytes", "What the broker may still write to the disk of a data directory.", ("directory",)
 )
 
 FSYNC_ROUND = Metric(
@@ -118,7 +127,7 @@ GROUP_LOST = _gauge(
 )
 GROUP_NEVER_COMMITTED = _gauge(
     "cordwood_group_never_committed",
-    "1 for a partition of a topic that the group's members read and in which it has no position.",
+    "1 for a partition without a position of the group, in a topic that its members read or in which it has others.",
     _POSITION,
 )
 GROUP_OVERTAKEN = _counter(

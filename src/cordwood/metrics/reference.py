@@ -36,8 +36,17 @@ shown as such, and no lag is made up for it.
 - alert: GroupLostRecords
   expr: cordwood_group_lost_records > 0
 - alert: HotPartition
-  expr: cordwood_topic_traffic_skew > 3
+  expr: |
+    cordwood_topic_traffic_skew > 3
+    and on (topic) sum by (topic) (cordwood_partition_append_bytes_per_second) > 100000
+  for: 10m
+- alert: DiskNearlyFull
+  expr: cordwood_disk_free_bytes < 0.1 * cordwood_disk_size_bytes
+- alert: AppendsRefused
+  expr: rate(cordwood_refused_appends_total{error!="NOT_LEADER_OR_FOLLOWER"}[5m]) > 0
 ```
+
+A hot partition matters where there is traffic: of a few records a minute any one partition may have most.
 
 ## What is not measured
 

@@ -7,6 +7,7 @@ goes through `Effects`. Acks wait until a flush round reports that a log is dura
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -103,6 +104,8 @@ class Node:
         self.log_levels = log_levels
         self.compaction = Compaction(self)
         self.encoded_topics = EncodedTopics()
+        self.refused_appends: Counter[str] = Counter()
+        """Batches of producers that were refused since the start, by the name of the error."""
         self.served_apis = SERVED_APIS
         self._dirty: dict[Partition, None] = {}
         """What the next flush round takes."""

@@ -318,6 +318,11 @@ def _starting_late(
     }
 
 
+def _storage_reason(failure: StorageFailure) -> str:
+    """The protocol has one error for all that a disk does; whoever looks at metrics wants to know of a full one."""
+    return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
+
+
 def _append_all(
     node: Node,
     request: Request,
@@ -396,6 +401,7 @@ class Appending:
                 appended, safe = node.append(partition, records, acks, request.now_ms)
             except ProtocolError as error:
                 self._failed = True
+                node.refused_appends[error.code.name] += 1
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
                 partitions.append(
                     ProducedPartition(index, error.code, record_errors=errors, error_message=error.message or None)
@@ -403,6 +409,7 @@ class Appending:
                 continue
             except StorageFailure as failure:
                 self._failed = True
+                node.refused_appends[_storage_reason(failure)] += 1
                 node.report_storage_failure(failure)
                 message = str(failure) if isinstance(failure, DiskFull) else None
                 partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
