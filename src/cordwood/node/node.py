@@ -25,6 +25,7 @@ from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.node.apis import HANDLERS, SERVED_APIS
 from cordwood.node.compaction import Compaction
+from cordwood.node.early_answers import EarlyAnswers
 from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
@@ -113,6 +114,7 @@ class Node:
         """Appended to under ack.durability=os, and not synced since."""
         self._partitions_with_acks: dict[Partition, None] = {}
         self._parked: dict[int, dict[Parked, None]] = {}
+        self._early_answers = EarlyAnswers()
         for topic in image.sorted_topics():
             self._topic_created(topic)
         self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
@@ -155,14 +157,16 @@ class Node:
     def _make_way(self, connection_id: int, api_key: int, now_ms: int) -> None:
         """Answers leave in the order of requests: what waits for news must not keep this request waiting, too.
 
-        Only a fetch waits behind a fetch: a reader that asks ahead would else be answered at once, again and again.
+        Only a fetch waits behind a fetch: a reader that asks ahead would else be answered at once, again and again. And
+        a connection that has its fetches answered early too often waits, as with Kafka (`EarlyAnswers`).
         """
-        if api_key == ApiKey.FETCH:
-            held = self.held_heartbeats.of_connection.get(connection_id)
-            if held is not None:
-                held.hurry(now_ms)
+        held = self.held_heartbeats.of_connection.get(connection_id)
+        if held is not None:
+            held.hurry(now_ms)
+        waiting = self._parked.get(connection_id)
+        if not waiting or api_key == ApiKey.FETCH or not self._early_answers.may_give(connection_id, now_ms):
             return
-        for parked in list(self._parked[connection_id]):
+        for parked in list(waiting):
             parked.hurry(now_ms)
 
     def connection_closed(self, connection_id: int) -> None:

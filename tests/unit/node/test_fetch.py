@@ -17,6 +17,7 @@ from tests.unit.node.speaking import (
 )
 
 from cordwood.model.identifiers import TopicId
+from cordwood.node.early_answers import MOST_IN_WINDOW
 from cordwood.simulation.exchange import State
 from cordwood.simulation.threads import Job
 from cordwood.simulation.world import World
@@ -145,6 +146,30 @@ def test_a_request_behind_a_fetch_that_waits_does_not_wait_with_it(world: World)
     assert asked.answered
     assert values_in(only(waiting.answer)) == []
     assert not other.answered
+
+
+def test_a_client_that_follows_each_empty_fetch_with_another_request_does_not_poll_in_a_circle(world: World) -> None:
+    create_topic(world)
+    connection = world.connect()
+    waiting = connection.request(ApiKey.FETCH, 12, fetch_values(("orders", 0, 0), max_wait_ms=500))
+    fetches = 0
+    for _ in range(2 * MOST_IN_WINDOW):
+        asked = connection.request(ApiKey.METADATA, 1, {"topics": None})
+        world.settle()
+        if not waiting.answered:
+            break
+        fetches += 1
+        waiting = connection.request(ApiKey.FETCH, 12, fetch_values(("orders", 0, 0), max_wait_ms=500))
+        world.settle()
+    assert fetches == MOST_IN_WINDOW
+    world.advance(500)
+    assert waiting.answered
+    assert asked.answered
+    world.advance(1000)
+    waiting = connection.request(ApiKey.FETCH, 12, fetch_values(("orders", 0, 0), max_wait_ms=500))
+    connection.request(ApiKey.METADATA, 1, {"topics": None})
+    world.settle()
+    assert waiting.answered
 
 
 def test_a_fetch_without_a_wait_is_answered_empty(world: World) -> None:
