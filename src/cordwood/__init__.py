@@ -1,3 +1,3 @@
-"""Cordwood: a distributed commit log that speaks the Apache Kafka wire protocol."""
+"""Cordwood: a commit log that speaks the Apache Kafka wire protocol."""
 
 __version__ = "0.1.0"

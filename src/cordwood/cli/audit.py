@@ -45,12 +45,12 @@ def audit(
     """Read all of a topic on Spark and report what is not as it should be.
 
     Keys in several partitions, times that go back, duplicates, missing offsets, skew and hot keys. Needs
-    `pip install 'cordwood[spark]'`.
+    Spark: `pip install '.[spark]'` in a clone.
     """
     try:
         import pyspark  # noqa: F401
     except ImportError:
-        raise Failure("SPARK_MISSING", "the audit runs on Spark", "pip install 'cordwood[spark]'") from None
+        raise Failure("SPARK_MISSING", "the audit runs on Spark", "in a clone: pip install '.[spark]'") from None
     from cordwood.cli.output import print_json, remark
 
     questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap_servers)

@@ -132,7 +132,7 @@ def as_far_as_installed(chapters: Sequence[Chapter]) -> list[Chapter]:
 
 def _no_spark(scene: Scene) -> None:
     scene.stage.chapter("Pipelines on Spark")
-    scene.stage.say("Left out: Spark is not asked for or not installed. `pip install 'cordwood[spark]'` brings it.")
+    scene.stage.say("Left out: Spark is not asked for or not installed. `pip install '.[spark]'` brings it.")
 
 
 class _Run:

@@ -64,7 +64,7 @@ def refusals() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in ("pyspark", "pyarrow", "deltalake", "numba", "pandas"):
             raise
-        raise Failure("NO_SPARK", f"{error.name} is not installed", "pip install 'cordwood[spark]'") from error
+        raise Failure("NO_SPARK", f"{error.name} is not installed", "in a clone: pip install '.[spark]'") from error
 
 
 def as_failure(code: str, message: str, hint: str) -> Failure:
