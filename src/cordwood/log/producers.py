@@ -9,6 +9,7 @@ is a function of its bytes: a snapshot only saves replaying them.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from cordwood.log.producer_bounds import SHARED, ProducerBounds
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer
 from cordwood.records.control import TransactionMarker, read_transaction_marker
@@ -25,6 +26,7 @@ NO_SEQUENCE = -1
 """The last sequence of a producer of which only a transaction marker is known: 0 comes next."""
 
 NO_COORDINATOR_EPOCH = -1
+NEVER_MS = -(2**62)
 
 
 class BatchTrace(NamedTuple):
@@ -65,10 +67,14 @@ class ProducerDescription(NamedTuple):
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_ended", "_open", "_producers")
+    __slots__ = ("__weakref__", "_bounds", "_ended", "_forgot_ms", "_open", "_producers")
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: ProducerBounds = SHARED) -> None:
         self._producers: dict[int, Producer] = {}
+        self._bounds = bounds
+        self._forgot_ms = NEVER_MS
+        """When a producer was last forgotten before its time."""
+        bounds.watch(self)
         self._open = OpenTransactions()
         self._ended: list[tuple[int, int]] = []
         """(first offset, marker offset) of finished transactions whose marker the high watermark may not cover yet."""
@@ -107,6 +113,11 @@ class ProducerStates:
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
+            if self._forgot_ms != NEVER_MS and header.base_sequence != 0:
+                raise ProtocolError(
+                    ErrorCode.UNKNOWN_PRODUCER_ID,
+                    f"Producer {header.producer_id} is not known, and some were forgotten because there were too many.",
+                )
             # New here, or expired: whatever its first sequence is, there is nothing to compare it with.
             return None
         epoch, first_sequence = header.producer_epoch, header.base_sequence
@@ -171,7 +182,7 @@ class ProducerStates:
         """A batch of records of this producer is in the log. Nothing is refused any more."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(epoch, now_ms)
+            producer = self._add(producer_id, epoch, now_ms)
         else:
             producer.last_seen_ms = now_ms
             if producer.epoch != epoch:
@@ -192,7 +203,7 @@ class ProducerStates:
         producer_id = header.producer_id
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(header.producer_epoch, now_ms)
+            producer = self._add(producer_id, header.producer_epoch, now_ms)
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches = []
@@ -247,8 +258,34 @@ class ProducerStates:
         """How many transactions have ended with a marker that the high watermark may not cover yet."""
         return len(self._ended)
 
+    def _add(self, producer_id: int, epoch: int, now_ms: int) -> Producer:
+        self._bounds.added(self, 1, now_ms)
+        producer = self._producers[producer_id] = Producer(epoch, now_ms)
+        return producer
+
+    def forget_silent(self, how_many: int, now_ms: int) -> int:
+        """Forgets those that were silent for longest, though they have not expired; how many there were.
+
+        None with an open transaction: its end must find it.
+        """
+        silent = [
+            (producer.last_seen_ms, producer_id)
+            for producer_id, producer in self._producers.items()
+            if self._open.first_offset_of(producer_id) is None
+        ]
+        silent.sort()
+        del silent[how_many:]
+        for _, producer_id in silent:
+            del self._producers[producer_id]
+        if silent:
+            self._forgot_ms = now_ms
+        return len(silent)
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers that were silent for so long and have no open transaction; how many."""
+        if now_ms - self._forgot_ms >= expiration_ms:
+            # Whoever was forgotten would have expired by now.
+            self._forgot_ms = NEVER_MS
         silent = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -304,9 +341,11 @@ class ProducerStates:
                 )
 
     @classmethod
-    def from_snapshot(cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int) -> "ProducerStates":
+    def from_snapshot(
+        cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int, bounds: ProducerBounds = SHARED
+    ) -> "ProducerStates":
         """The state that was saved. A record's own timestamp says nothing about silence, so that is counted anew."""
-        states = cls()
+        states = cls(bounds)
         open_since: dict[int, int] = {}
         for entry in entries:
             producer = states._producers.get(entry.producer_id)
@@ -323,6 +362,7 @@ class ProducerStates:
             if entry.transaction_first_offset >= 0:
                 open_since[entry.producer_id] = entry.transaction_first_offset
         states._open = OpenTransactions(open_since)
+        states._bounds.added(states, len(states), now_ms)
         return states
 
 

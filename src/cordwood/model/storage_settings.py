@@ -42,7 +42,11 @@ class StorageSettings:
         low=16,
     )
     producer_id_expiration_ms: int = int32(
-        86_400_000, "How long a partition remembers an idle idempotent producer, to recognise its duplicates.", low=1
+        86_400_000,
+        "How long a partition remembers an idle idempotent producer, to recognise its duplicates. It remembers 10,000 "
+        "at most, and all partitions 100,000: beyond that the longest idle ones are forgotten earlier, and told so "
+        "(UNKNOWN_PRODUCER_ID) if they come back.",
+        low=1,
     )
     tail_memory_max_bytes: int = int64(
         67_108_864,

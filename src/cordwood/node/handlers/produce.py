@@ -403,8 +403,16 @@ class Appending:
                 self._failed = True
                 node.refused_appends[error.code.name] += 1
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+                # With the log's start Java's producer begins anew; without it, it asks again and again.
+                begins = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
                 partitions.append(
-                    ProducedPartition(index, error.code, record_errors=errors, error_message=error.message or None)
+                    ProducedPartition(
+                        index,
+                        error.code,
+                        log_start_offset=partition.replica.log.log_start_offset if begins else -1,
+                        record_errors=errors,
+                        error_message=error.message or None,
+                    )
                 )
                 continue
             except StorageFailure as failure:

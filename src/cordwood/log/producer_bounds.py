@@ -1,0 +1,60 @@
+"""How many producers are remembered: so many in a partition, so many in all partitions of this process.
+
+A producer id costs a kilobyte for `producer.id.expiration.ms`, a day, and a client can make ids up. Where there are too
+many, those that were silent for longest are forgotten, never one with an open transaction. A producer that was
+forgotten too early hears of it (UNKNOWN_PRODUCER_ID) at its next batch and begins anew. Only the retry of its very
+first batch, sequence 0, looks like that of a new producer and is taken once more.
+"""
+
+from itertools import count
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+MAX_IN_PARTITION = 10_000
+"""More than one broker has connections that write to one partition."""
+
+MAX_IN_ALL = 100_000
+
+
+class Remembering(Protocol):
+    """The producers of one partition."""
+
+    def __len__(self) -> int: ...
+
+    def forget_silent(self, how_many: int, now_ms: int) -> int:
+        """Forgets those that were silent for longest; how many there were."""
+
+
+class ProducerBounds:
+    def __init__(self, in_partition: int = MAX_IN_PARTITION, in_all: int = MAX_IN_ALL) -> None:
+        self._in_partition = in_partition
+        self._in_all = in_all
+        self._partitions: WeakValueDictionary[int, Remembering] = WeakValueDictionary()
+        self._numbers = count()
+        self._room = in_all
+        """At least so many more have room before all have to be counted."""
+
+    def watch(self, partition: Remembering) -> None:
+        self._partitions[next(self._numbers)] = partition
+
+    def added(self, partition: Remembering, how_many: int, now_ms: int) -> None:
+        """A partition is about to remember, or has begun to remember, more producers than before."""
+        if len(partition) >= self._in_partition:
+            # A tenth at once: finding the silent ones means looking at all.
+            partition.forget_silent(len(partition) - self._in_partition * 9 // 10, now_ms)
+        if self._room < how_many:
+            self._make_room(now_ms)
+        self._room -= how_many
+
+    def _make_room(self, now_ms: int) -> None:
+        partitions = sorted(self._partitions.items(), key=lambda each: (-len(each[1]), each[0]))
+        total = sum(len(partition) for _, partition in partitions)
+        if total >= self._in_all:
+            for _, partition in partitions:
+                total -= partition.forget_silent(-(-len(partition) // 2), now_ms)
+                if total <= self._in_all * 9 // 10:
+                    break
+        self._room = max(self._in_all - total, self._in_all // 100)
+
+
+SHARED = ProducerBounds()
