@@ -38,7 +38,7 @@ def ask(address: Address, key: ApiKey, version: int, values: Mapping[str, Any], 
         raise Failure(
             "BROKER_NOT_REACHABLE",
             f"{host}:{port} did not answer {APIS[key].name}: {error}",
-            "does this broker offer transactions, and without authentication?",
+            "does this broker offer it, and without authentication?",
             ExitCode.NOT_REACHABLE,
         ) from error
     entity, _ = reader(messages["response"], version)(memoryview(response), 5 if is_flexible else 4)
@@ -62,13 +62,16 @@ def brokers(connection: Connection) -> list[Address]:
 
 
 def transaction_coordinator(connection: Connection, transactional_id: str) -> Address:
-    found = ask(
-        brokers(connection)[0],
-        ApiKey.FIND_COORDINATOR,
-        2,
-        {"key": transactional_id, "key_type": 1},
-        connection.timeout_s,
-    )
+    return _coordinator(connection, transactional_id, 1)
+
+
+def group_coordinator(connection: Connection, group: str) -> Address:
+    return _coordinator(connection, group, 0)
+
+
+def _coordinator(connection: Connection, key: str, key_type: int) -> Address:
+    values = {"key": key, "key_type": key_type}
+    found = ask(brokers(connection)[0], ApiKey.FIND_COORDINATOR, 2, values, connection.timeout_s)
     if found.error_code:
         raise Failure(code_name(found.error_code), found.error_message or "the broker knows no coordinator")
     return found.host, found.port

@@ -55,6 +55,7 @@ def describe_group(
                         "instance_id": member.instance_id,
                         "client_id": member.client_id,
                         "host": member.host,
+                        "protocol": member.protocol,
                         "partitions": [{"topic": topic, "partition": index} for topic, index in member.partitions],
                     }
                     for member in group.members
@@ -66,8 +67,15 @@ def describe_group(
     say(f"{group.name}: {group.state}, {count_in_words(len(group.members), 'member')}, {group.protocol} protocol")
     if group.members:
         print_table(
-            ["member", "client", "host", "partitions"],
-            [(each.member_id, each.client_id, each.host, len(each.partitions)) for each in group.members],
+            ["member", "client", "host", "protocol", "partitions"],
+            [
+                (each.member_id, each.client_id, each.host, each.protocol, len(each.partitions))
+                for each in group.members
+            ],
         )
+    if group.protocol == "consumer" and (classic := sum(each.protocol == "classic" for each in group.members)):
+        verb = "speaks" if classic == 1 else "speak"
+        members = count_in_words(len(group.members), "member")
+        say(f"{classic} of {members} still {verb} the classic protocol; the group uses the consumer protocol")
     if found:
         print_table(COLUMNS, [cells(row) for row in found])

@@ -1,27 +1,25 @@
 """How far a group is behind, as any Kafka client can see it: lag, lag time, drain rate, time to data loss.
 
-A client does not see segments. It sees a log's start, end and size, the topic's retention, and the timestamps of the
-first unread and of the newest record; what lies between is taken as even. Retention removes whole segments, so a
-loss comes no sooner than is said here. The broker's own metrics know the segments (docs/metrics.md).
+A client does not see segments. It sees a log's start, end and size, the topic's settings, and the timestamps of the
+first unread and of the newest record; what lies between is taken as even, and cut into segments as the settings say
+(`lag/estimate.py`). The forecast over them is the one of the broker's metrics, which know the segments.
 """
 
 import time
 import uuid
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cordwood.cli.group.view import GroupView, PositionView, describe, positions
 from cordwood.lag.arrival import Mark
+from cordwood.lag.estimate import estimated_span
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
-from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan
+from cordwood.lag.retention import Growth, RetentionRules
 from cordwood.model.topic_settings import TopicSettings, resolve
 
 if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
 
-SLICES = 32
-"""The unread part of a log is taken for so many segments."""
 READING_S = 3.0
 MAX_READ_PARTITIONS = 256
 """Partitions of which the first unread record is read: more would make a look take long."""
@@ -191,7 +189,7 @@ class LagReader:
         record_bytes = (facts.size_bytes or 0) / records
         records_per_ms = (rate_per_s(self._ends[place]) or 0.0) / 1000
         lag = evaluate(
-            _span(facts, first_unread, first_ms, rules, record_bytes),
+            estimated_span(facts.start, facts.end, facts.size_bytes, first_unread, first_ms, facts.newest_ms, rules),
             position.committed,
             marks=[Mark(first_unread + 1, first_ms)] if first_ms >= 0 else [],
             growth=Growth(records_per_ms, records_per_ms * record_bytes),
@@ -199,22 +197,6 @@ class LagReader:
             now_ms=now_ms,
         )
         return LagRow(position, lag, _can_be_foreseen(lag, rules, first_ms, facts))
-
-
-def _span(facts: LogFacts, first_unread: int, first_ms: int, rules: RetentionRules, record_bytes: float) -> LogSpan:
-    """The log with what is unread cut into even slices, which age evenly from the first to the newest record."""
-    cuts = [facts.start]
-    unread = facts.end - first_unread
-    if unread > 0:
-        cuts += [first_unread + 1 + (unread - 1) * part // SLICES for part in range(SLICES + 1)]
-    cuts = sorted({cut for cut in cuts if facts.start <= cut <= facts.end})
-    newest_ms = max(facts.newest_ms, first_ms)
-    segments = []
-    for base, end in pairwise(cuts):
-        share = max(end - 1 - first_unread, 0) / max(unread - 1, 1)
-        age_ms = -1 if first_ms < 0 else round(first_ms + share * (newest_ms - first_ms))
-        segments.append(SegmentSpan(base, end, max(round((end - base) * record_bytes), 1), age_ms))
-    return LogSpan(facts.start, facts.end, tuple(segments), rules)
 
 
 def _can_be_foreseen(lag: PositionLag, rules: RetentionRules, first_ms: int, facts: LogFacts) -> bool:

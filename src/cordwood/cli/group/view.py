@@ -8,12 +8,17 @@ if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
 
 
+_MEMBER_TYPES = {0: "classic", 1: "consumer"}
+
+
 class MemberView(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     partitions: list[tuple[str, int]]
+    protocol: str | None
+    """`classic` or `consumer`; None where the broker does not say. Members of one group may speak different ones."""
 
 
 class GroupView(NamedTuple):
@@ -52,6 +57,8 @@ def describe(connection: "Connection", name: str) -> GroupView:
             ExitCode.NOT_FOUND,
         )
     answer = connection.ask_all(lambda admin: admin.describe_consumer_groups([name]))[name]
+    protocol = answer.type.name.lower()
+    spoken = _spoken_protocols(connection, name) if protocol == "consumer" else {}
     members = [
         MemberView(
             member.member_id,
@@ -61,25 +68,43 @@ def describe(connection: "Connection", name: str) -> GroupView:
             sorted((each.topic, each.partition) for each in member.assignment.topic_partitions)
             if member.assignment is not None
             else [],
+            "classic" if protocol == "classic" else spoken.get(member.member_id),
         )
         for member in answer.members
     ]
-    return GroupView(
-        name, answer.state.name.lower(), answer.type.name.lower(), answer.partition_assignor or "", members
-    )
+    return GroupView(name, answer.state.name.lower(), protocol, answer.partition_assignor or "", members)
+
+
+def _spoken_protocols(connection: "Connection", name: str) -> dict[str, str]:
+    """By member id, in a group of the consumer protocol: librdkafka does not hand on what the broker says of it."""
+    from cordwood.cli.raw_request import ask, group_coordinator
+    from cordwood.wire.apis import ApiKey
+
+    try:
+        coordinator = group_coordinator(connection, name)
+        answer = ask(coordinator, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [name]}, connection.timeout_s)
+    except Failure:
+        return {}  # an older broker, or one that wants to know who asks
+    return {
+        member.member_id: _MEMBER_TYPES[member.member_type]
+        for group in answer.groups
+        for member in group.members
+        if member.member_type in _MEMBER_TYPES
+    }
 
 
 def positions(connection: "Connection", group: GroupView) -> list[PositionView]:
-    """Every partition that the group has a position in or a member for."""
+    """Every partition of the topics in which the group has a position or a member: those without a position, too."""
     from confluent_kafka.admin import OffsetSpec
 
     committed = committed_offsets(connection, group.name)
     owners = {partition: member.member_id for member in group.members for partition in member.partitions}
-    known = set(connection.topic_names())
+    known = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s)).topics
     found = []
-    every = sorted(committed.keys() | owners.keys())
+    every = committed.keys() | owners.keys()
     for topic in sorted({topic for topic, _ in every}):
-        partitions = [partition for name, partition in every if name == topic]
+        there = known[topic].partitions if topic in known else {}
+        partitions = sorted({*there, *(partition for name, partition in every if name == topic)})
         ends = connection.offsets(topic, partitions, OffsetSpec.latest()) if topic in known else {}
         found += [
             PositionView(
