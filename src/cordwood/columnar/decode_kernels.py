@@ -28,6 +28,7 @@ TOLD = 10
 NO_FAULT, FULL = 0, 17
 CUT, BAD_SIZE, BAD_MAGIC, BAD_CHECKSUM, BACKWARDS, BAD_COUNT, BAD_CONTROL, LEFT_OVER = range(1, 9)
 BAD_RECORD, BAD_NUMBER, BAD_DELTA, BAD_KEY, BAD_VALUE, BAD_HEADERS, BAD_HEADER, BAD_END = range(9, 17)
+NOT_RISING = 18
 FAULTS = {
     CUT: "the buffer ends within a batch",
     BAD_SIZE: "the batch claims a size that it cannot have",
@@ -40,6 +41,7 @@ FAULTS = {
     BAD_RECORD: "a record reaches beyond its batch",
     BAD_NUMBER: "a number in a record is cut short or too long",
     BAD_DELTA: "a record's offset is not within its batch",
+    NOT_RISING: "the offsets within the batch do not rise",
     BAD_KEY: "a key has a length that it cannot have",
     BAD_VALUE: "a value has a length that it cannot have",
     BAD_HEADERS: "a record claims more headers than fit",
@@ -298,6 +300,7 @@ def fill_columns(
         base_offset, last_delta = table[batch, BASE_OFFSET], table[batch, LAST_DELTA]
         timestamp_type = int64(table[batch, ATTRIBUTES] & _TIMESTAMP_TYPE_BIT != 0)
         base_timestamp = table[batch, MAX_TIMESTAMP] if timestamp_type else table[batch, BASE_TIMESTAMP]
+        last_seen = int64(-1)
         for _ in range(table[batch, COUNT]):
             size, position = _number(data, position, end)
             if position < 0 or size < 0 or size > end - position:
@@ -311,6 +314,9 @@ def fill_columns(
                 return BAD_NUMBER
             if delta < 0 or delta > last_delta:
                 return BAD_DELTA
+            if delta <= last_seen:
+                return NOT_RISING
+            last_seen = delta
             key_size, key_at = _length(data, position, record_end)
             if key_at < 0:
                 return BAD_KEY

@@ -118,6 +118,12 @@ def test_numbers_and_offsets_in_a_record_that_cannot_be() -> None:
         assert damage(with_records(framed(b"\0\0" + delta + b"\1\1\0"))).endswith("offset is not within its batch")
 
 
+@pytest.mark.parametrize("second", [b"\2", b"\0"], ids=["the same", "lower"])
+def test_offsets_within_a_batch_that_do_not_rise(second: bytes) -> None:
+    records = framed(b"\0\0\2\1\1\0") + framed(b"\0\0" + second + b"\1\1\0")
+    assert damage(with_records(records, 2)).endswith("the offsets within the batch do not rise")
+
+
 def test_bytes_that_belong_to_nothing() -> None:
     assert damage(with_records(framed(b"\0\0\0\1\1\0") + b"\0")).endswith("bytes are left after the last record")
     assert damage(with_records(b"\0", 0)).startswith("offset 1000: bytes are left after the last record")
