@@ -61,7 +61,8 @@ def evaluate(
         standing = Standing.BEHIND if lag else Standing.CAUGHT_UP
     lag_ms: int | None = 0
     if lag:
-        came_ms = arrival_ms(first_unread, marks)
+        # A client's timestamp in the future says nothing about when its record came.
+        came_ms = arrival_ms(first_unread, [mark for mark in marks if mark.at_ms <= now_ms])
         lag_ms = None if came_ms is None else max(now_ms - came_ms, 0)
     loss_ms = None
     if standing is not Standing.AHEAD:

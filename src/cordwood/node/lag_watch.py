@@ -185,7 +185,7 @@ class LagWatch:
         lag = evaluate(
             span,
             position,
-            marks=self._marks(partition, span, position, ends, now_ms),
+            marks=self._marks(partition, span, position, ends),
             growth=growth,
             drain_per_s=rate_per_s(samples),
             now_ms=now_ms,
@@ -221,13 +221,8 @@ class LagWatch:
         return LogSpan(log.log_start_offset, end_offset, tuple(segments), rules, roll_at_ms)
 
     @staticmethod
-    def _marks(
-        partition: Partition, span: LogSpan, position: int | None, ends: list[Sample], now_ms: int
-    ) -> list[Mark]:
-        """Times of places around the first unread record: samples of the end, segments' ends, its time index.
-
-        A client's timestamp in the future says nothing about when its record came.
-        """
+    def _marks(partition: Partition, span: LogSpan, position: int | None, ends: list[Sample]) -> list[Mark]:
+        """Times of places around the first unread record: samples of the end, segments' ends, its time index."""
         if position is None or position >= span.end_offset or partition.opened is None:
             return []
         first_unread = max(position, span.start_offset)
@@ -237,8 +232,7 @@ class LagWatch:
             for segment in span.segments
             if segment.newest_ms != NO_TIMESTAMP_MS
         ]
-        marks += _time_index_marks(partition.opened.log, first_unread)
-        return [mark for mark in marks if mark.at_ms <= now_ms]
+        return marks + _time_index_marks(partition.opened.log, first_unread)
 
     # Warnings: once for each event
 

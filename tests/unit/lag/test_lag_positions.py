@@ -103,3 +103,13 @@ def test_a_record_came_between_the_marks_around_it(pairs: list[tuple[int, int]],
         assert came_ms <= nearest.at_ms
         earlier = [mark for mark in marks if mark.offset <= offset]
         assert came_ms >= min(nearest.at_ms, max(earlier).at_ms if earlier else nearest.at_ms)
+
+
+def test_a_timestamp_in_the_future_says_nothing_about_how_long_a_record_has_waited() -> None:
+    def lag_ms(*marks: Mark) -> int | None:
+        return evaluate(LOG, 299, marks=marks, growth=Growth(), drain_per_s=None, now_ms=NOW_MS).lag_ms
+
+    ahead = Mark(300, NOW_MS + 60_000)
+    assert lag_ms(ahead) is None
+    # The log was seen to end at 400 then: the record had come by that time.
+    assert lag_ms(ahead, Mark(400, NOW_MS - 5_000)) == 5_000
