@@ -6,7 +6,6 @@ that was set first, of those that fit it and are not used up.
 
 import threading
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from enum import Enum
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -249,5 +248,7 @@ def _checked(times: int | None) -> int | None:
 
 
 def _near(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
     nearest = get_close_matches(name, names, n=1, cutoff=0.4)
     return f"; did you mean {nearest[0]}?" if nearest else ""

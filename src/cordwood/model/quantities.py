@@ -4,7 +4,6 @@ A number without a unit means what it always meant: milliseconds or bytes, or wh
 """
 
 import re
-from decimal import Decimal
 from typing import Final
 
 _TIME_UNITS_MS: Final = {
@@ -24,7 +23,7 @@ _SIZE_UNITS: Final = {
         for unit in (letter, f"{letter}b", f"{letter}ib")
     },
 }
-_NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,1000}(?:\.\d{1,100})?)\s*([a-z]*)\Z")
+_NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,1000})(?:\.(\d{1,100}))?\s*([a-z]*)\Z")
 
 _TIME_SETTINGS_MS: Final = {".ms": 1, ".minutes": 60_000, ".hours": 3_600_000}
 _SIZE_SETTINGS: Final = (".bytes", ".buffer.size")
@@ -32,19 +31,19 @@ _SIZE_SETTINGS: Final = (".bytes", ".buffer.size")
 
 def duration_ms(text: str) -> int:
     """`500ms`, `10s`, `15m`, `2h`, `1d`, `1w`; a bare number is milliseconds. ValueError says what would be one."""
-    number, unit = _number_and_unit(text, "a time as 500ms, 10s, 15m, 2h or 1d")
+    number, parts, unit = _number_and_unit(text, "a time as 500ms, 10s, 15m, 2h or 1d")
     if unit and unit not in _TIME_UNITS_MS:
         raise ValueError(f"{unit!r} is not a unit of time in {text!r}: use ms, s, m, h, d or w")
-    return _whole(number * _TIME_UNITS_MS.get(unit, 1), text, "milliseconds")
+    return _whole(number * _TIME_UNITS_MS.get(unit, 1), parts, text, "milliseconds")
 
 
 def size_bytes(text: str) -> int:
     """`67108864`, `64k`, `64KiB`, `10GiB`: powers of 1024, whichever way they are written. ValueError says what would
     be one."""
-    number, unit = _number_and_unit(text, "a size as 67108864, 64MiB or 10GiB")
+    number, parts, unit = _number_and_unit(text, "a size as 67108864, 64MiB or 10GiB")
     if unit and unit not in _SIZE_UNITS:
         raise ValueError(f"{unit!r} is not a unit of size in {text!r}: use B, KiB, MiB, GiB or TiB")
-    return _whole(number * _SIZE_UNITS.get(unit, 1), text, "bytes")
+    return _whole(number * _SIZE_UNITS.get(unit, 1), parts, text, "bytes")
 
 
 def in_plain_unit(setting: str, text: str) -> str:
@@ -65,14 +64,16 @@ def in_plain_unit(setting: str, text: str) -> str:
     return text
 
 
-def _number_and_unit(text: str, expected: str) -> tuple[Decimal, str]:
+def _number_and_unit(text: str, expected: str) -> tuple[int, int, str]:
+    """`1.5h` is 15, in tenths (10), and `h`."""
     found = _NUMBER_AND_UNIT.match(text.strip().lower())
     if found is None:
         raise ValueError(f"expected {expected}, found {text[:80]!r}")
-    return Decimal(found[1]), found[2]
+    behind_point = found[2] or ""
+    return int(found[1] + behind_point), 10 ** len(behind_point), found[3]
 
 
-def _whole(number: Decimal, text: str, unit: str) -> int:
-    if number != number.to_integral_value():
+def _whole(number: int, parts: int, text: str, unit: str) -> int:
+    if number % parts:
         raise ValueError(f"{text} is no whole number of {unit}")
-    return int(number)
+    return number // parts
