@@ -46,7 +46,7 @@ NOT_CONFIRMED = frozenset(
 )
 """Answers to a commit of one that is no member, or not in this generation, or cannot know now."""
 PASSING = NOT_CONFIRMED | {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED}
-"""What the client library reports and gets over by itself."""
+"""Errors that the client library reports and recovers from by itself."""
 
 CONNECTING = (
     "bootstrap.servers",
@@ -99,12 +99,12 @@ class IdempotentConsumer:
         self._places: dict[_Partition, Place] = {}
         self._unconfirmed: set[_Partition] = set()
         self._behind: set[_Partition] = set()
-        """What the client library has handed out and was not handled: it still has to be sent back there."""
+        """Partitions of which the client library handed out records that were not handled: it has to be sent back."""
         self._flowing: set[_Partition] = set()
-        """Of which records were handled since the library was last sent somewhere: until then it may still tell where
-        it was before."""
+        """Partitions of which records were handled since the library was last sent to a position: until then the
+        library may still report its earlier one."""
         self._untaken: set[_Partition] = set()
-        """What was assigned and could not be taken yet."""
+        """Partitions that were assigned and could not be taken over yet."""
         self._lost: dict[_Partition, str] = {}
         """Where the log does not have the position: said at every poll, as long as this consumer has the partition."""
         # A position is always given. Where the log does not have it, that is said, and nothing is skipped in silence.
@@ -128,7 +128,7 @@ class IdempotentConsumer:
 
     @property
     def positions(self) -> dict[tuple[str, int], int]:
-        """Topic and partition, and the offset that comes next, of what this consumer owns now."""
+        """The partitions that this consumer owns now, as topic and partition, with the next offset of each."""
         return {partition: held.next_offset for partition, held in self._held.items()}
 
     def poll(self, handle: Handle, *, max_records: int = 500, timeout_s: float = 1.0) -> int:
@@ -181,7 +181,7 @@ class IdempotentConsumer:
     # Records
 
     def _batches(self, messages: list[Message]) -> dict[_Partition, list[Message]]:
-        """The records that are to be handled, by partition: those of partitions that are held, none a second time."""
+        """The records to handle, by partition: only those of held partitions, and none a second time."""
         batches: dict[_Partition, list[Message]] = {}
         for message in messages:
             error, partition = message.error(), _partition(message)
@@ -244,7 +244,8 @@ class IdempotentConsumer:
         return after
 
     def _confirmed(self, after: dict[_Partition, int]) -> dict[_Partition, int]:
-        """Those of partitions of which the broker has said, after they were taken, that this consumer is a member."""
+        """The positions in partitions for which the broker confirmed, after they were taken over, that this consumer is
+        a member."""
         asked = self._unconfirmed & after.keys()
         if not asked:
             return after
@@ -281,7 +282,7 @@ class IdempotentConsumer:
             self._take_untaken()
 
     def _take_untaken(self) -> None:
-        """Takes what was assigned, as far as that goes, and begins to read there."""
+        """Takes over assigned partitions as far as the database allows, and begins to read them."""
         taken: list[_Partition] = []
         try:
             names = sorted({topic for topic, _ in self._untaken})

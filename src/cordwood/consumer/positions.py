@@ -1,10 +1,9 @@
 """Positions in a SQL database, beside the effects: a table with one row for each group and partition.
 
-A row says where to go on and who may: its fence is a number that rises whenever somebody takes the partition over.
-Whoever writes names the fence that it got and the position that it knows, so of two who think that they own a
-partition only the one who took it last can write, and nobody can write twice.
-
-Works with any DB-API 2.0 connection that begins transactions by itself.
+A row holds the next offset and a fence, a number that rises whenever a consumer takes the partition over. A writer
+names the fence that it got and the position that it knows. So of two consumers that both believe to own a partition
+only the last to take it over can write, and no consumer can write twice. Works with any DB-API 2.0 connection that
+begins transactions by itself.
 """
 
 import sqlite3
@@ -33,7 +32,7 @@ _INSERT = f"""
 
 
 class Cursor(Protocol):
-    """What is used of a DB-API cursor."""
+    """The part of a DB-API cursor that is used here."""
 
     @property
     def rowcount(self) -> int: ...
@@ -46,7 +45,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """What is used of a DB-API connection."""
+    """The part of a DB-API connection that is used here."""
 
     def cursor(self) -> Any: ...
 
@@ -76,10 +75,11 @@ class Held(NamedTuple):
 
 
 class SqlPositions:
-    """The table. Its connection is used for nothing else meanwhile: what it has not committed is rolled back."""
+    """The table of positions. Its connection must not be used for anything else meanwhile: uncommitted changes are
+    rolled back."""
 
     def __init__(self, connection: Connection, paramstyle: str | None = None) -> None:
-        """`paramstyle` is that of the connection's module (PEP 249), which is looked up if it is not given."""
+        """`paramstyle` is the one of the connection's module (PEP 249); it is looked up if it is not given."""
         style = paramstyle or _paramstyle_of(connection)
         if style not in PLACEHOLDERS:
             raise ValueError(f"a connection with paramstyle {style!r}: only {', '.join(PLACEHOLDERS)} are known here")
@@ -94,7 +94,7 @@ class SqlPositions:
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
-        """All of what is done with the cursor, or nothing."""
+        """Runs the block in one transaction: all of its statements take effect, or none."""
         cursor: Cursor = self._connection.cursor()
         try:
             yield cursor
@@ -106,7 +106,7 @@ class SqlPositions:
             cursor.close()
 
     def take(self, place: Place, start_offset: Callable[[], int]) -> Held:
-        """Takes a partition over from whoever had it. `start_offset` is asked if the group was never there."""
+        """Takes a partition over from its owner. `start_offset` is called if the group has no position there."""
         if not self._is_known(place):
             self._insert(place, start_offset())
         with self.transaction() as cursor:

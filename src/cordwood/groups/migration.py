@@ -1,10 +1,9 @@
-"""A group goes over to the other protocol with its members, who need not stop for it (KIP-848).
+"""A group changes to the other protocol while its members go on (KIP-848).
 
-A group is of the consumer protocol as long as somebody in it speaks that: the first such member to join takes it over,
-and when the last is gone the others have it back. Members of the classic protocol stay what they are in either. All
-that they have is kept: a partition goes to another when its owner has given it back, as always.
-
-Each way is a few records that are written together.
+A group is of the consumer protocol as long as one of its members speaks it. The first such member to join converts the
+group, and when the last has left the group becomes classic again. Members of the classic protocol stay classic members
+in both. Assignments are kept: as always, a partition moves after its owner has given it back. Each conversion is a few
+records that are written together.
 """
 
 from collections.abc import Mapping
@@ -40,10 +39,11 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_bytes: int) -> list[Record]:
-    """What makes a classic group one of the consumer protocol. Raises ProtocolError if it cannot become one.
+    """The records that convert a classic group to the consumer protocol. Raises ProtocolError if it cannot be
+    converted.
 
-    Its members are behind the next epoch, so that each is told to join again. Who waits for its first round is nobody
-    yet, and comes anew.
+    Its members are behind the next epoch, so each is told to join again. Newcomers that wait for their first round are
+    not carried over: they join anew.
     """
     members = [member for member in group.members.values() if not member.is_new]
     if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -70,7 +70,7 @@ def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_byte
 
 
 def _taken_over(group: Group, member: Member, topics: TopicView) -> tuple[Profile, Current]:
-    """What it said of itself, and what it has since the last round that was complete."""
+    """A classic member's statements about itself, and its assignment since the last complete round."""
     try:
         subscription = read_subscription(member.metadata(group.protocol) or member.protocols[0][1])
         assignment = read_assignment(member.assignment)
@@ -106,9 +106,10 @@ def _refusal(group: Group, why: str) -> ProtocolError:
 def to_classic(
     group: ConsumerGroup, profiles: Mapping[str, Profile], topics: TopicView, now_ms: int, max_record_bytes: int
 ) -> list[Record]:
-    """What makes a group of the consumer protocol a classic one of these members; nothing if it is to stay as it is.
+    """The records that convert a group of the consumer protocol to a classic one with these members; none if the group
+    stays as it is.
 
-    It has no leader yet, by which a classic group knows that its members have to join again.
+    The classic group has no leader yet, by which it knows that its members have to join again.
     """
     if not profiles or any(profile.classic is None for profile in profiles.values()):
         return []
@@ -152,10 +153,10 @@ def emptied_to_classic(group: ConsumerGroup) -> list[Record]:
 
 
 def why_not_known(group: Group | None, member_id: str, instance_id: str | None, epoch: int) -> ErrorCode:
-    """For a heartbeat of the consumer protocol where no group of it is.
+    """The error for a heartbeat of the consumer protocol to a group that is not of that protocol.
 
-    Whoever was the last that spoke it, and was not heard of in time, comes anew when it is told that it is no member.
-    Told that there is no group, as by Kafka, clients give up for good.
+    A member that was the last to speak it, and was expelled after a silence, joins anew when it hears that it is no
+    member. If it heard that the group does not exist, as Kafka answers, the client would give up for good.
     """
     if group is None or not 0 < epoch <= group.generation:
         return ErrorCode.GROUP_ID_NOT_FOUND

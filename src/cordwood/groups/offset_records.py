@@ -1,8 +1,8 @@
 """The records of committed positions in __consumer_offsets, in Apache Kafka's own format.
 
-Key: record type 1, group, topic, partition. Value: version 4, whose tagged field says which topic of that name the
-position is in (0 to 4 are read; before 4 nobody knows). A position that an old client gave a time to live is version 1,
-the only one that has a place for it. A null value removes the position.
+Key: record type 1, group, topic, partition. Value: version 4, whose tagged field names the id of the position's topic.
+Versions 0 to 4 are read; those before 4 have no topic id. A position to which an old client gave a time to live is
+written as version 1, the only version with a field for it. A null value removes the position.
 """
 
 import struct

@@ -29,7 +29,7 @@ TopicIdOf = Callable[[str], TopicId | None]
 
 
 class Commit(NamedTuple):
-    """What a reader asks to be remembered for one partition."""
+    """A commit of one position, as the reader asked for it."""
 
     partition: TopicPartition
     offset: int
@@ -46,7 +46,7 @@ class CommitOutcome(NamedTuple):
     """One for each commit asked for, in order."""
 
     def told(self, error: ErrorCode) -> list[ErrorCode]:
-        """What the reader is told when this came of the records."""
+        """The answer to the reader, given the result of the append."""
         if error is ErrorCode.NONE:
             return self.errors
         return [error if asked is ErrorCode.NONE else asked for asked in self.errors]
@@ -97,7 +97,7 @@ class Positions:
         return iter(sorted(self._groups))
 
     def may_lack_id(self, topic: str) -> bool:
-        """Whether there may be positions that do not say which topic of this name they are in."""
+        """Whether positions without a topic id may exist for topics of this name."""
         return topic in self._topics_without_id
 
     def of_deleted_topic(self, topic: str, topic_id: TopicId) -> list[Record]:
@@ -136,5 +136,5 @@ def _is_too_large(metadata: str, max_length: int) -> bool:
 
 
 def is_current(partition: TopicPartition, position: Position, topic_id_of: TopicIdOf) -> bool:
-    """Whether the position is in the topic that has this name now. Of one that does not say, it is believed."""
+    """Whether the position belongs to the current topic of this name. A position without a topic id is believed."""
     return position.topic_id == ZERO_TOPIC_ID or position.topic_id == topic_id_of(partition.topic)

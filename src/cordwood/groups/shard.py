@@ -39,7 +39,7 @@ CONSUMER_KIND = "consumer"
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 LOOK_AGAIN_MS = 1_000
-"""After the log did not take what was to be written."""
+"""How long to wait after the log refused records, before deadlines are looked at again."""
 
 
 class GroupListing(NamedTuple):
@@ -62,7 +62,7 @@ class GroupShard:
         """Groups that may have members whose deadlines are not counted yet: they came by a record, or joined again."""
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """A record of the log becomes state. Those of types that nobody here writes are passed over."""
+        """Replays a record of the log into state. Record types that this broker never writes are skipped."""
         kind = record_type(key)
         if kind in OFFSET_COMMIT_KEY_TYPES:
             self.positions.replay(key, value)
@@ -104,7 +104,8 @@ class GroupShard:
         self._unheard.clear()
 
     def after_writing(self, group_id: str, now_ms: int, limits: Callable[[str], ConsumerLimits]) -> None:
-        """After every transition: what it wrote is replayed, so that it is known what members have to do, and when."""
+        """Called after every transition, when its records are replayed: sets the deadlines of members that have a step
+        to take."""
         if group_id not in self._unheard:
             return
         self._unheard.discard(group_id)
@@ -139,7 +140,8 @@ class GroupShard:
     # The classic protocol
 
     def to_classic(self, group_id: str) -> list[Record]:
-        """What makes a group of the consumer protocol one of the classic. Nothing if it has members, or is none."""
+        """The records that convert an empty group of the consumer protocol to a classic one; none if it has members or
+        is no such group."""
         group = self.consumer_groups.get(group_id)
         return [] if group is None or group.members else emptied_to_classic(group)
 
@@ -229,10 +231,10 @@ class GroupShard:
         transactional: bool = False,
         knows_epochs: bool = True,
     ) -> ErrorCode:
-        """Whether positions may be committed in this name. A group that is not there has no generations to name.
+        """Whether this member may commit positions. A group that does not exist has no generations to name.
 
-        `partitions` tells where, and is asked only if that matters. `knows_epochs`: the client's version of the request
-        is one that members of the consumer protocol use.
+        `partitions` tells the partitions, and is called only if they matter. `knows_epochs`: the client's version of
+        the request is one that members of the consumer protocol use.
         """
         if transactional and (member_id, instance_id, generation) == ("", None, -1):
             # Older clients do not say in whose name they write, and are believed, as by Kafka.
@@ -398,11 +400,11 @@ class GroupShard:
         return errors
 
     def expired(self, now_ms: int, retention_ms: int) -> list[Record]:
-        """Tombstones for what nobody has needed for longer than the retention.
+        """Tombstones for positions and groups that have outlived the retention.
 
-        A group with members keeps the positions of what it reads, however old. One that lost its members keeps them
-        for the retention from then on. A group without members and positions goes itself. A position that was given a
-        time to live has that, and nothing else.
+        A group with members keeps the positions of the topics that it reads, however old. A group that lost its members
+        keeps its positions for the retention from then on. A group without members and positions is removed itself. A
+        position with a time to live of its own expires by that alone.
         """
         records = self.positions.of_topics_gone(self._topic_id_of)
         for group_id in self.group_ids():

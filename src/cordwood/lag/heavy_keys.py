@@ -43,7 +43,7 @@ class HeavyKeys:
             self._excess[key] = inherited
 
     def halve(self) -> None:
-        """Lets the past fade: what was counted until now counts half."""
+        """Lets the past fade: halves all counts."""
         self.total //= 2
         self._counts = {key: count // 2 for key, count in self._counts.items() if count > 1}
         self._excess = {key: excess // 2 for key, excess in self._excess.items() if key in self._counts}

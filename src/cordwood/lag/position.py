@@ -23,16 +23,14 @@ class PositionLag(NamedTuple):
     standing: Standing
     position: int | None
     lag_records: int | None
-    """What is there and not read: what was removed does not count. None without a position.
-
-    Counted in offsets: more than the records where compaction or transaction markers left gaps.
-    """
+    """Offsets between the position and the end, without removed records; None without a position. More than the number
+    of records where compaction or transaction markers left gaps."""
     lost_records: int
     """Removed between the position and the log's start: only their offsets are left to count."""
     unread_at_most: int
     """The same as the lag; without a position all that the log has."""
     lag_ms: int | None
-    """How long the oldest unread record has been waiting; 0 if there is none, None if nobody knows."""
+    """How long the oldest unread record has been waiting; 0 if there is none, None if its time is unknown."""
     drain_per_s: float | None
     """How many records a second the position moves on. None until there were two samples."""
     time_to_data_loss_ms: float | None

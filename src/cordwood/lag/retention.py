@@ -31,7 +31,7 @@ class SegmentSpan(NamedTuple):
 
 
 class RetentionRules(NamedTuple):
-    """What of a topic's settings decides about removal."""
+    """The settings of a topic that decide when segments are removed."""
 
     deletes: bool
     """False: compacted only. Compaction keeps the newest record of each key; retention takes nothing."""
@@ -98,7 +98,7 @@ def time_to_data_loss_ms(
 
 
 def _split(log: LogSpan, growth: Growth, now_ms: int) -> tuple[Sequence[SegmentSpan], SegmentSpan | None]:
-    """Segments whose content is final, and the one that still grows, if it does."""
+    """Segments whose content is final, and the segment that still grows, if there is one."""
     if not log.segments or log.roll_at_ms is None or growth.is_nothing or log.roll_at_ms <= now_ms:
         return log.segments, None
     if log.segments[-1].size_bytes >= log.rules.segment_bytes:
@@ -131,10 +131,10 @@ def _loss_of_future_ms(
     held_until: float,
     now_ms: int,
 ) -> float | None:
-    """The same for the segment that grows, and for those that will come: each is closed a fixed time after the last.
+    """The time to loss in the growing segment and its successors, each closed a fixed time after the last.
 
-    Segment k is closed at `first + k * lasting` with all records until then, and its removal is due `kept` later, but
-    not before what is already there has gone.
+    Segment k is closed at `first + k * lasting` with all records until then. Its removal is due `kept` later, but not
+    before the segments that exist already are removed.
     """
     rules = log.rules
     kept = NEVER if rules.retention_ms < 0 else float(rules.retention_ms + 1)

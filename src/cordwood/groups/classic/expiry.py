@@ -1,4 +1,4 @@
-"""What time does to a group: rounds end, and members that were not heard of in time are taken out."""
+"""Deadlines of a classic group: rounds end, and members that miss their session timeout are removed."""
 
 from cordwood.groups.classic.group import NEVER_MS, Group, Limits, Member, State, shifted
 from cordwood.groups.classic.outbox import Outbox
@@ -14,7 +14,7 @@ from cordwood.model.errors import ErrorCode
 
 
 def time_passed(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
-    """Does what is due, and finds the next deadline."""
+    """Applies every deadline that has passed, and returns the next one."""
     _expire_sessions(group, out, now_ms, limits)
     if group.state is State.PREPARING_REBALANCE and group.join_deadline_ms <= now_ms:
         join_deadline_passed(group, out, now_ms, limits)
@@ -46,12 +46,13 @@ def _expire_sessions(group: Group, out: Outbox, now_ms: int, limits: Limits) -> 
 
 
 def _waits_for_us(member: Member) -> bool:
-    """Its request is with us, so it is not the one that is late. A newcomer waits too, but not for ever."""
+    """Whether the member waits for an answer of ours, so that its silence is no sign of death. A newcomer is not
+    exempt: its wait has an end."""
     return not member.is_new and (member.join_ticket is not None or member.sync_ticket is not None)
 
 
 def _expire_syncs(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
-    """Who joined and did not sync in time is out: a leader among them would keep everybody waiting."""
+    """Removes members that joined and did not sync in time: a missing leader would block the whole round."""
     late = [group.members[member_id] for member_id in sorted(group.pending_sync) if member_id in group.members]
     group.pending_sync.clear()
     if not late or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
@@ -71,7 +72,7 @@ def after_loading(group: Group, now_ms: int) -> None:
 
 
 def shift_deadlines(group: Group, by_ms: int) -> None:
-    """The wall clock was set: what was to wait a while still waits that while."""
+    """Shifts all deadlines after the wall clock was set, so that each remaining wait stays as long as it was."""
     group.join_deadline_ms = shifted(group.join_deadline_ms, by_ms)
     group.sync_deadline_ms = shifted(group.sync_deadline_ms, by_ms)
     group.wake_ms = shifted(group.wake_ms, by_ms)
@@ -81,6 +82,6 @@ def shift_deadlines(group: Group, by_ms: int) -> None:
 
 
 def refuse_all(group: Group, out: Outbox, reason: ErrorCode) -> None:
-    """The broker stops: nobody is left waiting."""
+    """Answers all waiting members, because the broker stops."""
     for member in group.members.values():
         refuse_waiting(group, member, out, reason)

@@ -54,7 +54,8 @@ class Member:
     sync_ticket: SyncTicket | None = None
 
     def take_stored(self, stored: "Member", protocol: str | None) -> None:
-        """What the log says. The record has one of the protocols: if that is as it is known here, so are the others."""
+        """Takes over the member's state from the log. The record holds one protocol: if its metadata is the one known
+        here, the other protocols known here are still valid too."""
         self.instance_id = stored.instance_id
         self.client_id, self.client_host = stored.client_id, stored.client_host
         self.session_timeout_ms = stored.session_timeout_ms
@@ -159,7 +160,8 @@ class Group:
     # Protocols
 
     def supports(self, protocol_type: str, names: list[str], *, but: str = "") -> bool:
-        """Whether someone with these protocols fits to the members, one of them not counted: it asks for itself."""
+        """Whether a member with these protocols shares one with all other members; `but` is the id of the member that
+        asks."""
         if not protocol_type or not names:
             return False
         itself = self.members.get(but)
@@ -179,7 +181,7 @@ class Group:
             self._count(member, 1)
 
     def _count(self, member: Member, by: int) -> None:
-        """The member came or went, with its protocols and what it waits for."""
+        """Adds (1) or removes (-1) a member in the counts of protocols and of joined members."""
         self._joined_count += by * (member.join_ticket is not None)
         for name in member.protocol_names:
             count = self._supporters.get(name, 0) + by
@@ -197,7 +199,7 @@ class Group:
         return min(votes, key=lambda name: (-votes[name], name))
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether members read this topic. A group whose subscriptions cannot be read might read anything."""
+        """Whether a member reads this topic. A group whose subscriptions cannot be decoded may read any topic."""
         if self.protocol is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE and bool(self.members)
         for member in self.members.values():
@@ -207,7 +209,7 @@ class Group:
         return False
 
     def readable_subscriptions(self) -> frozenset[str]:
-        """The topics that members are known to read: those whose subscriptions cannot be read are passed over."""
+        """The topics that members are known to read, without members whose subscriptions cannot be decoded."""
         if self.protocol is None:
             return frozenset()
         each = (subscribed_topics(member.metadata(self.protocol)) for member in self.members.values())

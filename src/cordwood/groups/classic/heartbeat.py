@@ -13,7 +13,7 @@ def heartbeat(group: Group | None, member_id: str, instance_id: str | None, gene
 
 
 def standing(group: Group | None, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """What a heartbeat of this member is answered with."""
+    """The answer to a heartbeat of this member."""
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     member = find_in_generation(group, member_id, instance_id, generation)
@@ -34,7 +34,8 @@ def may_wait_ms(group: Group | None, member_id: str) -> int:
 def check_commit(
     group: Group | None, member_id: str, instance_id: str | None, generation: int, now_ms: int, *, transactional: bool
 ) -> ErrorCode:
-    """Whether positions may be committed in this name. Without one only if the group has no members."""
+    """Whether positions may be committed by this member. A commit without a generation is allowed while the group has
+    no members."""
     if generation < 0 and (group is None or group.state is State.EMPTY):
         # As in Kafka: without a generation it is a reader that assigns to itself, whatever it calls itself.
         return ErrorCode.NONE

@@ -62,7 +62,7 @@ def _refusal(group: Group, request: JoinRequest, limits: Limits) -> ErrorCode:
 
 
 def refuse_terms(request: JoinRequest, limits: Limits) -> ErrorCode:
-    """What nobody may ask for, in any group."""
+    """Refuses joins that are invalid in every group."""
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     return ErrorCode.INVALID_REQUEST if _is_too_large(request, limits) else ErrorCode.NONE
@@ -163,7 +163,8 @@ def _come_back(
     now_ms: int,
     limits: Limits,
 ) -> None:
-    """A static member that restarted: its place and share are still its own, and whoever has its old id is fenced."""
+    """Lets a restarted static member take its place back with its assignment, and fences the process that has its old
+    member id."""
     refuse_waiting(group, member, out, ErrorCode.FENCED_INSTANCE_ID)
     old_id, old_metadata = member.member_id, member.metadata(group.protocol)
     group.rename(member, request.new_member_id)

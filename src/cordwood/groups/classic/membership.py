@@ -1,4 +1,4 @@
-"""Who may speak for a member of a generation."""
+"""Checks that a request comes from a member of the current generation."""
 
 from cordwood.groups.classic.group import Group, Member
 from cordwood.model.errors import ErrorCode

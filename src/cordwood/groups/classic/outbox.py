@@ -1,4 +1,4 @@
-"""What a transition leaves behind: records to append, and answers that wait until these are committed."""
+"""The output of a transition: records to append, and answers that wait until those records are committed."""
 
 from collections.abc import Callable
 from typing import NamedTuple

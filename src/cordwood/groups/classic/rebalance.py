@@ -6,8 +6,8 @@ from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.model.errors import ErrorCode
 
 LONELY_ROUND_MS = 1_000
-"""A round that nobody has joined is looked at again after this, or after the rebalance timeout if that is longer:
-static members are away, and a client may name any timeout."""
+"""A round that no member has joined is looked at again after this time, or after the rebalance timeout if that is
+longer: static members may be away, and a client may name any timeout."""
 
 
 def begin_or_go_on(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
@@ -54,7 +54,7 @@ def join_deadline_passed(group: Group, out: Outbox, now_ms: int, limits: Limits)
 
 
 def complete(group: Group, out: Outbox, now_ms: int) -> None:
-    """Whoever has not come by now is out, unless it is a static member, which only its session timeout takes out."""
+    """Removes members that have not joined the round in time. Static members stay until their session timeout."""
     for member in [each for each in group.members.values() if each.join_ticket is None and each.instance_id is None]:
         remove(group, member, out)
     if group.members and not _elect_leader(group):
@@ -107,7 +107,7 @@ def joined(group: Group, member: Member) -> JoinAnswer:
 
 
 def remove(group: Group, member: Member, out: Outbox, reason: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-    """Takes a member out; what it still waits for is answered, so that it comes back if it is alive."""
+    """Removes a member and answers its pending requests, so that a living client joins again."""
     refuse_waiting(group, member, out, reason)
     group.take_out(member)
 
@@ -129,7 +129,7 @@ def refuse_syncs(group: Group, out: Outbox, reason: ErrorCode) -> None:
 
 
 def _elect_leader(group: Group) -> bool:
-    """A leader that has joined this round; False if nobody has."""
+    """Makes sure that the leader is a member that joined this round; False if no member joined."""
     leader = None if group.leader is None else group.members.get(group.leader)
     if leader is not None and leader.join_ticket is not None:
         return True

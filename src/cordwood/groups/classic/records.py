@@ -27,7 +27,7 @@ class StoredMember(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """What outlives the broker of a group: its last complete generation."""
+    """The part of a group that survives the broker: its last complete generation."""
 
     protocol_type: str
     generation: int

@@ -1,7 +1,8 @@
-"""What consumers tell each other through the broker: subscriptions, and assignments.
+"""Subscriptions and assignments, the bytes that consumers exchange through the broker.
 
-In a classic group that is the clients' own business and stays bytes; of a subscription only the topics are read. Where
-members of both protocols share a group the broker assigns, so that it reads and writes all of this itself.
+In a classic group these bytes belong to the clients, and the broker reads only the topics of a subscription. Where
+members of both protocols share a group the broker assigns partitions, so it decodes and encodes subscriptions and
+assignments completely.
 """
 
 import struct
@@ -19,7 +20,7 @@ _OWNED_FROM_VERSION, _GENERATION_FROM_VERSION, _RACK_FROM_VERSION = 1, 2, 3
 class Subscription(NamedTuple):
     topics: frozenset[str]
     owned: NamedPartitions
-    """What the member has and has not given up for the round."""
+    """The partitions that the member owns and has not given up for the round."""
     rack_id: str | None
 
 
@@ -40,7 +41,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 
 
 def same_subscription(before: bytes, after: bytes) -> bool:
-    """Whether two subscriptions name the same topics: sticky assignors put changing data of their own beside them."""
+    """Whether two subscriptions name the same topics. Sticky assignors add data of their own that changes from round to
+    round."""
     if before == after:
         return True
     topics = subscribed_topics(before)
@@ -60,7 +62,7 @@ def read_subscription(metadata: bytes) -> Subscription:
 
 
 def read_assignment(assignment: bytes) -> Assignment:
-    """A ConsumerProtocolAssignment of any version; who was given no bytes has nothing. Raises UnreadableRecord."""
+    """Decodes a ConsumerProtocolAssignment of any version; no bytes mean no partitions. Raises UnreadableRecord."""
     if not assignment:
         return Assignment((), has_user_data=False)
     fields = FieldReader(assignment)

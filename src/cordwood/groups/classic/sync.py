@@ -73,7 +73,7 @@ def _take_assignments(group: Group, assignments: dict[str, bytes], out: Outbox, 
 
 
 def not_written(group: Group | None, out: Outbox, now_ms: int, limits: Limits) -> None:
-    """The assignments did not reach the log: nobody has them, so the round begins again."""
+    """Begins the round again after the assignments did not reach the log: no member has received one."""
     if group is not None and group.state is State.COMPLETING_REBALANCE:
         begin(group, out, now_ms, limits)
 

@@ -1,6 +1,6 @@
-"""Who gets which partitions, worked out by the broker: `uniform` (balanced, and sticky) and `range`.
+"""The broker's assignors: `uniform` (balanced and sticky) and `range`.
 
-Pure and deterministic: the same members, topics and earlier target give the same assignment.
+Both are pure and deterministic: the same members, topics and earlier target give the same assignment.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ def assign_range(subscribers: list[Subscriber], topics: Topics) -> dict[str, Sha
 
 
 def assign_uniform(subscribers: list[Subscriber], topics: Topics) -> dict[str, Share]:
-    """As even as subscriptions allow; nobody loses more than balance needs."""
+    """Assigns as evenly as subscriptions allow; no member loses more partitions than balance needs."""
     if not subscribers:
         return {}
     if len({each.topics for each in subscribers}) == 1:
@@ -55,11 +55,8 @@ def _all_to(only: Subscriber, shapes: list[TopicShape]) -> dict[str, Share]:
 
 
 def _share_among_equals(subscribers: list[Subscriber], shapes: list[TopicShape]) -> dict[str, Share]:
-    """All read the same: everybody has so many or one more, and keeps what it had up to that.
-
-    The way of nearly all groups, in time that grows with members and partitions; with their product only as far as
-    masks are longer, which no group that there is has to feel.
-    """
+    """Assigns where all members read the same topics: each gets the same number of partitions or one more, and keeps
+    its own up to that number. Nearly all groups take this path. Its time grows with members plus partitions."""
     free = {shape.topic_id.int: run(0, shape.partitions) for shape in shapes}
     ordered = sorted(subscribers)
     kept = [_taken(each.target, free) for each in ordered]
@@ -81,7 +78,7 @@ def _share_among_equals(subscribers: list[Subscriber], shapes: list[TopicShape])
 
 
 def _taken(share: Share, free: dict[int, int]) -> Share:
-    """What is free of this, and is not after that; the same object if all of it is."""
+    """Takes the free partitions of a share and removes them from `free`; the same object if all of them were free."""
     held = {}
     for topic, mask in share.masks.items():
         if topic in free and (both := mask & free[topic]):

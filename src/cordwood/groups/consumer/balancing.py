@@ -19,7 +19,7 @@ class Subscriber(NamedTuple):
     instance_id: str | None
     topics: frozenset[str]
     target: Share
-    """What it was to have so far."""
+    """The member's target assignment so far."""
 
 
 Topics = Mapping[str, TopicShape]
@@ -41,7 +41,7 @@ class _Topic:
     held: dict[int, list[int]] = field(default_factory=dict)
     """The partitions' numbers by the place of the member that has them."""
     audiences: list[int] | None = None
-    """Who reads it; None: nobody asked yet."""
+    """The places of the members that read the topic; None until they are asked for."""
 
 
 class _Loads:
@@ -109,7 +109,7 @@ class _Balance:
         self._loads = _Loads([self._keep(place, member) for place, member in enumerate(members)], audiences.values())
 
     def _keep(self, place: int, member: Subscriber) -> int:
-        """Everybody keeps what it had and still reads: how many that are."""
+        """Lets every member keep the partitions that it had and still reads; returns how many were kept."""
         kept = 0
         for number, mask in member.target.masks.items():
             topic = self._topics.get(number)
@@ -126,7 +126,7 @@ class _Balance:
         return topic.audiences
 
     def give_free(self) -> None:
-        """Partitions that few can read go first: those who can read more take what is left."""
+        """Assigns partitions with few possible readers first, so that members with more choice take the rest."""
         unshared = [topic for topic in self._topics.values() if topic.free and self._audiences(topic)]
         for topic in sorted(unshared, key=lambda each: sum(map(self._sizes.__getitem__, self._audiences(each)))):
             takers = self._takers(topic)
@@ -147,7 +147,8 @@ class _Balance:
         heapreplace(takers, self._loads.change(place, 1))
 
     def even_out(self) -> bool:
-        """Where somebody has at least two more than another who could read the same, it gives. False: nobody has."""
+        """Moves a partition from a member to another reader of its topic that has at least two fewer. False if there is
+        no such pair."""
         loads = self._loads
         lightest, heaviest = loads.extremes()
         if heaviest - lightest < 2:

@@ -1,7 +1,7 @@
 """Members that speak the classic protocol to a group of the consumer protocol (KIP-848).
 
-A heartbeat tells such a member to join again whenever there is a step for it to take. It joins and is answered at once,
-waits for nobody and leads nobody; its sync tells what it has then. The generation that it knows is its own epoch.
+A heartbeat tells such a member to join again whenever it has a step to take. Its join is answered at once: it waits for
+no other member and never leads. Its sync tells its assignment. The generation that it sees is its own member epoch.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ NO_LEADER = ""
 
 
 class _Place(NamedTuple):
-    """Under which id a member joins, and what it is there."""
+    """The member id and epoch with which a member joins."""
 
     member_id: str
     epoch: int
@@ -119,8 +119,8 @@ def _gives_the_group_back(
     now_ms: int,
     limits: Limits,
 ) -> bool:
-    """Whether it takes the place of the last that spoke the consumer protocol. Then it has to come again, to a classic
-    group that knows it already."""
+    """Whether this join replaces the last member that spoke the consumer protocol. The member then joins once more, to
+    a classic group that knows it already."""
     if replaced is None or group.members[replaced].profile.classic is not None:
         return False
     profiles = {member_id: member.profile for member_id, member in group.members.items()}
@@ -139,7 +139,7 @@ def _readable(request: JoinRequest) -> Subscription | None:
 
 
 def _fits(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether all classic members have a protocol in common, as they need it when they are among themselves again."""
+    """Whether all classic members share a protocol, which they need once the group is classic again."""
     itself = request.member_id or group.static_members.get(request.instance_id or "", "")
     common = {name for name, _ in request.protocols}
     for member_id, member in group.members.items():
@@ -202,17 +202,16 @@ def heartbeat(
 
 
 def has_to_act(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-    """It has been told to join again, or has joined and has to sync: who does not holds up everybody."""
+    """Sets the deadline of a member that was told to join again, or has to sync: a member that does neither blocks the
+    others."""
     member.step_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
 
 
 def standing(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, topics: TopicView
 ) -> ErrorCode:
-    """What a heartbeat of this member is answered with: whether there is a step for it to take.
-
-    Topics that changed are one: there may be nobody else whose heartbeats would see to that.
-    """
+    """The answer to a heartbeat of this member: whether it has to join again. Changed topics count too, because there
+    may be no other member whose heartbeat notices them."""
     member = _find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(member, ConsumerMember):
         return member
@@ -243,7 +242,8 @@ def check_commit(
     generation: int,
     partitions: Callable[[], Share],
 ) -> ErrorCode:
-    """As for the others: nobody commits where another reads by now, even in a generation that goes on."""
+    """Whether a classic member may commit positions in these partitions: not where another member reads by now, even
+    within a generation that goes on."""
     found = _find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(found, ConsumerMember):
         return found

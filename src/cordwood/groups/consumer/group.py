@@ -1,4 +1,4 @@
-"""A group of the consumer protocol: what the log says of it, and deadlines, which are in memory only."""
+"""A group of the consumer protocol: its state from the log, and its deadlines, which are in memory only."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class ConsumerMember:
     session_deadline_ms: int = NEVER_MS
     revocation_deadline_ms: int = NEVER_MS
     revoking: Share = NOTHING
-    """What that deadline is for."""
+    """The partitions that have to be given back before that deadline."""
     step_deadline_ms: int = NEVER_MS
     """Until when a member of the classic protocol has to join again, or to sync."""
 
@@ -62,7 +62,7 @@ class ConsumerGroup:
     epoch: int = 0
     metadata_hash: int = 0
     emptied_ms: int = -1
-    """When its last member went; -1: it has some, or nobody knows."""
+    """When the last member left; -1 if there are members, or if the time is unknown."""
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     currents: dict[str, Current] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class ConsumerGroup:
     holdings: Holdings = field(default_factory=Holdings)
     """Of all members, as their currents say."""
     expressions: dict[str, Resolution] = field(default_factory=dict)
-    """What the members' regular expressions match."""
+    """The topics that each regular expression of the members matches."""
     wake_ms: int = NEVER_MS
     """No deadline is before this."""
     checked_version: tuple[int, int] | None = None
@@ -109,7 +109,7 @@ class ConsumerGroup:
         return self.currents.get(member_id, FRESH)
 
     def held_by_others(self, share: Share, own: Collection[str | None]) -> Share:
-        """What of this is held by members that are none of these."""
+        """The partitions of a share that are held by members other than the given ones."""
         held = self.holdings.among(share)
         if not held:
             return NOTHING
@@ -125,7 +125,7 @@ class ConsumerGroup:
         return deadline_ms
 
     def shift_deadlines(self, by_ms: int) -> None:
-        """The wall clock was set: what was to wait a while still waits that while."""
+        """Shifts all deadlines after the wall clock was set, so that each remaining wait stays as long as it was."""
         self.wake_ms = shifted(self.wake_ms, by_ms)
         for member in self.members.values():
             member.session_deadline_ms = shifted(member.session_deadline_ms, by_ms)
@@ -208,7 +208,7 @@ class ConsumerGroup:
 
 
 def topics_of(profile: Profile, expressions: Mapping[str, Resolution]) -> frozenset[str]:
-    """What a member reads: the topics that it names, and those that its expression matches."""
+    """The topics that a member reads: those that it names, and those that its expression matches."""
     resolution = None if profile.expression is None else expressions.get(profile.expression)
     if resolution is None:
         return profile.topics

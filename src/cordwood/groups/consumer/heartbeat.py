@@ -150,7 +150,7 @@ def advance(
 
 
 def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: TopicView) -> bool:
-    """Nearly all heartbeats: the member has what it is to have, and says nothing new. Worth telling at once."""
+    """Answers the most frequent heartbeat at once: the member has its target assignment and reports nothing new."""
     member = group.members.get(request.member_id)
     if member is None or not request.says_nothing:
         return False
@@ -231,7 +231,7 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
 
 
 def updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
-    """What the member said of itself so far, with what it says now: mostly nothing."""
+    """The member's earlier statements about itself, updated by this heartbeat, which mostly changes nothing."""
     before = NOBODY if known is None else known.profile
     if request.says_nothing and (request.client_id, request.client_host) == (before.client_id, before.client_host):
         return before
@@ -249,7 +249,7 @@ def updated(known: ConsumerMember | None, request: HeartbeatRequest) -> Profile:
 
 
 def _subscription(profile: Profile) -> tuple[object, ...]:
-    """What the target depends on."""
+    """The parts of a member's statements that decide the target assignment."""
     return profile.topics, profile.expression, profile.assignor
 
 
@@ -312,7 +312,8 @@ def remove(
     now_ms: int,
     max_record_bytes: int,
 ) -> None:
-    """Members go, and what they had is given to the others. If these all speak the classic protocol, they do that."""
+    """Removes members and gives their partitions to the others. If all others speak the classic protocol, the group
+    becomes classic and they rebalance themselves."""
     profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id not in gone}
     downgraded = to_classic(group, profiles, topics, now_ms, max_record_bytes)
     if downgraded:
@@ -371,11 +372,12 @@ def time_passed(
 def check_commit(
     group: ConsumerGroup, member_id: str, epoch: int, partitions: Callable[[], Share], *, knows_epochs: bool
 ) -> ErrorCode:
-    """Whether positions in these partitions may be committed in this member's name.
+    """Whether this member may commit positions in these partitions. Without a member id, only if the group has no
+    members.
 
-    In nobody's, only if there are no members. A member that has not heard of its newest epoch yet may commit where it
-    has read since before the epoch that it names (KIP-1251). One that gives back some of its partitions stays in its
-    epoch until it has given back all that it must: it may not commit where another member reads by then.
+    A member that has not heard of its newest epoch may commit where it has read since before the epoch that it names
+    (KIP-1251). A member that still gives back partitions stays in its epoch until all are given back: it may not commit
+    to a partition that another member reads by then.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -392,7 +394,7 @@ def check_commit(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:
-    """Anybody may read positions; who says that it is a member has to be one."""
+    """Lets any client read positions; a client that names a member id has to be that member."""
     if epoch < 0 and not member_id:
         return ErrorCode.NONE
     return _check_epoch(group, member_id, epoch)

@@ -12,14 +12,15 @@ class Holdings:
 
     def __init__(self) -> None:
         self._layers: list[dict[int, int]] = [{}]
-        """Masks by topic: what somebody holds, then what more than one hold, more than two, as far as there is any."""
+        """Masks by topic: the partitions with at least one holder, then with at least two, at least three, and so on.
+        """
 
     @property
     def contested(self) -> bool:
         return len(self._layers) > 1
 
     def among(self, share: Share) -> Share:
-        """What somebody holds of this."""
+        """The partitions of a share that have a holder."""
         return share & Share(self._layers[0])
 
     def take(self, share: Share) -> None:
@@ -34,7 +35,7 @@ class Holdings:
                 self._layers.append({topic: mask})
 
     def release(self, share: Share) -> None:
-        """What was taken as this."""
+        """Gives back a share that was added before."""
         for topic, mask in share.masks.items():
             for layer in reversed(self._layers):
                 if both := mask & layer.get(topic, 0):

@@ -1,4 +1,4 @@
-"""Shares as members of the classic protocol see them: by the names of topics, of which a group knows the ids."""
+"""Shares by the names of topics, as members of the classic protocol see them. A group itself knows topics by id."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ from cordwood.groups.consumer.topics import TopicView
 
 
 def share_named(partitions: NamedPartitions, topics: TopicView) -> Share:
-    """What of this there is: of what is gone nobody has anything."""
+    """Drops topics that no longer exist from a share."""
     masks: dict[int, int] = {}
     for name, numbers in partitions:
         shape = topics.shape_of(name)

@@ -1,7 +1,8 @@
-"""One member's next step from what it has to what it is to have.
+"""One member's next step from its current to its target assignment.
 
-First it gives back what is no longer its own, and says so; then it gets what is free; what another still holds it gets
-when that one has given it back. So a partition never has two owners, and nobody stops reading what it keeps.
+First the member gives back partitions that are no longer its own, and confirms it. Then it gets the free ones. A
+partition that another member still holds follows when that member has given it back. So a partition never has two
+owners, and a member never stops reading a partition that it keeps.
 """
 
 from collections.abc import Callable
@@ -18,10 +19,8 @@ def next_step(
     held_by_others: Callable[[Share], Share],
     owned: Share | None,
 ) -> Current:
-    """`held_by_others` tells what of a share they hold.
-
-    `owned` is what the member says that it has, or None if it did not say.
-    """
+    """`held_by_others` tells which partitions of a share others hold. `owned` is the assignment that the member
+    reports, or None if it reported none."""
     if current.state == MemberState.STABLE and current.epoch == target_epoch:
         return current
     if current.state == MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & current.revoking):

@@ -40,7 +40,8 @@ MAX_PARTITIONS = 1 << 24
 """No cluster has as many, so no record means partitions that would: it is damaged, and its share would fill memory."""
 
 MAX_MASK_BITS = 1 << 30
-"""Of all epochs of a topic in one record, each of which has a mask: thousands of epochs of the largest topics."""
+"""The most bits of all masks of one topic in one record, one mask for each epoch: room for thousands of epochs of the
+largest topics."""
 
 
 class MemberState:
@@ -59,7 +60,7 @@ class GroupEpoch(NamedTuple):
 
 
 class ClassicPart(NamedTuple):
-    """What a member says that speaks the classic protocol to a group of this one."""
+    """The statements of a member that speaks the classic protocol to a group of the consumer protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -67,7 +68,7 @@ class ClassicPart(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What a member said of itself."""
+    """A member's statements about itself."""
 
     instance_id: str | None
     rack_id: str | None
@@ -83,7 +84,7 @@ class Profile(NamedTuple):
 
 
 class Current(NamedTuple):
-    """What a member has, and how far it is on its way to its target."""
+    """A member's current assignment, and its progress towards the target."""
 
     epoch: int
     previous_epoch: int
@@ -95,7 +96,7 @@ class Current(NamedTuple):
 
     @property
     def held(self) -> Share:
-        """What nobody else can have yet."""
+        """The partitions that no other member can have yet."""
         return self.assigned | self.revoking
 
 
@@ -311,7 +312,7 @@ def _epochs(topic: int, mask: int, numbers: Sequence[int], since: Since) -> byte
 
 
 def _read_epochs(fields: FieldReader, epoch: int) -> list[tuple[int, int, int]]:
-    """Epochs, topics, and masks of what was assigned in that epoch; this one where the record does not say."""
+    """Epochs, topics, and masks of the partitions assigned in each epoch; `epoch` where the record names none."""
     found: list[tuple[int, int, int]] = []
     room = MAX_PARTITIONS
     for _ in range(fields.count()):

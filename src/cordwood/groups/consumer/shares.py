@@ -1,9 +1,9 @@
-"""Partitions of many topics as a value: for each topic one number whose bits are its partitions.
+"""Partitions of many topics as a value: one number for each topic, whose bits are its partitions.
 
-A member of a small group has hundreds of partitions, and every step of it compares such sets and lists them. With bits
-that is a few operations on numbers, whatever the members have, and a share takes a bit where a set would take a hundred
-bytes. The price is that a share is as long as its largest partition number: whoever makes one of numbers that came from
-outside looks first whether there can be such partitions.
+A member of a small group has hundreds of partitions, and every step compares and lists such sets. With bits that takes
+a few operations on numbers, and a share takes a bit where a set would take a hundred bytes. The price: a share is as
+long as its largest partition number. Code that makes a share of numbers from outside checks first that such partitions
+can exist.
 """
 
 import uuid
@@ -15,9 +15,9 @@ from cordwood.model.identifiers import TopicId
 
 
 class Share:
-    """Never changes, and has no topic without partitions, so that equal shares have equal masks.
+    """An immutable share. It has no topic without partitions, so equal shares have equal masks.
 
-    What a member has, is to have and has had since an epoch is mostly one object: worth a look before anything else.
+    A member's current assignment, its target and its history are mostly one object: compare identities first.
     """
 
     __slots__ = ("masks",)
@@ -44,7 +44,7 @@ class Share:
         return union((self, other)) if self.masks else other
 
     def __sub__(self, other: "Share") -> "Share":
-        """The same object if nothing goes: what is kept in several places is then kept once."""
+        """Removes partitions; the same object if none of them was there, so that equal shares stay one object."""
         if self is other:
             return NOTHING
         others = other.masks

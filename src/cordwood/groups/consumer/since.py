@@ -15,7 +15,7 @@ def since_within(since: Since, share: Share) -> Since:
 
 
 def since_now(since: Since, kept: Share, assigned: Share, epoch: int) -> Since:
-    """Of what it is assigned it has `kept` since it got that, and all else since this epoch."""
+    """Since when the member has its assignment: the partitions in `kept` since before, all others since this epoch."""
     if not kept:
         return ((epoch, assigned),) if assigned else ()
     found = dict(since_within(since, kept))
@@ -30,7 +30,7 @@ def since_now(since: Since, kept: Share, assigned: Share, epoch: int) -> Since:
 
 
 def had_all_in(since: Since, epoch: int, share: Share) -> bool:
-    """Whether it has had all of this since that epoch, or longer."""
+    """Whether the member has had all of these partitions since that epoch or longer."""
     for got, partitions in since:
         if got <= epoch:
             share -= partitions

@@ -1,4 +1,4 @@
-"""Who is to have what: the group's epoch and target after members, subscriptions or topics may have changed."""
+"""The target assignment: recomputed, with a new group epoch, after members, subscriptions or topics changed."""
 
 import zlib
 from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ def retarget(
 
 
 def is_up_to_date(group: ConsumerGroup, topics: TopicView) -> bool:
-    """Whether the target is right for the topics as they are. Asked at every heartbeat: mostly one comparison."""
+    """Whether the target fits the current topics. Asked at every heartbeat; mostly one comparison."""
     if group.checked_version == topics.version:
         return True
     if group.epoch != group.target_epoch or group.metadata_hash != _hash(_shapes(group.subscribed_topics, topics)):
@@ -79,7 +79,7 @@ def assignor_of(group: ConsumerGroup) -> str:
 
 
 def _preferred_assignor(profiles: Iterable[Profile]) -> str:
-    """Of those that there are: a log from elsewhere may name others."""
+    """The assignor that most members prefer, among those that exist here: a log from elsewhere may name others."""
     votes: dict[str, int] = {}
     for profile in profiles:
         if profile.assignor in ASSIGNORS:
@@ -90,7 +90,7 @@ def _preferred_assignor(profiles: Iterable[Profile]) -> str:
 def _resolve(
     group: ConsumerGroup, profiles: Mapping[str, Profile], topics: TopicView, records: list[Record]
 ) -> dict[str, Resolution]:
-    """What the members' expressions match now; what differs from what the log says is written there."""
+    """Resolves the members' expressions again, and writes a record for each whose matches differ from the log's."""
     found: dict[str, Resolution] = {}
     wanted = {profile.expression for profile in profiles.values() if profile.expression is not None}
     if not wanted and not group.expressions:

@@ -1,4 +1,4 @@
-"""The topics as groups see them: what there is now, and what a regular expression matches."""
+"""The topics as groups see them: those that exist, and those that a regular expression matches."""
 
 from typing import NamedTuple, Protocol
 
@@ -22,7 +22,7 @@ class TopicView(Protocol):
         """A topic's id and partitions, or None if there is no such topic."""
 
     def matching(self, expression: str) -> Resolution | None:
-        """What the expression matches; None where that is not worked out: then what it matched before still holds."""
+        """The topics that the expression matches; None if that was not computed, and the earlier matches still hold."""
 
 
 class NoTopics:
