@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUITE := $(BIN)/python -m tests.suites
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 
-.PHONY: demo test lint pytest test-spark test-interop test-crash soak bench bench-spark docs env clean
+.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-spark docs env clean
 
 env: $(VENV)/.installed
 
@@ -43,6 +43,11 @@ test-interop: env
 
 test-crash: env
 	@$(SUITE) crash -- $(PYTEST) -m crash
+
+# Other people's software: Kafka Streams, Connect with Debezium, MirrorMaker, clients in Go and JavaScript. Writes
+# docs/compatibility.md. STORY=streams plays one of them.
+interop: env
+	$(BIN)/python -m tests.interop_software $(STORY)
 
 soak: env
 	@$(SUITE) soak -- $(PYTEST) -m soak

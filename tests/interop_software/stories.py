@@ -1,0 +1,50 @@
+"""What `make interop` plays, in this order."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.interop_software import clients, debezium, mirror_maker, streams
+from tests.interop_software.software import DEBEZIUM, FRANZ_GO, KAFKA, KAFKAJS
+from tests.interop_software.stage import Stage
+
+
+class Story(NamedTuple):
+    name: str
+    software: str
+    version: str
+    what: str
+    play: Callable[[Stage], None]
+
+
+STORIES = (
+    Story("kafkajs", "kafkajs (Node.js)", KAFKAJS, "admin, idempotent producer, group, transactions", clients.kafkajs),
+    Story("franz-go", "franz-go (Go)", FRANZ_GO, "idempotent producer, group, transactions", clients.franz_go),
+    Story(
+        "kafka-configs",
+        "Apache Kafka's kafka-configs",
+        KAFKA,
+        "settings of groups, levels of loggers",
+        clients.kafka_tools,
+    ),
+    Story(
+        "mirror-maker",
+        "Apache Kafka MirrorMaker 2",
+        KAFKA,
+        "records, topic settings and group positions from one broker to another",
+        mirror_maker.mirror,
+    ),
+    Story(
+        "streams",
+        "Apache Kafka Streams",
+        KAFKA,
+        "counts by key with exactly_once_v2, killed twice with kill -9",
+        streams.exactly_once,
+    ),
+    Story(
+        "debezium",
+        "Debezium on PostgreSQL, in Kafka Connect",
+        f"{DEBEZIUM}, Connect {KAFKA}",
+        "snapshot, inserts, update, deletion; exactly once with kill -9 of the worker",
+        debezium.exactly_once,
+    ),
+)
