@@ -74,7 +74,7 @@ def _first_offset(aborted: tuple[int, int]) -> int:
 
 
 def corrupt_batch(records: Buffer, position: int, fault: int) -> CorruptRecords:
-    """What is wrong with the batch at this position, and which offsets are concerned as far as its bytes tell."""
+    """Describes the fault of the batch at this position, and the offsets concerned as far as its bytes tell."""
     reason = f"{kernels.FAULTS[fault]} (at byte {position} of {len(records)})"
     if fault != kernels.BAD_CHECKSUM:
         return corrupt(int.from_bytes(memoryview(records)[position : position + 8], "big", signed=True), reason)
@@ -83,5 +83,5 @@ def corrupt_batch(records: Buffer, position: int, fault: int) -> CorruptRecords:
 
 
 def corrupt(offset: int, reason: str) -> CorruptRecords:
-    """What is wrong at this offset."""
+    """Describes a fault at this offset."""
     return CorruptRecords(f"offset {offset}: {reason}")

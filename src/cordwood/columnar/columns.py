@@ -11,7 +11,7 @@ HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who wrote each record, as its batch says."""
+    """The writer of each record, as its batch names it."""
 
     producer_id: pa.Int64Array
     """-1: a producer without one."""

@@ -60,7 +60,7 @@ def readable(buffer: "bytes | bytearray | memoryview | Bytes") -> "Bytes":
 
 
 def _compiled_from() -> str:
-    """What the machine code depends on, as a name: our sources, the compiler, and the processor it is made for."""
+    """A name for everything that the machine code depends on: our sources, the compiler, and the processor."""
     digest = hashlib.sha256()
     here = Path(__file__)
     for source in (here, here.with_name("memory.py"), *sorted(here.parent.glob("*_kernels.py"))):

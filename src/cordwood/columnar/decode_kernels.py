@@ -98,7 +98,7 @@ def _control_type(data: "Memory", position: int, end: int) -> int:
 
 @part
 def _fault_in_header(data: "Memory", position: int, end: int) -> int:
-    """What is wrong with the frame of the batch here."""
+    """The fault in the frame of the batch at this position."""
     if position + _HEADER_SIZE > end:
         return CUT
     size = int32_at(data, position + 8) + _LOG_OVERHEAD

@@ -1,4 +1,4 @@
-"""Who wrote decoded records: what the headers of their batches say, for each."""
+"""The writers of decoded records: the producer fields of their batches, one row for each record."""
 
 from typing import TYPE_CHECKING
 

@@ -50,7 +50,7 @@ NO_OFFSET = -1
 
 
 class At(NamedTuple):
-    """One offset of one partition; or a record of which no offset is known, by the hash of its value."""
+    """One offset of one partition, or a record whose offset is unknown, named by the hash of its value."""
 
     partition: TopicPartition
     offset: int
@@ -120,7 +120,7 @@ def _join_placeless(
     seen_as_committed: bytearray,
     strays: list[tuple[At, int]],
 ) -> Iterator[Suspect]:
-    """Finds the sender of what was read but not acknowledged; aborted reads on the way."""
+    """Finds the senders of records that were read but not acknowledged, and aborted records that were read."""
     for base, page in observed.positions.pages():
         for index in range(PAGE_OFFSETS):
             marks = page.marks[index]
@@ -284,7 +284,8 @@ def merged(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _skips(
     seen: Observations, partition: TopicPartition, observed: PartitionSeen, seen_as_committed: bytearray
 ) -> Iterator[Suspect]:
-    """Leaps over a record that somebody read: where nobody did it is a lost write, and said once."""
+    """Gaps of a reader over a record that another reader got. A record that no reader got is a lost write, and reported
+    once."""
     leaps = zip(observed.leap_before, observed.leap_after, observed.leap_reader, observed.leap_event, strict=True)
     for before, after, reader, event in leaps:
         only_committed = seen.readers[reader].isolation == "read_committed"

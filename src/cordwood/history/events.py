@@ -19,7 +19,7 @@ class InvalidHistory(Exception):
 
 
 class Producer(NamedTuple):
-    """A producer and what it asked for: this decides what may be demanded of its records."""
+    """A producer and its settings, which decide what the checker demands of its records."""
 
     at_ms: float
     who: str
@@ -88,7 +88,7 @@ class Positioned(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What one poll returned of one partition, in the order it was returned."""
+    """The records that one poll returned of one partition, in their order."""
 
     at_ms: float
     who: str
@@ -113,10 +113,8 @@ class TransactionBegun(NamedTuple):
 
 
 class TransactionCommitting(NamedTuple):
-    """The commit is about to be asked for: whoever read the transaction as committed before this read too early.
-
-    Nothing is demanded of a transaction without this line.
-    """
+    """The commit is about to be sent. A reader that saw the transaction as committed before this line read too early.
+    Without this line the checker demands nothing of the transaction."""
 
     at_ms: float
     who: str
@@ -280,7 +278,7 @@ def write(event: Event) -> str:
 
 
 def parse(line: str | bytes) -> Event:
-    """The event on this line; InvalidHistory says what is wrong with it."""
+    """Parses the event on this line; InvalidHistory names the mistake."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -50,7 +50,7 @@ class TransactionSeen(NamedTuple):
 
 
 class Evidence:
-    """What the history says about the offsets of the suspects."""
+    """The lines of the history about the offsets of the suspects."""
 
     def __init__(self, seen: Observations, suspects: list[Suspect]) -> None:
         self.by_position: dict[At, list[Sighting]] = {}

@@ -39,7 +39,7 @@ class Outcome(IntEnum):
 
 
 class Fate(IntEnum):
-    """What a producer was told about a record that has no offset known to it."""
+    """The answer that a producer got for a record without a known offset."""
 
     UNKNOWN = 0
     FAILED = 1
@@ -55,7 +55,8 @@ class InFlight(NamedTuple):
 
 
 class Placeless(NamedTuple):
-    """A record of which the producer knows no offset: its send failed, timed out, or was acknowledged without one."""
+    """A record whose offset its producer does not know: the send failed, timed out, or was acknowledged without an
+    offset."""
 
     producer: int
     begun_at: int
@@ -90,7 +91,8 @@ class EarlyRead(NamedTuple):
 
 
 class Drain(NamedTuple):
-    """A reader reached the end: what was acknowledged before `until`, from the offset `start` on, is to be read."""
+    """A reader reached the end: it must have read every record from offset `start` on that was acknowledged before
+    `until`."""
 
     start: int
     until: int
@@ -335,7 +337,8 @@ class Observations:
         page.marks[index] = marks | ACKED | (ACKED_BY_ALL if acks == "all" else ACKED_BY_LEADER)
 
     def _gives_way(self, topic: TopicSeen, seen: PartitionSeen, offset: int) -> bool:
-        """Whether the offset holds no more than an acks=1 acknowledgement that nobody read; if so it is put aside."""
+        """Whether the offset holds only an acks=1 acknowledgement that no reader has seen; if so the offset is put
+        aside."""
         page, index = seen.positions.page_for(offset)
         if page.marks[index] != ACKED | ACKED_BY_LEADER:
             return False

@@ -62,7 +62,7 @@ class Recorder:
                 self._file.close()
 
     def flush(self) -> None:
-        """Hands what was recorded so far to the operating system, so that another process can read it."""
+        """Hands all recorded lines to the operating system, so that another process can read them."""
         with self._lock:
             if self._file is not None:
                 self._file.flush()

@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check found. `counts` counts all suspects, `findings` lists the first of each kind."""
+    """The result of a check. `counts` counts all suspects, `findings` lists the first of each kind."""
 
     findings: tuple[Finding, ...]
     counts: Mapping[Anomaly, int]

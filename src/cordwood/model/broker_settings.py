@@ -38,7 +38,8 @@ COARSER_UNITS = {
     "log.roll.hours": CoarserUnit("log.roll.ms", 3_600_000),
     "log.roll.jitter.hours": CoarserUnit("log.roll.jitter.ms", 3_600_000),
 }
-"""What these names say is kept in milliseconds. Of two that are given at one place the finer one holds, as in Kafka."""
+"""Kafka's names of settings in coarser units; the broker keeps milliseconds. Of two names given at one place the finer
+one holds, as in Kafka."""
 
 OTHER_NAMES = {"log.dir": "log.dirs", "broker.id": "node.id"}
 """Kafka's older names."""
@@ -51,11 +52,12 @@ class BrokerSettings(
     """A broker's settings, resolved. The defaults of topic settings are in `topic_defaults` and `topic_settings`."""
 
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What was set, by the setting's name: everything else is at its default."""
+    """The texts that were set, by the setting's name; every other setting has its default."""
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> "BrokerSettings":
-        """From what was set, by name. Raises InvalidSetting: unknown names, values out of bounds, contradictions."""
+        """Parses the texts that were set, by name. Raises InvalidSetting for unknown names, values out of bounds and
+        contradictions."""
         for name in texts:
             if name not in BROKER_SETTINGS:
                 raise InvalidSetting(f"Unknown broker config name: {name}")
@@ -90,9 +92,9 @@ class BrokerSettings(
         check_together(self.topic_settings)
 
     def changed_by(self, *layers: Mapping[str, str]) -> "BrokerSettings":
-        """These settings with what was set while the broker runs laid over them, later layers over earlier ones.
+        """These settings, overlaid with those that were set while the broker runs; later layers win.
 
-        A stored text that this version does not take is left out, so that a broker always starts.
+        A stored text that this version does not accept is left out, so that a broker always starts.
         """
         texts = dict(self.texts)
         for layer in layers:
@@ -104,7 +106,8 @@ class BrokerSettings(
 
     @property
     def topic_defaults(self) -> dict[str, str]:
-        """What was set of the topics' defaults, by broker-wide name: what `topic_settings.resolve` takes."""
+        """The texts that were set of the topics' defaults, by broker-wide name: the argument of
+        `topic_settings.resolve`."""
         return {name: text for name, text in self.texts.items() if name in TOPIC_SETTING_BY_BROKER_NAME}
 
     @property
@@ -127,7 +130,7 @@ class BrokerSettings(
 
     @property
     def advertised_listener(self) -> Listener | None:
-        """What to tell clients; None: the address that is listened on."""
+        """The address that clients are told; None: the address that the broker listens on."""
         return parse_listener(self.advertised_listeners[0]) if self.advertised_listeners else None
 
 

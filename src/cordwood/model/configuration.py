@@ -139,7 +139,7 @@ def from_flags(flags: Iterable[str]) -> dict[str, str]:
 
 
 def _normal(texts: Mapping[str, str], source: str) -> dict[str, str]:
-    """One source's texts under the names of the table; what is given in coarser units becomes milliseconds."""
+    """One source's texts under the names of the table; texts in coarser units are converted to milliseconds."""
     normal: dict[str, str] = {}
     by_factor = sorted(texts, key=lambda name: -COARSER_UNITS[name].factor if name in COARSER_UNITS else 0)
     for name in by_factor:

@@ -180,8 +180,8 @@ class DiskFull(StorageFailure):
 
 
 class SyncFailure(StorageFailure):
-    """fsync failed: nobody knows what is on disk, so the broker stops instead of promising anything more."""
+    """fsync failed. The content of the disk is unknown, so the broker stops and acknowledges nothing more."""
 
 
 class DamagedLog(StorageFailure):
-    """Bytes below the recovery point are not what was acknowledged. Names the file, partition and offset."""
+    """Bytes below the recovery point differ from those that were acknowledged. Names the file, partition and offset."""

@@ -28,12 +28,12 @@ def is_family_name(name: str) -> bool:
 
 
 def is_reserved(transactional_id: str) -> bool:
-    """Whether no producer may choose this id for itself."""
+    """Whether the id is reserved for families, so that no producer may choose it."""
     return transactional_id.startswith(FAMILY_PREFIX)
 
 
 def coordinator_key(family: str) -> str:
-    """What FindCoordinator is asked for, with the key type of transactions: family and slots have one coordinator."""
+    """The key of FindCoordinator, with the key type of transactions: a family and its slots have one coordinator."""
     return FAMILY_PREFIX + family
 
 

@@ -1,4 +1,4 @@
-"""What names a thing in the log: topics, partitions, their ids."""
+"""Names and ids: topics, partitions, timestamps that are absent."""
 
 import re
 import uuid

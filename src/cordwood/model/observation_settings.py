@@ -1,4 +1,4 @@
-"""The settings of what an operator sees: lag and metrics."""
+"""The settings of an operator's view: lag and metrics."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a setting is: its name, type, default, bounds and meaning, and how text becomes its value.
+"""Settings: name, type, default, bounds and meaning, and how text becomes a value.
 
 A topic's settings are declared in topic_settings.py, a broker's in the files of their areas, which broker_settings.py
 joins. The configuration reference in docs/ is generated from the tables.
@@ -43,11 +43,11 @@ class Setting:
     high: float | None = None
     choices: tuple[str, ...] | None = None
     check: Callable[[Value], str | None] | None = None
-    """What the bounds and choices cannot say: returns the reason why a value is refused."""
+    """A check beyond bounds and choices: returns the reason why a value is refused, or None."""
     broker_name: str | None = None
     """For a topic's setting: the broker's setting that gives its default."""
     changeable: bool = True
-    """Whether it can be altered while the broker runs."""
+    """Whether the setting can be altered while the broker runs."""
 
     def parse(self, text: str) -> Value:
         """The value that this text stands for, or InvalidSetting."""
@@ -112,7 +112,7 @@ _ARTICLES = {
 
 
 class Details(TypedDict, total=False):
-    """What most settings do without; the names are those of `Setting`."""
+    """The optional fields of `Setting`."""
 
     low: float
     high: float

@@ -21,7 +21,7 @@ from cordwood.model.settings import (
 )
 
 NO_LIMIT = 2**63 - 1
-"""What Kafka writes for a limit that is not there."""
+"""Kafka's number for a limit that is absent."""
 
 _REPLICA = re.compile("[0-9]+:[0-9]+")
 
@@ -43,7 +43,7 @@ def _throttled_replicas(value: Value) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic's settings, resolved: what was set on it, else the broker's defaults, else the defaults given here."""
+    """A topic's settings, resolved: its own, else the broker's defaults, else the defaults given here."""
 
     ack_durability: str = string(
         "disk",
@@ -236,7 +236,7 @@ class TopicSettings:
 
     @property
     def looks_at_records(self) -> bool:
-        """Whether single records of a batch matter: their keys, or how old they are."""
+        """Whether the broker has to look at single records of a batch: at their keys or their age."""
         return self.compacted or (not self.log_append_time and self.message_timestamp_before_max_ms < NO_LIMIT)
 
     @property
@@ -245,7 +245,8 @@ class TopicSettings:
 
     @property
     def rolls_after_ms(self) -> int:
-        """How old a segment may get. What is still written to cannot be compacted, so that has a say too."""
+        """The age at which a segment is rolled. Compaction cannot work on the segment that is written to, so
+        max.compaction.lag.ms bounds it too."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
 
     @property
@@ -262,7 +263,7 @@ TOPIC_SETTINGS = table(settings_of(TopicSettings, changeable=True))
 
 
 def resolve(overrides: Mapping[str, str], broker_defaults: Mapping[str, str] | None = None) -> TopicSettings:
-    """A topic's settings from what was set on it and what the broker's own settings say. Raises InvalidSetting."""
+    """Resolves a topic's settings from its own texts and the broker's. Raises InvalidSetting."""
     return _resolve(tuple(sorted(overrides.items())), tuple(sorted((broker_defaults or {}).items())))
 
 

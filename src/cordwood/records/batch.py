@@ -110,7 +110,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_offset_and_size(buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """Base offset and total size of the batch at this position: what hopping over a log needs. Nothing is checked."""
+    """Base offset and total size of the batch at this position, for stepping from batch to batch. Checks nothing."""
     base_offset, length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)
     return base_offset, length + LOG_OVERHEAD
 

@@ -119,7 +119,8 @@ def build_batch_of_now(
     producer_epoch: int = -1,
     transactional: bool = False,
 ) -> bytearray:
-    """As build_batch, for keys and values alone, all of one time: what coordinators write for nearly every request."""
+    """As build_batch, for keys and values with one common time: the form that coordinators write for nearly every
+    request."""
     varints = _VARINTS
     null = varints[-1]
     section = bytearray()

@@ -18,7 +18,7 @@ GZIP_WINDOW_BITS = 31
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK_SIZE = 32 * 1024
-"""What Java's writer uses; readers take any size."""
+"""The block size of Java's writer; readers take any size."""
 
 _MAX_GZIP_MEMBERS = 100
 """Every known client writes one. zlib copies all that is behind a member, so many small ones would cost the square."""
@@ -58,7 +58,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_size: int) -> bytes:
-    """What was compressed; CorruptRecords if it is not valid or not whole, TooMuchToOpen beyond max_size bytes."""
+    """Decompresses a section. CorruptRecords if it is invalid or cut, TooMuchToOpen beyond max_size bytes."""
     if codec == Codec.NONE:
         if len(data) > max_size:
             raise _too_large(max_size)

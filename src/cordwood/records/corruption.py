@@ -4,8 +4,8 @@
 class CorruptRecords(Exception):
     """A batch whose records cannot be read: a bad structure, a bad compressed block, or too much once uncompressed.
 
-    Whose fault it is depends on where the bytes came from: on an append it is the client's (INVALID_RECORD), in a
-    log it is damage. Whoever called knows, so this is neither kind of error by itself.
+    The caller knows whose fault it is: the client's on an append (INVALID_RECORD), damage in a log. So this class is
+    neither kind of error by itself.
     """
 
 

@@ -1,7 +1,7 @@
-"""Bytes of a record that still know what they say.
+"""Bytes of a record that still carry the values they encode.
 
-A coordinator writes a record and replays it at once. What it wrote it need not read: to read it back took longer than
-to write it. From a log come plain bytes, and they are read.
+A coordinator writes a record and replays it at once. Decoding it again would take longer than writing it, so the values
+travel with the bytes. Records from a log are plain bytes, and are decoded.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Files beside the log whose content is not what was written. All of them can be made again from the log."""
+"""Files beside the log that are damaged. All of them can be rebuilt from the log."""
 
 from cordwood.model.errors import StorageFailure
 

@@ -49,7 +49,7 @@ class File(Protocol):
         """Makes the content durable (fdatasync). Raises SyncFailure. May be called from any thread."""
 
     def forget_cached(self) -> None:
-        """Lets go of what is in memory and synced: the next read tells what the disk has."""
+        """Drops synced bytes from the page cache, so that the next read shows what the disk holds."""
 
     def close(self) -> None:
         """Gives back the handle. A later call opens the file again."""
@@ -73,7 +73,7 @@ class Filesystem(Protocol):
         """Makes the directory and those above it. Durable once the caller has synced the parent directory."""
 
     def rename(self, old: str, new: str) -> None:
-        """Gives a file or directory a new name, in place of what had it. Durable once the directory is synced."""
+        """Renames a file or directory, replacing one of the new name. Durable once the directory is synced."""
 
     def remove(self, path: str) -> None: ...
 

@@ -12,7 +12,7 @@ from cordwood.segments.time_index import TimeIndex
 
 
 class SegmentIndexes:
-    """What is known of a segment besides its bytes: both sparse indexes and its largest timestamp."""
+    """A segment's metadata beside its bytes: both sparse indexes and its largest timestamp."""
 
     __slots__ = (
         "_bytes_since_entry",
@@ -68,7 +68,7 @@ class SegmentIndexes:
         return self.base_offset + self.times.lookup(timestamp_ms - 1).relative_offset
 
     def truncate(self, offset: int, file: File) -> None:
-        """The log file was cut so that it ends before this offset: forgets what is no more."""
+        """Drops entries at and after this offset, because the log file was cut there."""
         self.offsets.truncate(offset - self.base_offset)
         self.times.truncate(offset - self.base_offset)
         self.resume(file)

@@ -48,7 +48,7 @@ def segment_file(directory: str, base_offset: int, suffix: Suffix, stage: Stage 
 
 
 def parse_segment_file(name: str) -> SegmentFileName | None:
-    """What a file of this name holds (a bare name or a path); None if it is not a segment's file."""
+    """Parses the name of a segment's file (a bare name or a path); None if it is no segment's file."""
     match = _NAME.fullmatch(name.rpartition("/")[2])
     if match is None:
         return None

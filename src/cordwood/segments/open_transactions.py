@@ -1,6 +1,7 @@
-"""The transactions that are open at a place in the log, and what becomes of them: the source of the transaction index.
+"""The transactions that are open at a place in the log, and their ends: the source of the transaction index.
 
-Fed with every transactional batch in order. It knows nothing of sequences and fencing: what is in the log was accepted.
+Fed with every transactional batch in order. Sequences and fencing are not checked here: a batch in the log was
+accepted.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ class OpenTransactions:
 
     @property
     def first_offset(self) -> int | None:
-        """Where the oldest open transaction begins: what follows is not stable."""
+        """The first offset of the oldest open transaction, which is the last stable offset."""
         return next(iter(self._first_offsets.values()), None)
 
     @property

@@ -43,7 +43,7 @@ def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def decode_snapshot(data: Buffer) -> list[ProducerSnapshotEntry]:
-    """The producers in a snapshot file. DamagedSnapshot if it is not whole or not what was written."""
+    """Reads the producers of a snapshot file. DamagedSnapshot if it is cut or its checksum is wrong."""
     if len(data) < _PREAMBLE.size:
         raise DamagedSnapshot(f"producer snapshot: {len(data)} bytes are too few")
     version, crc, count = _PREAMBLE.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Everything beside a segment's log file, made again from it: what an index is when it is lost or wrong."""
+"""Rebuilds a segment's indexes from its log file, where an index is lost or wrong."""
 
 from typing import NamedTuple
 

@@ -24,7 +24,7 @@ class TimeEntry(NamedTuple):
 
 
 BEFORE_FIRST = TimeEntry(-1, 0)
-"""What a lookup gives where no entry helps: begin at the segment's start."""
+"""The result of a lookup without a usable entry: begin at the segment's start."""
 
 
 class TimeIndex:

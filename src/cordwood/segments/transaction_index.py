@@ -68,7 +68,7 @@ class TransactionIndex:
         return found, False
 
     def truncate(self, offset: int) -> bool:
-        """Drops the entries whose marker is at or after this offset; whether there were any."""
+        """Drops the entries whose marker is at or after this offset; returns whether there were any."""
         before = len(self._entries)
         while self._entries and self._entries[-1].last_offset >= offset:
             self._entries.pop()

@@ -1,4 +1,5 @@
-"""InitProducerId with a transactional id: one producer writes in its name, and whoever did before cannot any more."""
+"""InitProducerId with a transactional id: makes the caller the one producer of the id, and fences the producer before
+it."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from cordwood.transactions.transaction import (
 
 
 class Beginning(NamedTuple):
-    """What a producer asks for when it starts, or when it goes on after an error with the id and epoch it had."""
+    """A request of a producer that starts, or goes on after an error with the id and epoch that it had."""
 
     transactional_id: str
     timeout_ms: int

@@ -52,7 +52,7 @@ def end_transaction(
 
 
 def _repeats(found: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """Whether the request has the epoch of the transaction that ended last: its answer got lost."""
+    """Whether the request repeats the end of the last transaction, whose answer was lost: it carries that epoch."""
     if found.state not in (*PREPARED, State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
         return False
     if producer_epoch != found.last_producer_epoch or producer_epoch == NO_PRODUCER_EPOCH:

@@ -19,7 +19,7 @@ FREE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
 class Family:
-    """One family: what it remembers, and its slots."""
+    """One family: its last decision, and its slots."""
 
     __slots__ = ("_free", "memory", "name", "slots")
 
@@ -38,7 +38,7 @@ class Family:
         return batch_id <= self.last_batch_id
 
     def free_slot(self) -> int:
-        """A number that nobody uses, the lowest that was used before: slots, and producer ids with them, stay few."""
+        """The lowest slot number that is not in use, so that slots and their producer ids stay few."""
         if self._free:
             return self._free[0]
         count = len(self.slots)
@@ -93,7 +93,7 @@ class Families:
         return iter([self._by_name[name] for name in sorted(self._by_name)])
 
     def get(self, name: str) -> Family:
-        """The family; one that nobody has heard of has decided nothing and has no slots."""
+        """The family; an unknown one has decided nothing and has no slots."""
         return self._by_name.get(name) or Family(name)
 
     def replay_memory(self, name: str, memory: Memory | None) -> None:

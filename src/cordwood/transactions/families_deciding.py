@@ -30,7 +30,8 @@ from cordwood.transactions.log_records import Record, encode_key, record_of
 from cordwood.transactions.transaction import EPOCH_BUMPED, NO_BATCH_ID, NO_PRODUCER_EPOCH, State, Transaction
 
 FORGET_AFTER_MS = 600_000
-"""How long a family that may be forgotten still answers for what was decided: an answer may have got lost."""
+"""How long a family that may be forgotten still answers for its decisions: a client may ask again after a lost answer.
+"""
 
 _BATCH_OVERHEAD_BYTES = 61
 _RECORD_OVERHEAD_BYTES = 24
@@ -52,15 +53,15 @@ class Asked(NamedTuple):
     batch_id: int
     commit: bool
     winners: Sequence[Winner] = ()
-    """An abort that names writers ends only these: a task that failed takes back what is its own."""
+    """An abort that names writers ends only those: a failed task takes back only its own writes."""
     forget: bool = False
-    """Nobody will ask about this family again."""
+    """No client will ask about this family again."""
     plan: Plan = NO_PLAN
-    """What a commit remembers of the batch."""
+    """The plan that a commit keeps with the batch."""
 
 
 class Decision(NamedTuple):
-    """What is decided. It becomes true when its records are replayed."""
+    """A decision. It takes effect when its records are replayed."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -131,7 +132,7 @@ def _refusal(family: Family, batch_id: int, winner: Winner) -> Decision | None:
 
 
 def _aborts(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> list[Append]:
-    """Nobody sees an abort, so it may come in parts."""
+    """The records that abort slots. Readers do not see aborts, so they may be written in parts."""
     only = None if asked.commit or not asked.winners or family.has_decided(asked.batch_id) else set(asked.winners)
     ends = [
         record_of(end(slot, commit=False, now_ms=now_ms))
@@ -187,7 +188,7 @@ def _size(record: Record) -> int:
 
 
 def time_out(family: Family, leases: Leases, now_ms: int) -> list[Transaction]:
-    """The ends of slots whose batch nobody has renewed for their timeout, with or without something written."""
+    """Ends the slots of batches that no writer has renewed within their timeout, whether or not they wrote."""
     return [
         end(slot, commit=False, now_ms=now_ms)
         for _, slot in sorted(family.slots.items())
@@ -196,7 +197,7 @@ def time_out(family: Family, leases: Leases, now_ms: int) -> list[Transaction]:
 
 
 def forget(family: Family, now_ms: int) -> list[Record]:
-    """Tombstones for the family and its slots, once nobody can ask about it any more."""
+    """Tombstones for a family and its slots, once no client can ask about it any more."""
     memory = family.memory
     if memory is None or not memory.forgotten or not family.at_rest or memory.decided_ms + FORGET_AFTER_MS > now_ms:
         return []

@@ -15,7 +15,7 @@ MAX_SLOTS = 10_000
 
 
 class Joined(NamedTuple):
-    """What a writer is told. `slot` becomes true when its record is replayed."""
+    """The answer to a writer that joins. `slot` takes effect when its record is replayed."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None

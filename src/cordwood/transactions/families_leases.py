@@ -32,5 +32,5 @@ class Leases:
         self._seen_ms = {batch: seen_ms for batch, seen_ms in self._seen_ms.items() if batch in batches}
 
     def clock_jumped(self, by_ms: int) -> None:
-        """The wall clock was set: what was to wait a while still waits that while."""
+        """Shifts all leases after the wall clock was set, so that each remaining wait stays as long as it was."""
         self._seen_ms = {batch: seen_ms + by_ms for batch, seen_ms in self._seen_ms.items()}

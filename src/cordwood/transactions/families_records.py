@@ -27,12 +27,12 @@ _TEXT_LENGTH = struct.Struct(">i")
 
 
 class Plan(NamedTuple):
-    """What a batch was made of, in the words of who decided it. The coordinator keeps it and never looks into it."""
+    """The plan of a batch, as its decider described it. The coordinator stores it and never interprets it."""
 
     rows: int = -1
-    """How many rows were committed, -1: nobody said."""
+    """How many rows were committed; -1 if the decider did not say."""
     digest: bytes = b""
-    """By which a repeated batch is known to be the same; empty: nobody said."""
+    """Identifies a repeated batch as the same; empty if the decider did not say."""
     text: bytes = b""
     """From which the plan can be restored; empty: it was too long."""
 
@@ -42,13 +42,13 @@ NO_PLAN = Plan()
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What there is to know of a family beside its slots."""
+    """The state of a family beside its slots."""
 
     last_batch_id: int = NO_BATCH_ID
     """The highest batch id that was decided to be committed."""
     decided_ms: int = NO_TIMESTAMP_MS
     forgotten: bool = False
-    """Nobody will ask about it any more: it goes away after a while."""
+    """No client will ask about the family any more: it is removed after a while."""
     plan: Plan = NO_PLAN
     """Of the batch that was decided last."""
 

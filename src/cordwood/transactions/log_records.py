@@ -147,7 +147,7 @@ def _tagged(fields: Iterable[tuple[int, int, int]]) -> bytes:
 
 
 class _Reader:
-    """Takes a record apart. What is cut short or garbled is an UnreadableRecord."""
+    """Parses a record. UnreadableRecord if it is cut or garbled."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,6 +1,6 @@
-"""What the coordinator knows of one transactional id, and the words in which transitions answer.
+"""The state of one transactional id, and the values in which transitions answer.
 
-A `Transaction` is a value: every transition makes a new one, which becomes true when its record is replayed.
+A `Transaction` is immutable: every transition makes a new one, which takes effect when its record is replayed.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,8 @@ class Transaction:
     previous_producer_id: int = NO_PRODUCER_ID
     """The one before a change of id: a client that missed the answer still uses it."""
     next_producer_id: int = NO_PRODUCER_ID
-    """While the transaction completes: what the client goes on with, because the epochs of its id are used up."""
+    """While the transaction completes: the producer id that the client goes on with, because the epochs of the old one
+    are used up."""
     client_version: int = 0
     """The transaction version of the client's last request."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
@@ -92,7 +93,7 @@ class Transaction:
 
 
 class Step(NamedTuple):
-    """What a request leads to. Nothing has changed yet: the record of `changed` does that when it is replayed."""
+    """The result of a request. State changes only when the record of `changed` is replayed."""
 
     error: ErrorCode = ErrorCode.NONE
     changed: Transaction | None = None
@@ -102,7 +103,7 @@ class Step(NamedTuple):
 
 
 NewProducerId = Callable[[], int]
-"""Gives an id that nobody had before."""
+"""Returns a producer id that was never given out before."""
 
 
 class NeedsProducerId(Exception):

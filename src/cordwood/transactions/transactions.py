@@ -46,11 +46,11 @@ class Transactions:
         return iter([self._by_id[transactional_id] for transactional_id in sorted(self._by_id)])
 
     def prepared(self) -> list[Transaction]:
-        """Those that are decided and wait for their markers."""
+        """Transactions that are decided and wait for their markers."""
         return self._those(lambda each: each.state in PREPARED)
 
     def timed_out(self, now_ms: int) -> list[Transaction]:
-        """Those that were open for longer than their clients wanted. Slots of families have leases instead."""
+        """Transactions that are open for longer than their timeout. Slots of families have leases instead."""
         return self._those(
             lambda each: (
                 each.state is State.ONGOING
@@ -60,7 +60,7 @@ class Transactions:
         )
 
     def clock_jumped(self, by_ms: int) -> None:
-        """The wall clock was set: what is open has been so for as long as before."""
+        """Shifts all starting times after the wall clock was set, so that open transactions keep their age."""
         self._shifted = {
             each.transactional_id: (each.started_ms, self._shift_of(each) + by_ms)
             for each in self._by_id.values()
@@ -72,7 +72,7 @@ class Transactions:
         return by_ms if started_ms == transaction.started_ms else 0
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[Record]:
-        """Tombstones for ids that nobody used for so long. A slot that is joined is in use, however long that takes."""
+        """Tombstones for ids that no producer has used for the expiration time. A joined slot counts as used."""
         unused = self._those(
             lambda each: (
                 each.state in AT_REST

@@ -115,7 +115,7 @@ class Api(NamedTuple):
     max_version: int
     flexible_from: int
     advertised_min: int | None = None
-    """The lowest version to list where that is lower than what is served."""
+    """The lowest version to advertise, where it is lower than the lowest that is served."""
 
     @property
     def listed_min(self) -> int:

@@ -37,7 +37,7 @@ __all__ = [
 Read = Callable[[Frame, int], tuple[Any, int]]
 
 MANY_ELEMENTS: Final = 20_000_000
-"""For whoever reads what it asked for itself: metadata of a million partitions with their replicas."""
+"""The limit for a client that reads its own answers: metadata of a million partitions with their replicas."""
 
 
 def reader(message: Message, version: int, max_elements: int = MANY_ELEMENTS) -> Read:

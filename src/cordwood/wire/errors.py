@@ -1,4 +1,4 @@
-"""What a peer can do wrong on the wire, below the level where an error code could answer it."""
+"""Mistakes of a peer on the wire, below the level where an error code could answer."""
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 
@@ -15,4 +15,4 @@ class FrameTooLarge(BadRequest):
 
 
 class AnswerTooLarge(Exception):
-    """What was asked for would not fit into one answer."""
+    """The answer would not fit into one response."""

@@ -298,7 +298,7 @@ def _read_old_forgotten(frame: Frame, position: int) -> tuple[Forgotten, int]:
 
 
 class SizedPart(Protocol):
-    """Records that are elsewhere, say in a file: whoever sends the response puts `length` bytes in its place."""
+    """Records that are elsewhere, say in a file: the sender of the response puts `length` bytes in this place."""
 
     @property
     def length(self) -> int: ...
@@ -310,7 +310,7 @@ Part = Bytes | SizedPart
 
 
 class FetchedPartition(NamedTuple):
-    """What a fetch found in one partition. Fields that a version does not have are left out of its bytes."""
+    """The result of a fetch from one partition. Fields that a version does not have are left out of its bytes."""
 
     partition: int
     error_code: int = 0

@@ -19,7 +19,7 @@ _SIZE: Final = Struct(">i")
 _PREFIX: Final = 4
 
 BUFFER_BYTES: Final = 128 * 1024
-"""What one receive of a connection with small requests can take."""
+"""Room for one receive of a connection with small requests."""
 
 KEEP_BYTES: Final = 16 * 1024 * 1024
 
@@ -31,7 +31,7 @@ class BufferPool:
         self.buffer_bytes = buffer_bytes
         """The size of an ordinary buffer. Larger ones are multiples of it."""
         self.lent_bytes = 0
-        """What connections hold now: the number to bound when many large requests arrive at once."""
+        """Bytes lent to connections now: the number to bound when many large requests arrive at once."""
         self.free_bytes = 0
         self._keep_bytes = keep_bytes
         self._ordinary: list[memoryview] = []

@@ -154,7 +154,7 @@ class PartitionMetadata(NamedTuple):
 
 class TopicMetadata(NamedTuple):
     name: str | None
-    """None where a topic was asked for by an id that nobody has (version 12 and later)."""
+    """None where a topic was asked for by an id that no topic has (version 12 and later)."""
     topic_id: TopicId | None
     partitions: Sequence[PartitionMetadata]
     is_internal: bool = False

@@ -16,7 +16,7 @@ from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
 from cordwood.wire.errors import BadRequest
 
 MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
-"""What reading beyond the end, or text that is not UTF-8, raises."""
+"""The exceptions of a read beyond the end, and of text that is not UTF-8."""
 
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")

@@ -175,7 +175,7 @@ def _read_old(frame: Frame, position: int) -> tuple[ProduceRequest, int]:
 
 
 class ProducedPartition(NamedTuple):
-    """What became of one partition's batch. Fields that a version does not have are left out of its bytes."""
+    """The result of one partition's batch. Fields that a version does not have are left out of its bytes."""
 
     partition: int
     error_code: int = 0

@@ -164,7 +164,7 @@ def _request_message(api_key: int, api_version: int) -> "Message":
 
 @cache
 def _response_writer(api_key: int, api_version: int) -> "tuple[WriteInSteps, Struct]":
-    """What writes the body, and the layout of what stands before it."""
+    """The writer of the body, and the layout of the header before it."""
     from cordwood.wire.codec import writer_in_steps
 
     has_tags = flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS

@@ -85,7 +85,7 @@ class WriterMaker:
         source.line(f"{get} = {given}.get", depth)
 
         def value_of(field: Field) -> str:
-            """What the struct has for this field, or its default."""
+            """The struct's value of this field, or the field's default."""
             return f"{get}({field.name!r}, {source.name(field.default)})"
 
         for fixed, run in groupby(plain_fields(struct, self._version), is_fixed):
