@@ -43,6 +43,7 @@ def prepare_scrape(
         names.SET_ASIDE: _one(len(node.logs.set_aside_directories)),
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],
         names.FSYNC_LOGS: _one(flusher.logs_synced),
+        **_damage(node),
         names.LOOP_STALLS: _one(loop_watch.stalls),
         names.LOOP_STALLED: _one(loop_watch.stalled_s),
         names.LOOP_LONGEST_STALL: _one(loop_watch.longest_s),
@@ -57,6 +58,20 @@ def prepare_scrape(
     internal = frozenset(topic.name for topic in node.image.topics.values() if topic.internal)
     logs = node.logs
     return lambda: exposition({**values, **_disk(logs), **_logs(traffic, internal), **_groups(positions)})
+
+
+def _damage(node: "Node") -> Values:
+    scrub = node.scrub
+    damaged: dict[tuple[str, ...], float] = {}
+    for finding in scrub.known():
+        labels = (finding.partition.topic, str(finding.partition.partition))
+        damaged[labels] = damaged.get(labels, 0) + finding.end_offset - finding.first_offset
+    ended_ms = scrub.findings.last_pass_ended_ms
+    return {
+        names.SCRUBBED_BYTES: _one(scrub.bytes_read),
+        names.SCRUB_ENDED: [] if ended_ms is None else _one(ended_ms / 1000),
+        names.DAMAGED_OFFSETS: list(damaged.items()),
+    }
 
 
 def _one(value: float) -> Labelled:

@@ -23,6 +23,7 @@ from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
 from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
 from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.outbox import Outbox
+from cordwood.broker.scrub_thread import ScrubThread
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
 from cordwood.broker.threads import Workers
@@ -65,6 +66,7 @@ class Server:
         self._outbox = Outbox(loop)
         fair_workers = FairWorkers(self._client_workers, CLIENT_THREADS, THREADS_PER_CLIENT)
         self.driver = Driver(loop, self._outbox, self._file_workers, fair_workers, self._fail)
+        self._scrub_thread = ScrubThread(loop, self.driver.run)
         self.node: Node
         self._controller: Controller | None = None
         self._connections: Connections | None = None
@@ -131,6 +133,8 @@ class Server:
         self._flusher = self._make_flusher()
         self.driver.drive(self.node, self._flusher, controller)
         await self._recover()
+        if not storage.in_memory:
+            self.node.scrub.begin(self._scrub_thread.submit, self.node.now_ms)
         self._connections = connections = Connections(
             loop,
             self.node,
@@ -254,6 +258,7 @@ class Server:
         self._apart.close()
         self._client_workers.close()
         self._file_workers.close()
+        self._scrub_thread.close()
         self._storage.close_logs()
         logger.info(
             "stopped cleanly in %.0f ms%s",
@@ -275,6 +280,7 @@ class Server:
         self._apart.close()
         self._client_workers.close()
         self._file_workers.close()
+        self._scrub_thread.close()
         self._cold_readers.close()
         if self._controller is not None:
             await self._controller.stop()

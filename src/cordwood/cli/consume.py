@@ -165,17 +165,26 @@ def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
     return list(headers or [])
 
 
-def damaged(message: "Message") -> Failure:
+def damaged(connection: "Connection", message: "Message") -> Failure:
     """librdkafka found a wrong checksum, or the broker knows of the damage and does not serve it."""
+    from cordwood.cli.topic.view import damage_in
+
     error = message.error()
-    assert error is not None
     topic, index, offset = message.topic(), message.partition(), message.offset()
+    assert error is not None
+    assert topic is not None
+    assert offset is not None
+    offsets = f"is damaged from offset {offset} on"
+    going_on = "`cordwood inspect --verify` finds all of it on a stopped broker, and --from OFFSET reads on behind it"
+    for known in damage_in(connection, topic):
+        if known.partition == index and known.first_offset <= offset <= known.last_offset:
+            offsets = f"is damaged: offsets {known.first_offset} to {known.last_offset}"
+            going_on = f"--partition {index} --from {known.last_offset + 1} reads on behind it"
     return Failure(
         "CORRUPT_MESSAGE",
-        f"partition {index} of {topic} is damaged from offset {offset} on: what is on the broker's disk there is not "
-        f"what was written ({error.str()})",
-        "nothing of that batch was printed; `cordwood topic describe` names damage that the broker knows of, "
-        "`cordwood inspect --verify` finds all of it on a stopped broker, and --from OFFSET reads on behind it",
+        f"partition {index} of {topic} {offsets}; what is on the broker's disk there is not what was written "
+        f"({error.str()})",
+        f"nothing of that batch was printed; {going_on}",
     )
 
 
@@ -284,7 +293,7 @@ class _Reading:
                 "`cordwood topic describe` shows where it starts and ends",
             )
         if error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
-            raise damaged(message)
+            raise damaged(self._connection, message)
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             return False  # librdkafka goes on trying; a follower outlives a broker's restart
         raise failure_of(error, self._connection.bootstrap_servers)

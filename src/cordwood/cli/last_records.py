@@ -74,7 +74,7 @@ def _read(
                 if error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(index)
                 elif error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
-                    raise damaged(message)
+                    raise damaged(connection, message)
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
                     raise failure_of(error, connection.bootstrap_servers)
                 continue

@@ -62,11 +62,23 @@ def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:
         return f"the log is larger than retention.bytes={settings.retention_bytes}"
     if settings.retention_ms >= 0:
         # Also right for the active segment of a log that is not ready: a checkpoint puts it into the time index.
-        latest_ms = oldest.max_timestamp_ms(end_offset, settings.index_interval_bytes)
+        latest_ms = _latest_ms(log)
         # Records without timestamps have no age: only their size can drive them out.
         if 0 <= latest_ms < now_ms - settings.retention_ms:
             return f"its records are older than retention.ms={settings.retention_ms}"
     return None
+
+
+def _latest_ms(log: "Log") -> int:
+    """The latest timestamp of the oldest segment; -1 if its records have none."""
+    interval_bytes = log.settings.index_interval_bytes
+    for place, segment in enumerate(log.segments):
+        latest_ms = segment.max_timestamp_ms(log.end_of_segment(place), interval_bytes)
+        # A segment of which nothing can be read is at least as old as what follows it. Else it would stay for ever, and
+        # all that comes after it.
+        if latest_ms >= 0 or not segment.holes:
+            return latest_ms
+    return -1
 
 
 def _begin_anew(log: "Log", now_ms: int) -> None:

@@ -93,6 +93,19 @@ FSYNC_ROUND = Metric(
     "cordwood_fsync_round_seconds", Kind.HISTOGRAM, "How long a flush round took: all logs that were dirty together."
 )
 FSYNC_LOGS = _counter("cordwood_fsync_logs_total", "Logs that flush rounds made durable.")
+SCRUBBED_BYTES = _counter(
+    "cordwood_scrub_read_bytes_total", "Bytes of closed segments that were read to see whether they are sound."
+)
+SCRUB_ENDED = _gauge(
+    "cordwood_scrub_pass_ended_timestamp_seconds",
+    "When all closed segments had been read to see whether they are sound, as a Unix time. Absent before that.",
+)
+DAMAGED_OFFSETS = _gauge(
+    "cordwood_partition_damaged_offsets",
+    "Offsets of a partition whose bytes on disk are known not to be what was written: readers are refused there. "
+    "Absent where no damage is known.",
+    _PARTITION,
+)
 LOOP_STALLS = _counter("cordwood_loop_stalls_total", "How often the event loop was late by 50 ms or more.")
 LOOP_STALLED = _counter("cordwood_loop_stalled_seconds_total", "How late it was in sum.")
 LOOP_LONGEST_STALL = _gauge("cordwood_loop_longest_stall_seconds", "The longest such stall since the broker started.")

@@ -34,6 +34,15 @@ class StorageSettings:
         60_000, "How often recovery points are written: after a crash only what came after them is checked.", low=1
     )
     log_retention_check_interval_ms: int = int64(300_000, "How often segments are looked at for retention.", low=1)
+    log_scrub_bytes_per_second: int = int64(
+        4_194_304,
+        "How fast closed segments are read in the background, to find damage before a reader does; 0: not at all. "
+        "1 TB takes three days at the default.",
+        low=0,
+    )
+    log_scrub_interval_ms: int = int64(
+        604_800_000, "How often all closed segments are read to find damage: a pass begins at most so often.", low=1
+    )
     open_files_max: int = int32(
         2048,
         "Files of the log that are open at one time; the least recently used are closed and opened again "

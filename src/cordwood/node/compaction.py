@@ -93,7 +93,7 @@ class Compaction:
     def _examine(self, partition: Partition, now_ms: int) -> Candidate | None:
         replica, settings = partition.replica, partition.settings
         log = replica.log
-        if log.damage:
+        if any(damage.end_offset > log.log_start_offset for damage in log.damage):
             return None
         # Not the log's own recovery point: a crash before that is saved would find gaps where it expects none.
         settled = min(log.recovery_point, self._node.logs.durable_recovery_point(partition.name))

@@ -226,12 +226,10 @@ class Maintenance:
     # Words
 
     def report_recovery(self, log: Log) -> None:
-        """What opening a log cut, and what it found damaged, by partition and offset."""
+        """What opening a log cut, by partition and offset. The scrub says what is damaged."""
         recovery = log.recovery
         for cut in recovery.cuts:
             logger.warning("%s", cut)
-        for damage in log.damage:
-            logger.error("%s", damage)
         for path in recovery.rebuilt:
             logger.info("%s: made %s again from the log", log.partition, path)
 

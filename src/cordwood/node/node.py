@@ -40,6 +40,7 @@ from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
 from cordwood.node.producer_ids import ProducerIds
 from cordwood.node.request import Request
+from cordwood.node.scrub import Scrub
 from cordwood.node.timers import Timers
 from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.node.transactional_appends import TransactionalAppends
@@ -104,6 +105,7 @@ class Node:
         self.apart = apart
         self.log_levels = log_levels
         self.compaction = Compaction(self)
+        self.scrub = Scrub(self)
         self.encoded_topics = EncodedTopics()
         self.refused_appends: Counter[str] = Counter()
         """Batches of producers that were refused since the start, by the name of the error."""
@@ -279,6 +281,7 @@ class Node:
         self.encoded_topics.forget(topic.name)
         self.preparation.topic_deleted(topic)
         self.groups.positions.topic_deleted(topic.name, topic.topic_id)
+        self.scrub.topic_deleted(topic.name)
 
     def _new_partition(self, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]
@@ -289,6 +292,7 @@ class Node:
         log = self.logs.open_log(partition.name, partition.topic_id, partition.settings, self.now_ms)
         self.maintenance.report_recovery(log)
         self.maintenance.report_set_aside()
+        self.scrub.log_opened(log)
         replica = LeaderReplica(log, self.broker_id, partition.leader_epoch, partition.isr)
         if log.log_end_offset > log.durable_end_offset:
             self._dirty[partition] = None

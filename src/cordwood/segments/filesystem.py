@@ -10,6 +10,17 @@ from typing import Protocol
 from cordwood.records.batch import Buffer
 
 
+class Readable(Protocol):
+    """As much of a file as a scan needs."""
+
+    path: str
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, position: int, length: int) -> bytes: ...
+
+
 class File(Protocol):
     """One file, open as long as its owner wants; the handle behind it may come and go."""
 

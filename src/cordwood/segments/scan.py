@@ -16,7 +16,7 @@ from cordwood.records.batch import (
     read_header,
 )
 from cordwood.records.checksum import crc32c
-from cordwood.segments.filesystem import File
+from cordwood.segments.filesystem import Readable
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
 
 CHUNK_SIZE = 1024 * 1024
@@ -44,7 +44,7 @@ class SegmentScan:
 
     def __init__(
         self,
-        file: File,
+        file: Readable,
         base_offset: int,
         *,
         position: int = 0,

@@ -105,6 +105,14 @@ class Life:
         for _ in self.node.recover_all():
             pass
         self.driver.drive(self.node, self.flusher, self.controller)
+        if world.scrubbed:
+            self.node.scrub.begin(self._scrub, self.node.now_ms)
+
+    def _scrub(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def finished(result: Any) -> None:
+            self.driver.run(lambda: done(result))
+
+        self.workers.submit(work, finished)
 
     async def _start_controller(self) -> None:
         world = self._world
@@ -174,8 +182,11 @@ class World:
         *,
         loaded_indexes_bytes: int = 1 << 20,
         patience: Patience | None = None,
+        scrubbed: bool = False,
     ) -> None:
+        """scrubbed: closed segments are read in the background; seeds mean something else with it than without."""
         self.patience = patience
+        self.scrubbed = scrubbed
         self.chance = random.Random(seed)
         self.clock = Clock()
         self.disk = SimulatedDisk(seed)

@@ -106,6 +106,7 @@ class ApiKey(IntEnum):
     FAMILY_DECIDE = 10_002
     FAMILY_LIST = 10_003
     FAMILY_RECALL = 10_004
+    DAMAGE_LIST = 10_100
 
 
 class Api(NamedTuple):
@@ -231,6 +232,8 @@ APIS: Final[dict[int, Api]] = {
         Api(10_002, "FamilyDecide", 0, 1, 0),
         Api(10_003, "FamilyList", 0, 0, 0),
         Api(10_004, "FamilyRecall", 0, 0, 0),
+        # docs/decisions/damage.md
+        Api(10_100, "DamageList", 0, 0, 0),
     )
 }
 """By key. A key that is not here is unknown to us: the connection of a peer that uses it is closed."""

@@ -71,6 +71,7 @@ MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.FAMILY_DECIDE: WRITTEN_AT_ONCE,
     ApiKey.FAMILY_LIST: ADMINISTERED_AT_ONCE,
     ApiKey.FAMILY_RECALL: NONE,
+    ApiKey.DAMAGE_LIST: ADMINISTERED_AT_ONCE,
 }
 """By API key. An API that is served and is not here takes no array at all."""
 

@@ -29,7 +29,8 @@ class Kind(StrEnum):
 
 
 MEANINGS = {
-    Kind.DAMAGE: "acknowledged records cannot be read; the broker serves the rest and reports these offsets",
+    Kind.DAMAGE: "acknowledged records cannot be read; once the broker's scrub has come there it refuses these "
+    "offsets, says so in its log and in `topic describe`, and serves the rest",
     Kind.TORN_TAIL: "what a crash left behind the recovery point; the broker cuts it when it next starts",
     Kind.DERIVED: "nothing is lost: the broker makes it again from the log",
 }

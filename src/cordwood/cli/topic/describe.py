@@ -13,8 +13,10 @@ from cordwood.cli.options import (
     TopicNames,
 )
 from cordwood.cli.output import console, count_in_words, facts, print_json, print_table, size_in_words
+from cordwood.cli.record_text import time_in_words
 
 if TYPE_CHECKING:
+    from cordwood.cli.topic.damage import DamageView
     from cordwood.cli.topic.view import TopicView
 
 PARTITIONS_SHOWN = 100
@@ -63,6 +65,7 @@ def topic_as_json(view: "TopicView") -> dict[str, Any]:
             }
             for part in view.partitions
         ],
+        "damage": [damage._asdict() for damage in view.damage],
     }
 
 
@@ -94,6 +97,8 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
     )
     if (hidden := len(view.partitions) - PARTITIONS_SHOWN) > 0:
         out.print(Text(f"{count_in_words(hidden, 'partition')} more: --json has them all.\n", style="dim"))
+    for damage in view.damage:
+        out.print(Text(damage_in_words(damage), style="bold red"))
     shown = dict(sorted(view.settings.items())) if all_settings else view.changed_settings
     if shown:
         print_table(
@@ -102,6 +107,15 @@ def _show(view: "TopicView", *, all_settings: bool) -> None:
         )
     else:
         out.print(Text("All settings have their defaults.\n", style="dim"))
+
+
+def damage_in_words(damage: "DamageView") -> str:
+    return (
+        f"partition {damage.partition} is damaged: "
+        f"offsets {damage.first_offset} to {damage.last_offset} cannot be read "
+        f"({damage.file} at byte {damage.position}: {damage.reason}; found {time_in_words(damage.found_ms)}). "
+        f"Readers go on from offset {damage.last_offset + 1}.\n"
+    )
 
 
 def _ids(ids: tuple[int, ...]) -> str:

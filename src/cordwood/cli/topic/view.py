@@ -11,6 +11,7 @@ from cordwood.cli.connection import Connection
 from cordwood.cli.failure import Failure
 from cordwood.cli.log_sizes import SizesUnknown, log_sizes
 from cordwood.cli.promises import Promise, ack_promise, order_promise
+from cordwood.cli.topic.damage import DamageView, known_damage
 
 SET_BY_SOMEBODY = frozenset(
     {
@@ -56,6 +57,7 @@ class TopicView:
     internal: bool
     partitions: tuple[PartitionView, ...]
     settings: Mapping[str, SettingView]
+    damage: tuple[DamageView, ...] = ()
 
     @property
     def order(self) -> Promise:
@@ -83,11 +85,13 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
     starts: Mapping[int, int] = {}
     ends: Mapping[int, int] = {}
     sizes: Mapping[int, int] = {}
+    damage: list[DamageView] = []
     if measured:
         indexes = [partition.id for partition in description.partitions]
         starts = connection.offsets(name, indexes, OffsetSpec.earliest())
         ends = connection.offsets(name, indexes, OffsetSpec.latest())
         sizes = _sizes(connection, name, description)
+        damage = known_damage(_leaders(description), name, connection.timeout_s)
     return TopicView(
         name=name,
         topic_id=str(description.topic_id),
@@ -105,6 +109,7 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
             for partition in sorted(description.partitions, key=lambda partition: partition.id)
         ),
         settings=settings_of(connection, ConfigResource(ConfigResource.Type.TOPIC, name)),
+        damage=tuple(damage),
     )
 
 
@@ -157,13 +162,23 @@ def _source_name(source: Any) -> str:
     return next((words for known, words in names.items() if known.value == _source_value(source)), "unknown")
 
 
-def _sizes(connection: Connection, name: str, description: Any) -> dict[int, int]:
+def damage_in(connection: Connection, name: str) -> list[DamageView]:
+    """The damage that the brokers of a topic know of."""
+    return known_damage(_leaders(_description(connection, name)), name, connection.timeout_s)
+
+
+def _leaders(description: Any) -> dict[tuple[str, int], list[int]]:
+    """Where the brokers are that lead partitions of the topic, and which."""
     led: dict[tuple[str, int], list[int]] = {}
     for partition in description.partitions:
         if partition.leader is not None and partition.leader.host:
             led.setdefault((partition.leader.host, partition.leader.port), []).append(partition.id)
+    return led
+
+
+def _sizes(connection: Connection, name: str, description: Any) -> dict[int, int]:
     sizes: dict[int, int] = {}
-    for (host, port), indexes in led.items():
+    for (host, port), indexes in _leaders(description).items():
         try:
             sizes.update(log_sizes(host, port, name, indexes, connection.timeout_s))
         except SizesUnknown:

@@ -164,7 +164,7 @@ class Fetching:
         except ProtocolError as refusal:
             error = refusal.code
         except DamagedLog as damage:
-            self._node.report_storage_failure(damage)
+            self._damaged(self._find(target), damage)
             error = ErrorCode.CORRUPT_MESSAGE
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
@@ -186,7 +186,7 @@ class Fetching:
             if not self._node.owns(partition):
                 self._look_again(place)
             elif isinstance(result, Exception):
-                self._failed(place, result)
+                self._failed(place, partition, result)
             elif result is not None and (not self._bytes or self._bytes + result.length <= self._max_bytes):
                 # Else the answer is full: cold places are looked up side by side, each as if it were the only one.
                 self._found_in_thread(place, partition, result)
@@ -207,8 +207,15 @@ class Fetching:
             () if self._committed_only else None,
         )
 
-    def _failed(self, place: int, failure: Exception) -> None:
-        self._node.report_storage_failure(failure)
+    def _damaged(self, partition: Partition, damage: DamagedLog) -> None:
+        self._node.report_storage_failure(damage)
+        self._node.scrub.look_at(partition.replica.log)
+
+    def _failed(self, place: int, partition: Partition, failure: Exception) -> None:
+        if isinstance(failure, DamagedLog):
+            self._damaged(partition, failure)
+        else:
+            self._node.report_storage_failure(failure)
         self._urgent = True
         damaged = isinstance(failure, DamagedLog)
         code = ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR
@@ -223,7 +230,7 @@ class Fetching:
             try:
                 aborted = log.aborted_in(records, offset, found.last_stable_offset)
             except StorageFailure as failure:
-                self._failed(place, failure)
+                self._failed(place, partition, failure)
                 return
         self._bytes += records.length
         partition.fetched_bytes += records.length

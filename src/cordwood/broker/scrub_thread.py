@@ -1,0 +1,50 @@
+"""The thread in which the scrub reads: last in line for the processor and for the disk."""
+
+import asyncio
+import ctypes
+import os
+import platform
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from cordwood.broker.threads import Workers
+
+_NICENESS: Final = 19
+_IOPRIO_WHO_PROCESS: Final = 1
+_IDLE: Final = 3 << 13
+_SYS_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
+
+
+class ScrubThread:
+    def __init__(self, loop: asyncio.AbstractEventLoop, run_in_node: Callable[[Callable[[], None]], object]) -> None:
+        """`run_in_node`: lets an event reach the node, in the loop."""
+        self._workers = Workers(loop, "scrub", 1)
+        self._run_in_node = run_in_node
+        self._lowered = False
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def in_thread() -> Any:
+            if not self._lowered:
+                self._lowered = True
+                step_back()
+            return work()
+
+        def finished(result: Any) -> None:
+            self._run_in_node(lambda: done(result))
+
+        self._workers.submit(in_thread, finished)
+
+    def close(self) -> None:
+        self._workers.close()
+
+
+def step_back() -> None:
+    """Gives the calling thread the lowest priority, where the system lets it: on Linux a thread has its own."""
+    thread = threading.get_native_id()
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
+    number = _SYS_IOPRIO_SET.get(platform.machine())
+    if number is not None:
+        ctypes.CDLL(None).syscall(number, _IOPRIO_WHO_PROCESS, thread, _IDLE)

@@ -1,0 +1,137 @@
+"""Damage that is known of the logs of one data directory, and how far the scrub has come: kept over restarts.
+
+The one place that says which offsets cannot be read, since when, and why. A scrub adds to it, so do recovery and
+readers that meet damage; a replica that repairs will take from it. The file is written whole; without it, or with a
+damaged one, the scrub begins anew and finds the same again.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cordwood.log.report import Damage
+from cordwood.model.identifiers import TopicPartition
+from cordwood.segments.damaged import DamagedCheckpoint
+
+FILE_NAME = "scrub-checkpoint"
+MAX_FINDINGS = 1000
+"""More are counted and said, and not kept: a disk this bad is not repaired range by range."""
+
+_VERSION = 1
+
+
+class Finding(NamedTuple):
+    """Offsets of one partition whose bytes are not what was written."""
+
+    partition: TopicPartition
+    file: str
+    """The name of the file in the partition's directory."""
+    position: int
+    first_offset: int
+    end_offset: int
+    reason: str
+    found_ms: int
+
+    @classmethod
+    def of(cls, damage: Damage, now_ms: int) -> "Finding":
+        return cls(
+            damage.partition,
+            damage.file.rpartition("/")[2],
+            damage.position,
+            damage.first_offset,
+            damage.end_offset,
+            damage.reason,
+            now_ms,
+        )
+
+    @property
+    def segment_base_offset(self) -> int | None:
+        """Of the segment that holds it; None where the whole log is gone."""
+        digits = self.file.partition(".")[0]
+        return int(digits) if digits.isdecimal() else None
+
+
+class Place(NamedTuple):
+    """The segment that the scrub has checked last."""
+
+    partition: TopicPartition
+    base_offset: int
+
+
+class Findings:
+    """`changed` is True while something is not written down."""
+
+    def __init__(self) -> None:
+        self.pass_began_ms: int | None = None
+        """None: no pass is under way."""
+        self.last_pass_began_ms: int | None = None
+        self.last_pass_ended_ms: int | None = None
+        self.checked: Place | None = None
+        self.changed = False
+        self.not_kept = 0
+        self._found: dict[tuple[TopicPartition, str, int], Finding] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def all(self) -> list[Finding]:
+        return sorted(self._found.values(), key=lambda each: (each.partition, each.first_offset))
+
+    def of(self, partition: TopicPartition) -> list[Finding]:
+        return [finding for finding in self.all() if finding.partition == partition]
+
+    def add(self, damages: Iterable[Damage], now_ms: int) -> list[Finding]:
+        """Takes in what a log has found; returns what was not known."""
+        new = []
+        for damage in damages:
+            finding = Finding.of(damage, now_ms)
+            key = (finding.partition, finding.file, finding.position)
+            if key in self._found:
+                continue
+            if len(self._found) >= MAX_FINDINGS:
+                self.not_kept += 1
+                continue
+            self._found[key] = finding
+            new.append(finding)
+        self.changed |= bool(new)
+        return new
+
+    def remove(self, findings: Iterable[Finding]) -> None:
+        """They are not true any more: removed by retention, deleted with their topic, or put right."""
+        for finding in findings:
+            self._found.pop((finding.partition, finding.file, finding.position), None)
+            self.changed = True
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(
+            {
+                "version": _VERSION,
+                "pass_began_ms": self.pass_began_ms,
+                "last_pass_began_ms": self.last_pass_began_ms,
+                "last_pass_ended_ms": self.last_pass_ended_ms,
+                "checked": None if self.checked is None else [*self.checked.partition, self.checked.base_offset],
+                "findings": [[*finding.partition, *finding[1:]] for finding in self.all()],
+            }
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Findings":
+        """What `to_bytes` made; DamagedCheckpoint if it is something else."""
+        findings = cls()
+        try:
+            fields = json.loads(data)
+            if fields["version"] != _VERSION:
+                raise DamagedCheckpoint(f"{FILE_NAME}: version {fields['version']!r} is unknown")
+            for name in ("pass_began_ms", "last_pass_began_ms", "last_pass_ended_ms"):
+                value = fields[name]
+                setattr(findings, name, None if value is None else int(value))
+            if fields["checked"] is not None:
+                topic, index, base_offset = fields["checked"]
+                findings.checked = Place(TopicPartition(str(topic), int(index)), int(base_offset))
+            for topic, index, file, position, first, end, reason, found_ms in fields["findings"]:
+                partition = TopicPartition(str(topic), int(index))
+                finding = Finding(partition, str(file), int(position), int(first), int(end), str(reason), int(found_ms))
+                findings._found[partition, finding.file, finding.position] = finding
+        except (ValueError, TypeError, KeyError, LookupError) as error:
+            raise DamagedCheckpoint(f"{FILE_NAME}: {error!r}") from None
+        return findings

@@ -1,0 +1,82 @@
+"""Reading a closed segment a piece at a time, to find out whether it still has what was written.
+
+A closed segment that nobody reads can go bad for months unseen. `SegmentCheck` reads past the page cache, as cold reads
+do; where it meets damage, `confirm` reads the whole segment once more and gives it its holes, which readers are then
+refused. Both run in any thread, beside appends, retention and compaction: a segment that is taken away meanwhile fails
+with StorageFailure or FileNotFoundError, and whoever asked looks whether the log still has it.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cordwood.log.holes import Hole
+from cordwood.log.segment import Segment
+from cordwood.segments.filesystem import File
+from cordwood.segments.scan import SegmentScan
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+CHUNK_BYTES = 256 * 1024
+
+
+class Step(NamedTuple):
+    """What one call of `SegmentCheck.step` did."""
+
+    bytes: int
+    batches: int
+    done: bool
+    """Whether the segment needs no further step."""
+    sound: bool
+    """False: it has damage, and `confirm` tells where."""
+
+
+class SegmentCheck:
+    """One segment, batch by batch."""
+
+    def __init__(self, log: "Log", segment: Segment, end_offset: int) -> None:
+        """`end_offset`: where the log goes on behind this segment."""
+        self._end_offset = end_offset
+        self._may_have_gaps = log.may_have_gaps
+        self._scan = SegmentScan(
+            _ColdFile(segment.file), segment.base_offset, end_position=segment.size, chunk_size=CHUNK_BYTES
+        )
+        self._batches = iter(self._scan)
+
+    def step(self, max_bytes: int, max_batches: int) -> Step:
+        """Reads about so many bytes, at least one batch."""
+        started, batches = self._scan.position, 0
+        for _ in self._batches:
+            batches += 1
+            if batches >= max_batches or self._scan.position - started >= max_bytes:
+                return Step(self._scan.position - started, batches, done=False, sound=True)
+        sound = self._scan.invalid is None and (self._may_have_gaps or self._scan.next_offset == self._end_offset)
+        return Step(self._scan.position - started, batches, done=True, sound=sound)
+
+
+class _ColdFile:
+    """A file whose reads leave the page cache as they found it."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.path = file.path
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def read(self, position: int, length: int) -> bytes:
+        into = memoryview(bytearray(length))
+        filled = 0
+        while filled < length:
+            got = self._file.read_cold(position + filled, into[filled:])
+            if got == 0:
+                break
+            filled += got
+        return bytes(into[:filled])
+
+
+def confirm(log: "Log", segment: Segment, end_offset: int) -> None:
+    """Finds all damage of a closed segment: its holes, and its indexes without them."""
+    reached = segment.examine(end_offset, log.settings.index_interval_bytes)
+    if reached < end_offset and not log.may_have_gaps:
+        segment.holes += (Hole(segment.size, segment.size, reached, end_offset, "the file ends too early"),)

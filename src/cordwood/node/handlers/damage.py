@@ -1,0 +1,38 @@
+"""What is known of damage on this broker's disk: DamageList, an API of our own."""
+
+from typing import TYPE_CHECKING
+
+from cordwood.log.findings import Finding
+from cordwood.model.errors import ErrorCode
+from cordwood.node.request import Request, serves
+from cordwood.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+NEVER = -1
+
+
+def damage_list(node: "Node", request: Request) -> None:
+    """The damage in these topics (null: in all). As many findings as are kept, which is bounded."""
+    wanted = request.decode().topics
+    topics = None if wanted is None else set(wanted)
+    findings = node.scrub.findings
+    request.answer(
+        error_code=ErrorCode.NONE,
+        findings=[
+            _described(finding) for finding in node.scrub.known() if topics is None or finding.partition.topic in topics
+        ],
+        findings_not_kept=findings.not_kept,
+        pass_began_ms=NEVER if findings.pass_began_ms is None else findings.pass_began_ms,
+        last_pass_ended_ms=NEVER if findings.last_pass_ended_ms is None else findings.last_pass_ended_ms,
+    )
+
+
+def _described(finding: Finding) -> dict[str, object]:
+    described = finding._asdict()
+    described["topic"], described["partition"] = finding.partition
+    return described
+
+
+HANDLERS = (serves(ApiKey.DAMAGE_LIST, 0, 0, damage_list),)

@@ -1,0 +1,351 @@
+"""The scrub: closed segments are read again and again, slowly, so that damage is known before somebody needs them.
+
+A pass goes through the partitions by name and through the closed segments of each, oldest first, and goes on after a
+restart where it was. Only what is below the recovery point is read. Pieces are small and far apart
+(`log.scrub.bytes.per.second`, and at most BATCHES_PER_SECOND), in a thread that nobody else waits for. A finding is
+said once, kept (`log/findings.py`), and from then on its offsets are refused to readers. Segments with findings of an
+earlier life are read first: they may have been put right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+
+from cordwood.log import opening
+from cordwood.log.findings import FILE_NAME, Finding, Findings, Place
+from cordwood.log.scrubbing import SegmentCheck, Step, confirm
+from cordwood.model.errors import StorageFailure
+from cordwood.segments.damaged import DamagedCheckpoint
+
+if TYPE_CHECKING:
+    from cordwood.log.data_directory import DataDirectory
+    from cordwood.log.log import Log
+    from cordwood.log.segment import Segment
+    from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.node.partition import Partition
+    from cordwood.node.ports import Effects
+    from cordwood.node.timers import Timers
+
+logger = logging.getLogger("cordwood.scrub")
+
+T = TypeVar("T")
+
+FIRST_AFTER_MS: Final = 10_000
+"""A start has other things to read."""
+STEP_BYTES: Final = 1024 * 1024
+STEP_BATCHES: Final = 256
+"""So many batches are about a millisecond of the interpreter, which the loop may have to wait for."""
+BATCHES_PER_SECOND: Final = 8192
+LOOK_AGAIN_MS: Final = 60_000
+PARTITIONS_PER_TURN: Final = 32
+SAVE_EVERY_MS: Final = 60_000
+
+InBackground = Callable[[Callable[[], Any], Callable[[Any], None]], None]
+"""Does work in a thread that nobody waits for; the second is called in the loop with its result or its exception."""
+
+
+class ScrubbedNode(Protocol):
+    """The part of a node that the scrub needs."""
+
+    @property
+    def now_ms(self) -> int: ...
+
+    @property
+    def timers(self) -> Timers: ...
+
+    @property
+    def effects(self) -> Effects: ...
+
+    @property
+    def logs(self) -> DataDirectory: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+    def partitions(self) -> Iterator[Partition]: ...
+
+    def owns(self, partition: Partition) -> bool: ...
+
+    def storage_failed(self, failure: Exception) -> None: ...
+
+
+class _Target(NamedTuple):
+    """The segment that is being read."""
+
+    partition: Partition
+    log: Log
+    segment: Segment
+    end_offset: int
+    truncations: int
+
+    @property
+    def still_there(self) -> bool:
+        """Whether the log has this very segment, and has not been cut since."""
+        return self.truncations == self.log.truncations and any(each is self.segment for each in self.log.segments)
+
+
+class Scrub:
+    """Nothing is read before `begin`."""
+
+    def __init__(self, node: ScrubbedNode) -> None:
+        self._node = node
+        self._path = f"{node.logs.path}/{FILE_NAME}"
+        self.findings = self._load()
+        self.bytes_read = 0
+        """Since the broker started."""
+        self._in_background: InBackground | None = None
+        self._said: set[Finding] = set()
+        self._suspects: deque[Place] = deque()
+        self._waiting: deque[Partition] | None = None
+        """Partitions that this pass has not come to; None: it has not begun in this life."""
+        self._target: _Target | None = None
+        self._check: SegmentCheck | None = None
+        self._saved_ms = 0
+        self._saving = False
+
+    def _load(self) -> Findings:
+        try:
+            return Findings.from_bytes(self._node.logs.filesystem.read_bytes(self._path))
+        except FileNotFoundError:
+            return Findings()
+        except (DamagedCheckpoint, StorageFailure) as failure:
+            logger.warning("%s: what the scrub had found is forgotten, it begins anew", failure)
+            return Findings()
+
+    def begin(self, in_background: InBackground, now_ms: int) -> None:
+        self._in_background = in_background
+        self._saved_ms = now_ms
+        names = {partition.name for partition in self._node.partitions()}
+        self.findings.remove([finding for finding in self.findings.all() if finding.partition not in names])
+        for finding in self.findings.all():
+            if (base_offset := finding.segment_base_offset) is not None:
+                self._suspects.append(Place(finding.partition, base_offset))
+        self._again(now_ms + FIRST_AFTER_MS)
+
+    # What is known
+
+    def log_opened(self, log: Log) -> None:
+        """Segments that had damage in an earlier life are looked at before anybody reads them."""
+        self.look_at(log)
+        known = {finding.segment_base_offset for finding in self.findings.of(log.partition)}
+        for segment in log.segments if known else ():
+            if segment.base_offset in known and not segment.holes:
+                segment.suspect = True
+
+    def look_at(self, log: Log) -> None:
+        """Somebody found damage in this log, or opened it: says what is new, and keeps it."""
+        if not log.damage and not len(self.findings):
+            return
+        self.findings.add(log.damage, self._node.now_ms)
+        gone = [each for each in self.findings.of(log.partition) if each.end_offset <= log.log_start_offset]
+        self.findings.remove(gone)
+        for finding in self.findings.of(log.partition):
+            if finding not in self._said:
+                self._said.add(finding)
+                logger.error(
+                    "%s: offsets %d to %d are damaged (%s at byte %d: %s): readers are refused there with "
+                    "CORRUPT_MESSAGE, all others are served",
+                    finding.partition,
+                    finding.first_offset,
+                    finding.end_offset - 1,
+                    finding.file,
+                    finding.position,
+                    finding.reason,
+                )
+
+    def known(self) -> list[Finding]:
+        """The damage of what the logs still have, by partition and offset."""
+        starts = (
+            {
+                partition.name: partition.opened.log.log_start_offset
+                for partition in self._node.partitions()
+                if partition.opened is not None
+            }
+            if len(self.findings)
+            else {}
+        )
+        return [each for each in self.findings.all() if each.end_offset > starts.get(each.partition, 0)]
+
+    def topic_deleted(self, topic: str) -> None:
+        self.findings.remove([each for each in self.findings.all() if each.partition.topic == topic])
+
+    # Turns
+
+    def _again(self, at_ms: int) -> None:
+        self._node.timers.at(at_ms, self._turn)
+        self._node.effects.wake()
+
+    def _turn(self, now_ms: int) -> None:
+        """Reads a piece, or looks for the next segment."""
+        rate = self._node.settings.log_scrub_bytes_per_second
+        self._save_if_due(now_ms)
+        if rate == 0:
+            self._target = self._check = None
+            self._again(now_ms + LOOK_AGAIN_MS)
+        elif self._target is not None:
+            self._read_on(self._target, rate)
+        elif self._choose(now_ms):
+            self._again(now_ms)
+        elif self._waiting is None:
+            self._again(now_ms + LOOK_AGAIN_MS)
+        else:
+            self._again(now_ms + 1)
+
+    def _choose(self, now_ms: int) -> bool:
+        """Whether there is a segment to read now. Looks at a few partitions only."""
+        while self._suspects:
+            place = self._suspects.popleft()
+            partition = next((each for each in self._node.partitions() if each.name == place.partition), None)
+            if partition is not None and self._take(partition, place.base_offset, None):
+                return True
+        if self._waiting is None and not self._begin_pass(now_ms):
+            return False
+        assert self._waiting is not None
+        for _ in range(PARTITIONS_PER_TURN):
+            if not self._waiting:
+                self._end_pass(now_ms)
+                return False
+            partition = self._waiting[0]
+            checked = self.findings.checked
+            after = checked.base_offset if checked is not None and checked.partition == partition.name else -1
+            if self._take(partition, None, after):
+                return True
+            self._waiting.popleft()
+        return False
+
+    def _begin_pass(self, now_ms: int) -> bool:
+        findings = self.findings
+        if findings.pass_began_ms is None:
+            due_ms = (findings.last_pass_began_ms or 0) + self._node.settings.log_scrub_interval_ms
+            if findings.last_pass_began_ms is not None and due_ms > now_ms >= findings.last_pass_began_ms:
+                return False
+            findings.pass_began_ms = now_ms
+            findings.checked = None
+            findings.changed = True
+        names = sorted(((partition.name, partition) for partition in self._node.partitions()), key=lambda each: each[0])
+        start = None if findings.checked is None else findings.checked.partition
+        self._waiting = deque(partition for name, partition in names if start is None or name >= start)
+        return True
+
+    def _end_pass(self, now_ms: int) -> None:
+        findings = self.findings
+        findings.last_pass_began_ms, findings.last_pass_ended_ms = findings.pass_began_ms, now_ms
+        findings.pass_began_ms = findings.checked = self._waiting = None
+        self._save(now_ms)
+
+    def _take(self, partition: Partition, base_offset: int | None, after: int | None) -> bool:
+        """Begins with the segment at this offset, or with the first behind `after`; False if there is none."""
+        if not self._node.owns(partition):
+            return False
+        if partition.opened is None and not self._node.logs.has_log(partition.name):
+            return False
+        try:
+            log = partition.replica.log
+        except StorageFailure as failure:
+            self._node.storage_failed(failure)
+            return False
+        for place, segment in enumerate(log.segments):
+            end_offset = log.end_of_segment(place)
+            if segment is log.active or end_offset > log.recovery_point:
+                return False
+            if segment.base_offset == base_offset or (after is not None and segment.base_offset > after):
+                self._target = _Target(partition, log, segment, end_offset, log.truncations)
+                self._check = SegmentCheck(log, segment, end_offset)
+                return True
+        return False
+
+    def _read_on(self, target: _Target, rate: int) -> None:
+        assert self._in_background is not None
+        check = self._check
+        assert check is not None
+        max_bytes = min(STEP_BYTES, rate)
+
+        def stepped(result: Step | Exception) -> None:
+            now_ms = self._node.now_ms
+            if isinstance(result, Exception):
+                self._give_up(target, result)
+                self._again(now_ms + 1)
+                return
+            self.bytes_read += result.bytes
+            if not result.done:
+                pass
+            elif result.sound or not self._there(target):
+                self._checked(target)
+            else:
+                self._confirm(target)
+                return
+            pause_s = max(result.bytes / rate, result.batches / BATCHES_PER_SECOND)
+            self._again(now_ms + max(1, int(pause_s * 1000)))
+
+        self._in_background(lambda: check.step(max_bytes, STEP_BATCHES), stepped)
+
+    def _confirm(self, target: _Target) -> None:
+        """Finds out what exactly is damaged. All of the segment is read at once: it is bad, and readers wait."""
+        assert self._in_background is not None
+
+        def confirmed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._give_up(target, result)
+            else:
+                if self._there(target):
+                    target.log.damage.extend(opening.damage_of(target.log, target.segment))
+                    target.log.loaded_indexes.used(target.segment)
+                    self.look_at(target.log)
+                self._checked(target)
+            self._save(self._node.now_ms)
+            self._again(self._node.now_ms + 1)
+
+        self._in_background(lambda: confirm(target.log, target.segment, target.end_offset), confirmed)
+
+    def _checked(self, target: _Target) -> None:
+        """Done with this segment. What was found in it once and is not there any more is forgotten."""
+        self._target = self._check = None
+        if not self._there(target):
+            return
+        name, base_offset = target.partition.name, target.segment.base_offset
+        holes = {hole.position for hole in target.segment.holes}
+        gone = [
+            finding
+            for finding in self.findings.of(name)
+            if finding.segment_base_offset == base_offset and finding.position not in holes
+        ]
+        for finding in gone:
+            logger.info("%s: offsets %d to %d are sound again", name, finding.first_offset, finding.end_offset - 1)
+        self.findings.remove(gone)
+        self._said.difference_update(gone)
+        if self._waiting is not None and self._waiting and self._waiting[0] is target.partition:
+            self.findings.checked = Place(name, base_offset)
+            self.findings.changed = True
+
+    def _give_up(self, target: _Target, failure: Exception) -> None:
+        """The segment could not be read to its end: it was taken away meanwhile, or the disk does not give it."""
+        if self._there(target):
+            self._node.storage_failed(failure)
+        self._checked(target)
+
+    def _there(self, target: _Target) -> bool:
+        return self._node.owns(target.partition) and target.still_there
+
+    # On disk
+
+    def _save_if_due(self, now_ms: int) -> None:
+        if now_ms - self._saved_ms >= SAVE_EVERY_MS or now_ms < self._saved_ms:
+            self._save(now_ms)
+
+    def _save(self, now_ms: int) -> None:
+        if not self.findings.changed or self._saving:
+            return
+        assert self._in_background is not None
+        self._saved_ms, self._saving, self.findings.changed = now_ms, True, False
+        data = self.findings.to_bytes()
+
+        def saved(result: Exception | None) -> None:
+            self._saving = False
+            if isinstance(result, Exception):
+                self.findings.changed = True
+                self._node.storage_failed(result)
+
+        self._in_background(lambda: self._node.logs.filesystem.replace(self._path, data), saved)
