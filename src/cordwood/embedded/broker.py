@@ -13,7 +13,6 @@ import uvloop
 
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
-from cordwood.embedded.fault_front import FaultFront
 from cordwood.embedded.faults import Faults
 from cordwood.embedded.in_process_log import InProcessLog
 from cordwood.embedded.loop_calls import BrokerStopped, LoopCalls
@@ -118,10 +117,15 @@ class Broker:
         return self._faults
 
     def _before_listening(self, server: Server) -> None:
-        FaultFront(server, self._faults).refresh()
+        if self._faults.any_set:
+            from cordwood.embedded.fault_front import FaultFront
+
+            FaultFront(server, self._faults).refresh()
 
     def _faults_changed(self) -> None:
         """Returns when the broker obeys the faults that are set now; one that is stopped does so when it starts."""
+        # Imported when a fault is first set: every broker would else start later for it.
+        from cordwood.embedded.fault_front import FaultFront
 
         def refresh(server: Server, done: Callable[[None], None]) -> None:
             FaultFront(server, self._faults).refresh()
