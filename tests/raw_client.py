@@ -25,9 +25,9 @@ def _reader(key: ApiKey, version: int) -> Read:
 class RawClient:
     """One connection. A version that the API does not have becomes the nearest that it has."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, timeout_s: float = 20.0) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        self._socket = socket.create_connection((host, int(port)), timeout=timeout_s)
 
     def send(self, key: ApiKey, version: int, **fields: Any) -> Any:
         version = max(APIS[key].min_version, min(version, APIS[key].max_version))

@@ -393,7 +393,7 @@ class Log:
             or segment.full
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
-            segment = rolling.segment_for_append(self, base_offset, last_offset, now_ms)
+            segment = rolling.segment_for_append(self, size, base_offset, last_offset, now_ms)
         assign_offset(batch, base_offset, leader_epoch)
         if leader_epoch != self._latest_epoch:
             self.record_leader_epoch(leader_epoch, base_offset)

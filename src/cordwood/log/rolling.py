@@ -15,12 +15,26 @@ if TYPE_CHECKING:
     from cordwood.log.log import Log
 
 
-def segment_for_append(log: "Log", base_offset: int, last_offset: int, now_ms: int) -> Segment:
-    """The segment that takes a batch with these offsets: the active one if it still can, else a new one."""
+MAX_CLOSING = 32
+"""So many segments are rolled before a checkpoint has saved their indexes; until then the last one grows on.
+
+A file takes the loop some 0.2 ms to make, and milliseconds once so many are not synced that one has to be before
+another can be opened. Thousands of batches in one request would each make one, if segment.bytes is small.
+"""
+
+MAX_FILE_BYTES = 2**31 - 1
+"""Positions in an offset index have 32 bits."""
+
+
+def segment_for_append(log: "Log", size: int, base_offset: int, last_offset: int, now_ms: int) -> Segment:
+    """The segment that takes a batch of this size: the active one if it still can or has to, else a new one."""
     segment = log.active
     if segment is None:
         return begin_segment(log, base_offset, now_ms)
     if segment.size:
+        fits = segment.size + size <= MAX_FILE_BYTES and last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET
+        if fits and len(log.closing) >= MAX_CLOSING:
+            return segment
         close_active(log)
         return begin_segment(log, base_offset, now_ms)
     if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
