@@ -6,8 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from tests.broker_process import EXECUTABLE, BrokerProcess
 from tests.crash.conftest import StartBroker
 from tests.deadline import eventually
@@ -73,7 +74,7 @@ def with_an_older_store(broker: BrokerProcess, backup: Path) -> None:
     broker.stop()
     shutil.copy(broker.data_dir / "metadata.sqlite", backup)
     broker.start()
-    create(broker, "late")
+    create(broker, "late", **{"retention.ms": "1234567890"})
     send(broker, "late", ["a", "b", "c", "d", "e"])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_records([TopicPartition("late", 0, 2)])[TopicPartition("late", 0)].result(30)
@@ -81,11 +82,79 @@ def with_an_older_store(broker: BrokerProcess, backup: Path) -> None:
     shutil.copy(backup, broker.data_dir / "metadata.sqlite")
 
 
+def without_witness(broker: BrokerProcess) -> None:
+    """Somebody put back the older store, and removed the file that tells its age."""
+    (broker.data_dir / "metadata.sqlite-witness").unlink()
+
+
+def refused(broker: BrokerProcess) -> str:
+    """What a broker says that does not start."""
+    broker.launch()
+    eventually(lambda: not broker.alive, 30, what="the end of the broker")
+    assert broker.exit_code == 1
+    said = broker.output()
+    broker.kill()
+    return said
+
+
+def test_a_store_that_went_back_is_refused_and_recovered_from_its_witness(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker()
+    with_an_older_store(broker, tmp_path / "backup")
+    before = sorted(path.name for path in broker.data_dir.iterdir())
+    said = refused(broker)
+    assert "metadata.sqlite went back" in said
+    assert "cordwood recover metadata" in said
+    assert (tmp_path / "backup").read_bytes() == (broker.data_dir / "metadata.sqlite").read_bytes()
+    assert sorted(path.name for path in broker.data_dir.iterdir()) == before
+    repaired = json.loads(recover("metadata", broker.data_dir, "--json").stdout)
+    assert repaired["topics"] == ["late"]
+    assert recover("metadata", broker.data_dir).stdout.startswith("The metadata is whole")
+    broker.start()
+    assert (read(broker, "early"), read(broker, "late")) == (["e"], ["c", "d", "e"])
+    assert not list(broker.data_dir.glob("*-stray"))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "late")
+    assert admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "1234567890"
+    send(broker, "late", ["f"])
+    assert read(broker, "late") == ["c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize("place", [0.02, 0.9])
+def test_a_bit_flipped_in_the_log_of_the_store_of_a_killed_broker_costs_no_topic(
+    start_broker: StartBroker, place: float
+) -> None:
+    broker = start_broker()
+    topics = [f"t{number}" for number in range(4)]
+    for topic in topics:
+        create(broker, topic)
+        send(broker, topic, [topic])
+    witness = broker.data_dir / "metadata.sqlite-witness"
+    eventually(lambda: witness.exists() and b"topic_names/t3" in witness.read_bytes(), 20, what="the witness")
+    broker.kill()
+    wal = broker.data_dir / "metadata.sqlite-wal"
+    used = len(wal.read_bytes().rstrip(b"\0"))
+    flip(wal, int(used * place), 3)
+    before = wal.read_bytes()
+    broker.launch()
+    eventually(lambda: broker.is_ready() or not broker.alive, 30, what="a start or a refusal")
+    if not broker.is_ready():
+        assert "cordwood recover metadata" in broker.output()
+        broker.kill()
+        assert wal.read_bytes() == before, "a refusal changes nothing"
+        assert recover("metadata", broker.data_dir).returncode == 0
+        broker.launch()
+    broker.wait_ready()
+    assert [read(broker, topic) for topic in topics] == [[topic] for topic in topics]
+
+
 def test_topics_that_an_older_store_does_not_know_are_kept_and_put_back(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     broker = start_broker()
     with_an_older_store(broker, tmp_path / "backup")
+    without_witness(broker)
     broker.start()
     assert read(broker, "early") == ["e"]
     (kept,) = broker.data_dir.glob("late-0*")
@@ -120,13 +189,14 @@ def test_a_topic_whose_name_was_taken_since_is_put_back_under_another(
 ) -> None:
     broker = start_broker()
     with_an_older_store(broker, tmp_path / "backup")
+    without_witness(broker)
     broker.start()
     create(broker, "late")
     broker.stop()
-    refused = recover("put-back", broker.data_dir, "--all")
-    assert refused.returncode == 1
-    assert "Another topic has the name 'late'" in refused.stderr
-    assert "--as" in refused.stderr
+    answer = recover("put-back", broker.data_dir, "--all")
+    assert answer.returncode == 1
+    assert "Another topic has the name 'late'" in answer.stderr
+    assert "--as" in answer.stderr
     assert (broker.data_dir / "late-0.0-stray").exists()
     assert recover("put-back", broker.data_dir, "late-0.0-stray", "--as", "rescued").returncode == 0
     broker.start()

@@ -33,6 +33,7 @@ from cordwood.cli.pipeline.stop import stop_pipeline
 from cordwood.cli.pipeline.swap import rollback_pipeline, swap_pipeline
 from cordwood.cli.produce import produce
 from cordwood.cli.recover.list import list_set_aside
+from cordwood.cli.recover.metadata import recover_metadata
 from cordwood.cli.recover.put_back import put_back
 from cordwood.cli.serve import serve
 from cordwood.cli.topic.alter import alter as alter_topic
@@ -121,11 +122,12 @@ _pipeline.command("requeue")(requeue_records)
 _pipeline.command("forget")(forget_edition)
 
 _recover = typer.Typer(
-    help="Partitions that a start set aside: look at them, and put them back. For a stopped broker.",
+    help="After lost or damaged metadata: what a start set aside, and how it comes back. For a stopped broker.",
     no_args_is_help=True,
 )
 _recover.command("list")(list_set_aside)
 _recover.command("put-back")(put_back)
+_recover.command("metadata")(recover_metadata)
 
 app.command("serve")(serve)
 app.command("demo")(demo)

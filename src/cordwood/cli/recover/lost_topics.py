@@ -111,12 +111,12 @@ def lost_topic(topic: SetAsideTopic, name: str, partition_count: int, settings: 
         name,
         topic.topic_id or uuid.uuid4(),
         max(partition_count, *(read.partition.partition + 1 for read in topic.partitions)),
-        {read.partition.partition: _last_epoch(read) for read in topic.partitions},
+        {read.partition.partition: last_epoch(read) for read in topic.partitions},
         overrides,
     )
 
 
-def _last_epoch(read: Partition) -> int:
+def last_epoch(read: Partition) -> int:
     """The last leader epoch that the log knows of: of its checkpoint, or of its last batch."""
     epoch = 0
     if read.leader_epochs is not None and read.leader_epochs.entries:

@@ -39,7 +39,7 @@ async def restore(
             lost, plan = _planned(image, data, topic, new_name, settings)
             _rename(filesystem, path, topic, lost.name)
             if plan is not None:
-                await _carry_out(store, plan)
+                await carry_out(store, plan)
                 image.load(await store.list(""))
             restored.append(
                 {
@@ -93,7 +93,7 @@ def _rename(filesystem: OsFilesystem, path: str, topic: SetAsideTopic, name: str
     filesystem.sync_directory(path)
 
 
-async def _carry_out(store: MetadataStore, plan: Plan) -> None:
+async def carry_out(store: MetadataStore, plan: Plan) -> None:
     for transaction in (*plan.preparations, plan.commit):
         if not (await store.txn(*transaction)).succeeded:
             raise Failure("CONFLICT", "the metadata changed meanwhile", "try again")

@@ -5,6 +5,12 @@ while another is being written share its fsync: each has its own revision, all a
 
 The file is held exclusively, so a second process that opens it fails instead of interleaving.
 
+Before SQLite opens the file, it is proven whole (stores/integrity.py), and not older than what was seen of it last
+(stores/witness.py). A store that is damaged or went back is refused, and nothing of it is changed.
+
+Once the store is idle, or at the latest a few seconds after a change, the write-ahead log is copied into the file and
+the witness written: a new topic does not live in the log alone for long.
+
 Table `history` has one row per key and revision, as etcd keeps it: the newest row of a key is its state, a row without
 a value says that it was deleted. Compaction removes rows that newer ones supersede. There is no index by revision:
 only a watch that starts in the past reads by revision, and metadata is small enough to scan for that.
@@ -14,13 +20,24 @@ be deleted: that is how the disk gets space again.
 """
 
 import asyncio
+import errno
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from cordwood.cluster.stores.feed import Commit, CommitFeed, follow
+from cordwood.cluster.stores.integrity import (
+    FORMAT_VERSION,
+    FORMAT_WITHOUT_CHECKSUMS,
+    State,
+    read_image,
+    read_state,
+    row_checksum,
+    verify,
+)
 from cordwood.cluster.stores.interface import (
     FIRST_REVISION,
     Compacted,
@@ -39,31 +56,51 @@ from cordwood.cluster.stores.interface import (
     holds,
     prefix_end,
 )
+from cordwood.cluster.stores.wal import DamagedStore
+from cordwood.cluster.stores.witness import LEFT_OUT, read_witness, witness_path, write_witness
 
-FORMAT_VERSION = 1
 _MAX_JOBS_PER_COMMIT = 256
 _MAX_FEED_EVENTS = 20_000
 _LAST_KEY = "\U0010ffff"
 _RESERVE_PAGES = 256
 _CHECKPOINT_PAGES = 192
 """The WAL begins again after so many pages, so that it stays within what the reserve made it take."""
-_SCHEMA = """
+_SETTLE_AFTER_S = 0.2
+"""Idle for so long: the log is copied into the file, and the witness written."""
+_SETTLE_AT_LEAST_EVERY_S = 5.0
+_STATE_TABLE = """
+CREATE TABLE state (
+    revision INTEGER NOT NULL,
+    compact_revision INTEGER NOT NULL,
+    row_count INTEGER NOT NULL,
+    row_sum INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+)
+"""
+_SCHEMA = f"""
 CREATE TABLE history (
     key TEXT NOT NULL,
     mod_revision INTEGER NOT NULL,
     create_revision INTEGER NOT NULL,
     value BLOB,
+    checksum INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (key, mod_revision)
 ) WITHOUT ROWID;
-CREATE TABLE state (revision INTEGER NOT NULL, compact_revision INTEGER NOT NULL);
+{_STATE_TABLE};
 CREATE TABLE reserve (filler BLOB);
 """
+WHAT_TO_DO = (
+    "Nothing was changed. Put back the whole data directory from a backup, or run `cordwood recover metadata`: it "
+    "keeps a copy, and goes on with all that can be proven"
+)
 
 
 class _Database:
     """The store's tables, synchronously, inside a transaction that the caller begins and commits."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
+        check_store(path)
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
         try:
             self._prepare(path)
@@ -83,13 +120,39 @@ class _Database:
         if version == 0:
             for statement in _SCHEMA.split(";"):
                 execute(statement)
-            execute("INSERT INTO state VALUES (?, 0)", (FIRST_REVISION,))
-            execute(f"PRAGMA user_version={FORMAT_VERSION}")
+            self._begin(State(FIRST_REVISION, 0))
+        elif version == FORMAT_WITHOUT_CHECKSUMS:
+            self._add_checksums()
         elif version != FORMAT_VERSION:
             raise StoreFailure(f"{path} has format {version}; this version of Cordwood reads {FORMAT_VERSION}")
         execute("COMMIT")
-        self.revision, self.compact_revision = self._state()
+        self.restore_state()
         self.keep_reserve()
+
+    def _begin(self, state: State) -> None:
+        self.connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?)", (*state, state.checksum))
+        self.connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+
+    def _add_checksums(self) -> None:
+        """From the format before: the rows as they are."""
+        execute = self.connection.execute
+        revisions = execute("SELECT revision, compact_revision FROM state").fetchone()
+        execute("ALTER TABLE history ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0")
+        rows = execute("SELECT key, value, create_revision, mod_revision FROM history").fetchall()
+        sums = [(row_checksum(*row), row[0], row[3]) for row in rows]
+        self.connection.executemany("UPDATE history SET checksum = ? WHERE key = ? AND mod_revision = ?", sums)
+        execute("DROP TABLE state")
+        execute(_STATE_TABLE)
+        self._begin(State(*revisions).with_rows(len(rows), sum(each[0] for each in sums)))
+
+    def settle(self) -> None:
+        """Copies the log into the file, and says in the witness how far the store is. Between transactions."""
+        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        try:
+            write_witness(self._path, self.revision, self._all_but_partitions())
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
     def keep_reserve(self) -> None:
         """Fills up the free pages of the file, as far as the disk has space. Between transactions."""
@@ -107,19 +170,23 @@ class _Database:
             if _code(error) != sqlite3.SQLITE_FULL:
                 raise
 
-    def _state(self) -> tuple[int, int]:
-        row = self.connection.execute("SELECT revision, compact_revision FROM state").fetchone()
-        if row is None or not all(isinstance(number, int) for number in row):
-            raise StoreFailure(f"the metadata store is damaged: its state is {row}")
-        return row[0], row[1]
+    def _all_but_partitions(self) -> Sequence[KeyValue]:
+        rows = self.connection.execute(
+            "SELECT key, value, create_revision, max(mod_revision) FROM history WHERE key < ? OR key >= ? GROUP BY key",
+            (LEFT_OUT, prefix_end(LEFT_OUT)),
+        )
+        return [KeyValue._make(row) for row in rows if row[1] is not None]
 
     def save_state(self) -> None:
+        state = self._rows._replace(revision=self.revision, compact_revision=self.compact_revision)
         self.connection.execute(
-            "UPDATE state SET revision = ?, compact_revision = ?", (self.revision, self.compact_revision)
+            "UPDATE state SET revision = ?, compact_revision = ?, row_count = ?, row_sum = ?, checksum = ?",
+            (*state, state.checksum),
         )
 
     def restore_state(self) -> None:
-        self.revision, self.compact_revision = self._state()
+        self._rows = read_state(self.connection, self._path)
+        self.revision, self.compact_revision = self._rows[:2]
 
     def get(self, key: str) -> KeyValue | None:
         row = self.connection.execute(
@@ -161,9 +228,12 @@ class _Database:
         if not events:
             return TxnResult(True, self.revision), None
         commit = Commit(revision, tuple(event for _, event in sorted(events.items())))
+        sums = [row_checksum(*event) for event in commit.events]
         self.connection.executemany(
-            "INSERT INTO history (key, value, create_revision, mod_revision) VALUES (?, ?, ?, ?)", commit.events
+            "INSERT INTO history (key, value, create_revision, mod_revision, checksum) VALUES (?, ?, ?, ?, ?)",
+            [(*event, checksum) for event, checksum in zip(commit.events, sums, strict=True)],
         )
+        self._rows = self._rows.with_rows(len(sums), sum(sums))
         self.revision = revision
         return TxnResult(True, revision), commit
 
@@ -188,13 +258,32 @@ class _Database:
             return
         # First what is superseded, then the deletions that are left: a deletion gone first would bring back the row
         # that it supersedes.
-        self.connection.execute(
+        self._delete(
             "DELETE FROM history AS old WHERE mod_revision < ?1 AND EXISTS (SELECT 1 FROM history AS newer "
             "WHERE newer.key = old.key AND newer.mod_revision > old.mod_revision AND newer.mod_revision <= ?1)",
             (revision,),
         )
-        self.connection.execute("DELETE FROM history WHERE mod_revision <= ? AND value IS NULL", (revision,))
+        self._delete("DELETE FROM history WHERE mod_revision <= ? AND value IS NULL", (revision,))
         self.compact_revision = revision
+
+    def _delete(self, statement: str, parameters: tuple[int, ...]) -> None:
+        gone = self.connection.execute(f"{statement} RETURNING checksum", parameters).fetchall()
+        self._rows = self._rows.with_rows(-len(gone), -sum(checksum for (checksum,) in gone))
+
+
+def check_store(path: str) -> None:
+    """Raises DamagedStore if the store is damaged, or went back. Changes nothing."""
+    try:
+        state = verify(read_image(path), path)
+    except DamagedStore as damage:
+        raise DamagedStore(f"{damage}. {WHAT_TO_DO}") from damage
+    witness = read_witness(path)
+    if witness is not None and (state is None or state.revision < witness.revision):
+        at = "empty" if state is None else f"at revision {state.revision}"
+        raise DamagedStore(
+            f"the metadata store {path} went back: it is {at}, and was at {witness.revision} when {witness_path(path)} "
+            f"was written. It was put back from an older copy, or lost what was acknowledged. {WHAT_TO_DO}"
+        )
 
 
 class _Outcome(NamedTuple):
@@ -300,20 +389,33 @@ class SqliteStore:
         self._in_loop(self._opened.set_result, database.revision)
         failure: StoreFailure | None = None
         ending = False
+        settled_s, settled = time.monotonic(), FIRST_REVISION
         while not ending:
-            jobs, ending = self._next_jobs()
+            jobs, ending = self._next_jobs(None if failure or settled == database.revision else _SETTLE_AFTER_S)
             if failure is None:
                 outcomes, failure = self._run(database, jobs)
             else:
                 outcomes = [_Outcome(error=failure)] * len(jobs)
             self._in_loop(self._deliver, jobs, outcomes, database.compact_revision, failure)
+            idle = not jobs or time.monotonic() - settled_s > _SETTLE_AT_LEAST_EVERY_S
+            if failure is None and settled != database.revision and (idle or ending):
+                failure = self._settle(database)
+                settled_s, settled = time.monotonic(), database.revision
+                if failure is not None:
+                    self._in_loop(self._deliver, (), (), database.compact_revision, failure)
         database.connection.close()
         self._in_loop(self._ended.set_result, None)
 
-    def _next_jobs(self) -> tuple[Sequence[_Job], bool]:
-        """Waits for a job, and takes those that wait behind it; True if the store is to end after them."""
-        job = self._jobs.get()
-        jobs = []
+    def _next_jobs(self, timeout_s: float | None) -> tuple[Sequence[_Job], bool]:
+        """Waits for a job, and takes those that wait behind it; True if the store is to end after them.
+
+        None if there was none for so long.
+        """
+        jobs: list[_Job] = []
+        try:
+            job = self._jobs.get(timeout=timeout_s)
+        except queue.Empty:
+            return jobs, False
         while job is not None:
             jobs.append(job)
             if len(jobs) == _MAX_JOBS_PER_COMMIT:
@@ -346,6 +448,15 @@ class SqliteStore:
         try:
             database.keep_reserve()
         except sqlite3.Error as error:
+            return StoreFailure(f"the metadata store {self._path} failed: {error}")
+        return None
+
+    def _settle(self, database: _Database) -> StoreFailure | None:
+        try:
+            database.settle()
+        except (sqlite3.Error, OSError) as error:
+            if _code(error) == sqlite3.SQLITE_FULL:
+                return None
             return StoreFailure(f"the metadata store {self._path} failed: {error}")
         return None
 

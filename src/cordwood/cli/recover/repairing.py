@@ -1,0 +1,141 @@
+"""Repairing a metadata store: the newest state that is whole, and what its witness knows beyond it.
+
+Copies of the damaged files are durable before any of them is changed.
+"""
+
+import os
+from typing import Any
+
+from cordwood.broker.storage import METADATA_FILE
+from cordwood.cli.inspect.directory import read_data_directory
+from cordwood.cli.recover.lost_topics import last_epoch
+from cordwood.cli.recover.restoring import carry_out
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
+from cordwood.cluster.rows import (
+    BROKER_CONFIGS,
+    BROKER_EPOCHS,
+    BROKERS,
+    CLUSTER_ID,
+    DELETED_TOPICS,
+    PRODUCER_ID_BLOCK,
+    TOPIC_CONFIGS,
+    TOPIC_NAMES,
+    TOPICS,
+    BrokerRow,
+    Endpoint,
+    broker_epoch_key,
+    broker_key,
+    decode_overrides,
+    decode_topic,
+    encode_broker,
+)
+from cordwood.cluster.stores.integrity import best_image
+from cordwood.cluster.stores.interface import MetadataStore, Put
+from cordwood.cluster.stores.sqlite import SqliteStore, check_store
+from cordwood.cluster.stores.wal import DamagedStore
+from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
+from cordwood.log.data_directory import DataDirectory, Identity
+from cordwood.log.os_filesystem import OsFilesystem
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import ProtocolError
+from cordwood.model.identifiers import TopicId
+
+DAMAGED = "-damaged"
+_COUNTERS = {BROKER_EPOCHS: 10, PRODUCER_ID_BLOCK: 100_000}
+"""What must never be handed out again, and how far it skips ahead: the witness may be a moment older than the store."""
+_COPIED = (BROKERS, BROKER_CONFIGS, DELETED_TOPICS)
+
+
+async def repair(filesystem: OsFilesystem, path: str) -> dict[str, Any]:
+    """What was found and done. Does nothing to a store that is whole."""
+    store_path = f"{path}/{METADATA_FILE}"
+    try:
+        check_store(store_path)
+        return {"damage": None, "revision": None, "topics": [], "kept": []}
+    except DamagedStore as found:
+        damage = str(found.__cause__ or found).partition(". Nothing was changed")[0]
+    identity = DataDirectory(filesystem, path).identity()
+    assert identity is not None
+    witness = read_witness(store_path) or Witness(0, {})
+    kept = _keep(filesystem, path, (store_path, f"{store_path}-wal", witness_path(store_path)))
+    best = best_image(store_path)
+    for each in (f"{store_path}-wal", witness_path(store_path)):
+        if filesystem.exists(each):
+            filesystem.remove(each)
+    if best is not None:
+        filesystem.replace(store_path, best[0])
+    elif filesystem.exists(store_path):
+        filesystem.remove(store_path)
+    filesystem.sync_directory(path)
+    store = await SqliteStore.open(store_path)
+    try:
+        topics = await _add(store, witness, identity, path)
+    finally:
+        await store.close()
+    return {"damage": damage, "revision": None if best is None else best[1].revision, "topics": topics, "kept": kept}
+
+
+def _keep(filesystem: OsFilesystem, path: str, files: tuple[str, ...]) -> list[str]:
+    """Copies of these files, under names that nothing has."""
+    number = 0
+    while any(filesystem.exists(f"{file}.{number}{DAMAGED}") for file in files):
+        number += 1
+    kept = []
+    for file in files:
+        if filesystem.exists(file):
+            copy = f"{file}.{number}{DAMAGED}"
+            filesystem.replace(copy, filesystem.read_bytes(file))
+            kept.append(os.path.relpath(copy, path))
+    return kept
+
+
+async def _add(store: MetadataStore, witness: Witness, identity: Identity, path: str) -> list[str]:
+    """Adds what the store lacks, of the cluster's identity and of the witness; the names of topics that came back."""
+    keys = {key: value for key, value in witness.keys.items() if key.startswith(_COPIED)}
+    keys[CLUSTER_ID] = identity.cluster_id.encode()
+    for prefix, skip in _COUNTERS.items():
+        for key in (*(key for key in witness.keys if key.startswith(prefix)), broker_epoch_key(identity.node_id)):
+            if key.startswith(prefix):
+                there = await store.get(key)
+                known = max(int(witness.keys.get(key, 0)), 0 if there is None else int(there.value))
+                await store.txn((), (Put(key, b"%d" % (known + skip)),))
+    # The next registration writes it anew; until then topics need a broker to be on.
+    nowhere = BrokerRow(1, "", (Endpoint("PLAINTEXT", "localhost", 0),), None)
+    keys.setdefault(broker_key(identity.node_id), encode_broker(nowhere))
+    for key, value in sorted(keys.items()):
+        if await store.get(key) is None:
+            await store.txn((), (Put(key, value),))
+    image = ClusterImage(identity.node_id, BrokerSettings.from_texts({"node.id": str(identity.node_id)}))
+    image.load(await store.list(""))
+    epochs: dict[str, dict[int, int]] = {}
+    for read in read_data_directory(path).partitions:
+        epochs.setdefault(read.partition.topic, {})[read.partition.partition] = last_epoch(read)
+    added = []
+    for name, topic_id in _topics(witness):
+        lost = _lost(witness, name, topic_id, epochs.get(name, {}))
+        if lost is None or topic_id in image.deleted_topics:
+            continue
+        try:
+            plan = plan_put_back(image, lost)
+        except ProtocolError:
+            # A name that another topic of the store has: its directories are set aside, to be put back under a new one.
+            continue
+        if plan is not None:
+            await carry_out(store, plan)
+            image.load(await store.list(""))
+            added.append(name)
+    return added
+
+
+def _topics(witness: Witness) -> list[tuple[str, TopicId]]:
+    names = sorted(key for key in witness.keys if key.startswith(TOPIC_NAMES))
+    return [(key.removeprefix(TOPIC_NAMES), TopicId(witness.keys[key].decode())) for key in names]
+
+
+def _lost(witness: Witness, name: str, topic_id: TopicId, epochs: dict[int, int]) -> LostTopic | None:
+    row_key, config_key = f"{TOPICS}{topic_id}", f"{TOPIC_CONFIGS}{topic_id}"
+    if row_key not in witness.keys:
+        return None
+    overrides = decode_overrides(config_key, witness.keys[config_key]) if config_key in witness.keys else {}
+    return LostTopic(name, topic_id, decode_topic(row_key, witness.keys[row_key]).partition_count, epochs, overrides)

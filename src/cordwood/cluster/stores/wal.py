@@ -1,0 +1,129 @@
+"""SQLite's write-ahead log, read before SQLite reads it: what it adds to the file, and whether it is whole.
+
+SQLite ends its recovery at the first frame whose checksum is wrong, without a word. After a power cut that is right:
+the frames of the last transaction were on their way to the disk, and nobody was told of it. A frame that was fsynced
+and changed later is something else: transactions that were acknowledged would be gone.
+
+The two are told apart by what stands behind the bad frame. Every commit is fsynced before the next transaction writes
+its first frame (synchronous=FULL). So if a commit stands at or behind the bad frame, and behind it a further frame of
+the same log, then the bad frame was on disk once: the log is damaged. A bad frame in the last transaction of the log
+may be either; the witness (stores/witness.py) tells how far the store had come.
+
+A frame's checksum goes on from the one that is stored in the frame before it, so frames behind a bad one can be checked
+each by itself. https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+"""
+
+import struct
+from typing import NamedTuple
+
+from cordwood.cluster.stores.interface import StoreFailure
+
+_HEADER_SIZE = 32
+_FRAME_HEADER_SIZE = 24
+_LITTLE_ENDIAN, _BIG_ENDIAN = 0x377F0682, 0x377F0683
+_MASK = 0xFFFFFFFF
+
+
+class DamagedStore(StoreFailure):
+    """The store's files are not what was written to them."""
+
+
+class Overlay(NamedTuple):
+    """What the committed transactions of a log put over the file."""
+
+    page_size: int
+    page_count: int
+    pages: dict[int, bytes]
+    """By number, from 1 on."""
+
+    def over(self, database: bytes) -> bytes:
+        image = bytearray(database[: self.page_count * self.page_size].ljust(self.page_count * self.page_size, b"\0"))
+        for number, page in self.pages.items():
+            if number <= self.page_count:
+                image[(number - 1) * self.page_size : number * self.page_size] = page
+        return bytes(image)
+
+
+class _Frame(NamedTuple):
+    page_number: int
+    page_count: int
+    """The file's size after the transaction that ends with this frame; 0 if none does."""
+    salts: tuple[int, int]
+    checksum: tuple[int, int]
+    head: bytes
+    page: bytes
+
+
+def read_wal(data: bytes, path: str, *, believe_damaged: bool = False) -> Overlay | None:
+    """What the log adds; None if nothing. DamagedStore if acknowledged transactions cannot be read in it.
+
+    `believe_damaged`: takes what comes before the damage instead.
+    """
+    if len(data) <= _HEADER_SIZE or not any(data):
+        return None
+    magic, _, page_size, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", data[:_HEADER_SIZE])
+    if magic not in (_LITTLE_ENDIAN, _BIG_ENDIAN):
+        _damaged(path, "its header is not one", believe_damaged)
+        return None
+    order = "<" if magic == _LITTLE_ENDIAN else ">"
+    if _checksum(order, data[:24], (0, 0)) != (sum1, sum2):
+        _damaged(path, "the checksum of its header is wrong", believe_damaged)
+        return None
+    frames = _frames(data, page_size)
+    committed: dict[int, bytes] = {}
+    pending: dict[int, bytes] = {}
+    page_count = 0
+    running = (sum1, sum2)
+    for index, frame in enumerate(frames):
+        if frame.salts != (salt1, salt2) or _checksum_of(order, frame, running) != frame.checksum:
+            if not believe_damaged:
+                _check_tail(order, frames, index, (salt1, salt2), path)
+            break
+        running = frame.checksum
+        pending[frame.page_number] = frame.page
+        if frame.page_count:
+            committed.update(pending)
+            pending.clear()
+            page_count = frame.page_count
+    return Overlay(page_size, page_count, committed) if page_count else None
+
+
+def _frames(data: bytes, page_size: int) -> list[_Frame]:
+    size = _FRAME_HEADER_SIZE + page_size
+    frames = []
+    for start in range(_HEADER_SIZE, len(data) - size + 1, size):
+        head = data[start : start + _FRAME_HEADER_SIZE]
+        number, count, salt1, salt2, sum1, sum2 = struct.unpack(">6I", head)
+        page = data[start + _FRAME_HEADER_SIZE : start + size]
+        frames.append(_Frame(number, count, (salt1, salt2), (sum1, sum2), head[:8], page))
+    return frames
+
+
+def _check_tail(order: str, frames: list[_Frame], bad: int, salts: tuple[int, int], path: str) -> None:
+    """DamagedStore if the bad frame was on disk once: see the module."""
+    committed = bool(frames[bad].page_count) and frames[bad].salts == salts
+    for index in range(bad + 1, len(frames)):
+        frame = frames[index]
+        if frame.salts != salts or _checksum_of(order, frame, frames[index - 1].checksum) != frame.checksum:
+            continue
+        if committed:
+            _damaged(path, f"frame {bad} of {len(frames)} is bad, and later transactions follow it", False)
+        committed = bool(frame.page_count)
+
+
+def _damaged(path: str, what: str, believed: bool) -> None:
+    if not believed:
+        raise DamagedStore(f"{path} is damaged: {what}")
+
+
+def _checksum_of(order: str, frame: _Frame, before: tuple[int, int]) -> tuple[int, int]:
+    return _checksum(order, frame.page, _checksum(order, frame.head, before))
+
+
+def _checksum(order: str, data: bytes, before: tuple[int, int]) -> tuple[int, int]:
+    first, second = before
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & _MASK
+        second = (second + odd + first) & _MASK
+    return first, second

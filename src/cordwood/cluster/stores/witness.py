@@ -1,0 +1,57 @@
+"""A second file beside the store that says how far the store had come: a store that went back is known by it.
+
+The witness has the store's revision, and a copy of all keys but those of partitions: topics, their ids and settings,
+and the counters that must never go back. It is written soon after a change, when that change is durable, and replaced
+whole. So it is never ahead of the store; a store behind it was restored from an older copy, or lost acknowledged
+transactions.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cordwood.cluster.stores.interface import KeyValue
+
+LEFT_OUT = "partitions/"
+"""Keys that have no copy: there are many of them, and the directories say which partitions there are."""
+
+
+class Witness(NamedTuple):
+    revision: int
+    keys: dict[str, bytes]
+
+
+def witness_path(store_path: str) -> str:
+    return f"{store_path}-witness"
+
+
+def read_witness(store_path: str) -> Witness | None:
+    """None if there is none that can be believed."""
+    try:
+        with open(witness_path(store_path), "rb") as file:
+            checksum, _, body = file.read().partition(b"\n")
+        if checksum != b"%08x" % zlib.crc32(body):
+            return None
+        fields = json.loads(body)
+        return Witness(int(fields["revision"]), {key: text.encode("latin-1") for key, text in fields["keys"].items()})
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def write_witness(store_path: str, revision: int, items: Iterable[KeyValue]) -> None:
+    """Atomically and durably. OSError if it cannot be written; then the old one stays."""
+    keys = {item.key: item.value.decode("latin-1") for item in items}
+    body = json.dumps({"revision": revision, "keys": keys}, separators=(",", ":"), sort_keys=True).encode()
+    path = witness_path(store_path)
+    with open(f"{path}.tmp", "wb") as file:
+        file.write(b"%08x\n" % zlib.crc32(body) + body)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(f"{path}.tmp", path)
+    directory = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
