@@ -15,11 +15,12 @@ from cordwood.wire.schema import Entity, Field, Struct, load
 _CODES: Final = frozenset({"error_code", "partition_error_code"})
 _ROWS: Final = {
     "coordinators": ("coordinator_keys",),
+    "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
     "partition_responses": ("partition_data",),
     "partitions": ("partitions", "partition_indexes"),
     "responses": ("topic_data", "topics", "topic_names", "resources"),
-    "results": ("resources", "topics", "groups_names"),
+    "results": ("resources", "topics", "groups_names", "creations"),
     "results_by_partition": ("partitions",),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "results_by_transaction": ("transactions",),
@@ -99,7 +100,7 @@ def _rows(field: Field, struct: Struct, asked: Entity, code: int) -> Iterator[di
     if not _has_code(struct):
         return
     identity = [inner for inner in struct.fields if inner.name in _IDENTITY and not inner.is_array]
-    for row in _first_of(asked, _ROWS.get(field.name, (field.name,))) if identity else ():
+    for row in _first_of(asked, _ROWS.get(field.name, (field.name,))):
         if isinstance(row, Entity):
             values = _filled(struct, row, code)
             for inner in identity:
@@ -110,7 +111,7 @@ def _rows(field: Field, struct: Struct, asked: Entity, code: int) -> Iterator[di
             # Only a name or a number: it belongs where such a thing fits.
             wanted = "string" if isinstance(row, str) else "int32"
             values = _filled(struct, Entity(), code)
-            values[next(inner.name for inner in identity if inner.type == wanted)] = row
+            values.update((inner.name, row) for inner in identity if inner.type == wanted)
         yield values
 
 
