@@ -14,6 +14,16 @@ TOPIC_RESOURCE: Final = 2
 
 Fields = dict[str, Any]
 
+_RULE: Final = {
+    "resource_type": TOPIC_RESOURCE,
+    "resource_name": "n",
+    "principal": "User:n",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+_RULE_FILTER: Final = {"resource_type_filter": TOPIC_RESOURCE, "operation": 3, "permission_type": 3}
+
 
 class Stage(NamedTuple):
     """The topic that requests are about."""
@@ -32,8 +42,8 @@ class Wide(NamedTuple):
     """Of a request with at most so many elements."""
 
 
-def _names(count: int) -> list[str]:
-    return [f"n{number}" for number in range(count)]
+def _names(count: int, start: str = "n") -> list[str]:
+    return [f"{start}{number}" for number in range(count)]
 
 
 def _by_partition(field: str, **each: Any) -> Callable[[int, Stage], list[Fields]]:
@@ -204,7 +214,7 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.DESCRIBE_GROUPS: Wide(5, lambda count, _: {"groups": _names(count)}),
     ApiKey.LIST_GROUPS: Wide(5, lambda count, _: {"states_filter": _names(count), "types_filter": []}),
     ApiKey.CREATE_TOPICS: Wide(7, _create_topics),
-    ApiKey.DELETE_TOPICS: Wide(4, lambda count, _: {"topic_names": _names(count), "timeout_ms": 1000}),
+    ApiKey.DELETE_TOPICS: Wide(4, lambda count, _: {"topic_names": _names(count, "gone"), "timeout_ms": 1000}),
     ApiKey.DELETE_RECORDS: Wide(
         2,
         lambda count, stage: {"topics": _by_partition("partition_index", offset=-1)(count, stage), "timeout_ms": 1000},
@@ -213,6 +223,8 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: Wide(3, _add_partitions),
     ApiKey.WRITE_TXN_MARKERS: Wide(1, _markers),
     ApiKey.TXN_OFFSET_COMMIT: Wide(3, _commit_in_transaction),
+    ApiKey.CREATE_ACLS: Wide(3, lambda count, _: {"creations": [_RULE] * count}),
+    ApiKey.DELETE_ACLS: Wide(3, lambda count, _: {"filters": [_RULE_FILTER] * count}),
     ApiKey.DESCRIBE_CONFIGS: Wide(4, _describe_configs),
     ApiKey.ALTER_CONFIGS: Wide(2, _alter),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Wide(1, _alter),

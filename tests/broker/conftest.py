@@ -13,6 +13,7 @@ import uvloop
 
 from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
+from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.threads import Workers
@@ -109,8 +110,16 @@ class Harness:
         self.cold_readers = Workers(self.loop, "cold-read", 1)
         self.sending = SendingResources(self.loop, self.cold_readers, buffer_count)
         self.outbox = Outbox(self.loop)
+        self.loop_watch = LoopWatch(self.loop)
         self.connections = Connections(
-            self.loop, self.node, limits, self.outbox, self.sending, self.failures.append, lambda: 1234
+            self.loop,
+            self.node,
+            limits,
+            self.outbox,
+            self.sending,
+            self.failures.append,
+            lambda: 1234,
+            loop_watch=self.loop_watch,
         )
         self.clients: list[Client] = []
 
@@ -140,6 +149,7 @@ class Harness:
         self.connections.close()
         await self.until(lambda: len(self.connections) == 0)
         self.cold_readers.close()
+        self.loop_watch.close()
 
 
 @pytest.fixture

@@ -13,10 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from cordwood.broker.activity import ApiActivity, frame_bytes
+from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender
+from cordwood.wire.apis import APIS
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.framing import FrameReader
-from cordwood.wire.requests import parse_header
+from cordwood.wire.requests import RequestHeader, parse_header
 
 if TYPE_CHECKING:
     from cordwood.broker.connections import Connections
@@ -29,14 +31,27 @@ Frame: TypeAlias = "bytes | list[bytes | LogSlice]"
 REQUESTS_PER_TURN: Final = 64
 """So that a peer with thousands of tiny requests in one packet does not keep others waiting."""
 
+TURN_S: Final = 0.01
+"""A connection whose requests have taken so long lets others have their turn."""
+
 
 class PendingReply:
     """The place of one answer in its connection's order. What a node sees as `Reply`."""
 
-    __slots__ = ("_connection", "api", "arrived_s", "client_host", "connection_id", "frame", "request_bytes")
+    __slots__ = (
+        "_connection",
+        "api",
+        "arrived_s",
+        "client_host",
+        "connection_id",
+        "frame",
+        "header",
+        "request_bytes",
+    )
 
-    def __init__(self, connection: "Connection", request_bytes: int) -> None:
+    def __init__(self, connection: "Connection", request_bytes: int, header: RequestHeader | None) -> None:
         self._connection = connection
+        self.header = header
         self.client_host = connection.client_host
         self.connection_id = connection.connection_id
         self.request_bytes = request_bytes
@@ -44,6 +59,15 @@ class PendingReply:
         self.api: ApiActivity | None = None
         """Where the answer is counted, if it is."""
         self.arrived_s = 0.0
+
+    @property
+    def api_name(self) -> str:
+        api = None if self.header is None else APIS.get(self.header.api_key)
+        return "unknown" if api is None else api.name
+
+    def __str__(self) -> str:
+        client = None if self.header is None else self.header.client_id
+        return f"{self.api_name} of {client!r} on connection {self._connection}"
 
     def send(self, frame: Frame) -> None:
         assert self.frame is None, "a request has one answer"
@@ -139,6 +163,8 @@ class Connection(asyncio.BufferedProtocol):
         reply: PendingReply | None = None
         left_this_turn = REQUESTS_PER_TURN
         all_served = False
+        watch = connections.loop_watch
+        began_s, began_cpu_s = watch.monotonic_s(), watch.cpu_s()
         outbox.cork()
         try:
             while self._serving and not all_served:
@@ -157,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 header = parse_header(frame)
                 size = len(frame)
-                reply = PendingReply(self, size)
+                reply = PendingReply(self, size, header)
                 self._unanswered.append(reply)
                 self._unanswered_bytes += size
                 connections.unanswered_bytes += size
@@ -166,6 +192,12 @@ class Connection(asyncio.BufferedProtocol):
                     reply.arrived_s = self.last_received_s
                 node.handle(header, frame, reply, now_ms)
                 all_served = not reader.unread_bytes
+                took_s = watch.monotonic_s() - began_s
+                if took_s >= TURN_S:
+                    # Others have their turn before the next request of this connection.
+                    left_this_turn = 0
+                    if took_s >= STALL_S:
+                        watch.held(reply.api_name, str(reply), took_s, watch.cpu_s() - began_cpu_s)
         except BadRequest as fault:
             self._refuse(reply, str(fault))
         except Exception as failure:
@@ -208,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, reply: PendingReply | None, reason: str) -> None:
         """Closes the connection after the answers that are still owed for earlier requests."""
         if reply is None or reply.frame is not None:
-            reply = PendingReply(self, 0)
+            reply = PendingReply(self, 0, None)
             self._unanswered.append(reply)
         reply.hang_up(reason)
 

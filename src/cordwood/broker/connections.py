@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cordwood.broker.activity import Activity
 from cordwood.broker.connection import Connection
+from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.wire.framing import BufferPool
@@ -69,6 +70,8 @@ class Connections:
         request_failed: Callable[[Exception], None],
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         activity: Activity | None = None,
+        *,
+        loop_watch: LoopWatch,
     ) -> None:
         self.loop = loop
         self.node = node
@@ -77,6 +80,7 @@ class Connections:
         self.sending = sending
         self.request_failed = request_failed
         self.now_ms = now_ms
+        self.loop_watch = loop_watch
         self.activity = activity
         """None: nobody wants to know."""
         self.receive_buffers = BufferPool()

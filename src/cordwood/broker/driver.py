@@ -12,8 +12,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from cordwood.broker.connection import PendingReply
 from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import RoundFlusher
+from cordwood.broker.loop_watch import NO_REQUEST, STALL_S, LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.threads import Workers
 
@@ -28,11 +30,21 @@ JUMP_MS: Final = 1000
 """The wall clock was set if it moved this much more or less than the monotonic one."""
 
 
+class Stepping(Protocol):
+    """Wide requests that are handled in steps."""
+
+    stepped_for: object | None
+    """The reply of the request that the last step was for."""
+
+
 class DrivenNode(Protocol):
     """The part of a node that the driver needs."""
 
     now_ms: int
     """The time of what happens in it now."""
+
+    @property
+    def turns(self) -> Stepping: ...
 
     def tick(self, now_ms: int) -> int | None: ...
 
@@ -76,6 +88,7 @@ class Driver:
         self._timer_deadline_ms = 0
         self._stopped = False
         self._round_over = asyncio.Event()
+        self.loop_watch: LoopWatch | None = None
 
     def drive(self, node: DrivenNode, flusher: RoundFlusher, controller: Controller | None) -> None:
         self._node, self._flusher, self._controller = node, flusher, controller
@@ -181,16 +194,25 @@ class Driver:
     def _into_node(self, event: Callable[[], None]) -> bool:
         if self._stopped:
             return False
+        watch, node = self.loop_watch, self._node
+        began_s, began_cpu_s = (0.0, 0.0) if watch is None else (watch.monotonic_s(), watch.cpu_s())
         self._outbox.cork()
         try:
-            if self._node is not None:
-                self._node.now_ms = self.request_time_ms()
+            if node is not None:
+                node.now_ms = self.request_time_ms()
+                node.turns.stepped_for = None
             event()
         except Exception as failure:
             self._stopped = True
             self._failed(failure)
         finally:
             self._outbox.uncork()
+        if watch is not None and (took_s := watch.monotonic_s() - began_s) >= STALL_S:
+            reply = None if node is None else node.turns.stepped_for
+            api, who = NO_REQUEST, "its own work"
+            if isinstance(reply, PendingReply):
+                api, who = reply.api_name, f"a step of {reply}"
+            watch.held(api, who, took_s, watch.cpu_s() - began_cpu_s)
         return True
 
     def _measured_clock_gap_ms(self) -> int:

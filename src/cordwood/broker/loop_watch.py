@@ -1,20 +1,59 @@
-"""Notices when the event loop was kept from its work: a timer that comes late says for how long."""
+"""Notices when the event loop was kept from its work: for how long, and by which request.
+
+Two looks. A timer that comes late says that something held the loop. Whoever hands something to the node looks at the
+clock before and after it, and says whose request it was if that took long; so a stall has a name, in the log and as a
+metric. What a thread of another process's or another core's load takes shows in the first look alone: the second one
+tells the loop thread's CPU time beside the time that passed.
+"""
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable
 from typing import Final
+
+logger = logging.getLogger("cordwood.broker")
 
 INTERVAL_S: Final = 0.1
 STALL_S: Final = 0.05
+_SAID_EVERY_S: Final = 10.0
+
+NO_REQUEST: Final = "none"
+"""In place of an API: the loop was held by the broker's own work."""
 
 
 class LoopWatch:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._loop = loop
+        self.monotonic_s = monotonic_s
+        self.cpu_s = cpu_s
+        """Of the thread that asks: the loop's."""
         self.stalls = 0
         self.stalled_s = 0.0
         self.longest_s = 0.0
+        self.held_cpu_s: dict[str, float] = {}
+        """By API: CPU seconds of turns that took STALL_S or longer."""
+        self._say_from_s = 0.0
+        self._unsaid = 0
         self._arm()
+
+    def held(self, api: str, who: str, took_s: float, cpu_s: float) -> None:
+        """One turn took STALL_S or longer, and this is what it was for."""
+        self.held_cpu_s[api] = self.held_cpu_s.get(api, 0.0) + cpu_s
+        now_s = self.monotonic_s()
+        if now_s < self._say_from_s:
+            self._unsaid += 1
+            return
+        more = f"; {self._unsaid} such turns before it were not logged" if self._unsaid else ""
+        logger.warning(
+            "the event loop was held for %.0f ms (%.0f ms of CPU) by %s%s", took_s * 1000, cpu_s * 1000, who, more
+        )
+        self._say_from_s, self._unsaid = now_s + _SAID_EVERY_S, 0
 
     def _arm(self) -> None:
         self._due_s = time.monotonic() + INTERVAL_S

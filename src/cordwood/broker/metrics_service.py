@@ -1,6 +1,5 @@
 """All that serving metrics takes, put together: what is counted, the watch on the loop, the endpoint."""
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 class MetricsService:
     def __init__(self) -> None:
         self.activity = Activity(frozenset(APIS))
-        self._loop_watch = LoopWatch(asyncio.get_running_loop())
         self._endpoint: MetricsEndpoint | None = None
         self._scrape: Callable[[], Callable[[], bytes]] | None = None
 
@@ -41,12 +39,11 @@ class MetricsService:
         assert self._endpoint is not None
         return self._endpoint.address
 
-    def show(self, node: "Node", connections: "Connections", flusher: "CountingFlusher") -> None:
+    def show(self, node: "Node", connections: "Connections", flusher: "CountingFlusher", loop_watch: LoopWatch) -> None:
         """The broker is complete: until then scrapes are empty."""
-        self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, self._loop_watch)
+        self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, loop_watch)
 
     def close(self) -> None:
-        self._loop_watch.close()
         if self._endpoint is not None:
             self._endpoint.close()
 

@@ -47,6 +47,7 @@ def prepare_scrape(
         names.LOOP_STALLS: _one(loop_watch.stalls),
         names.LOOP_STALLED: _one(loop_watch.stalled_s),
         names.LOOP_LONGEST_STALL: _one(loop_watch.longest_s),
+        names.LOOP_HELD: [((api,), cpu_s) for api, cpu_s in sorted(loop_watch.held_cpu_s.items())],
         names.HOT_KEY_SHARE: [
             ((name.topic, str(name.partition), _key_text(key)), share)
             for (name, key), share in node.hot_keys.shares().items()

@@ -22,6 +22,7 @@ from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import CountingFlusher, Flusher, ImmediateFlusher
 from cordwood.broker.listening import BACKLOG, advertised, bind, stop_listening
 from cordwood.broker.log_levels import PythonLogLevels
+from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.scrub_thread import ScrubThread
 from cordwood.broker.sending import SendingResources
@@ -67,6 +68,8 @@ class Server:
         fair_workers = FairWorkers(self._client_workers, CLIENT_THREADS, THREADS_PER_CLIENT)
         self.driver = Driver(loop, self._outbox, self._file_workers, fair_workers, self._fail)
         self._scrub_thread = ScrubThread(loop, self.driver.run)
+        self._loop_watch = LoopWatch(loop)
+        self.driver.loop_watch = self._loop_watch
         self.node: Node
         self._controller: Controller | None = None
         self._connections: Connections | None = None
@@ -149,9 +152,10 @@ class Server:
             self._request_failed,
             now_ms=self.driver.request_time_ms,
             activity=None if self._metrics is None else self._metrics.activity,
+            loop_watch=self._loop_watch,
         )
         if self._metrics is not None:
-            self._metrics.show(self.node, connections, self._flusher)
+            self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
         before_listening(self)
         self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
 
@@ -269,6 +273,7 @@ class Server:
     async def _release(self) -> None:
         """Gives back what is held, whatever state the start or the end left it in."""
         self.driver.stop()
+        self._loop_watch.close()
         if self._metrics is not None:
             self._metrics.close()
         if self._connections is not None:

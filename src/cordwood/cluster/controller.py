@@ -65,11 +65,13 @@ _ATTEMPTS = 5
 _CONCURRENT_TRANSACTIONS = 64
 """SQLite writes them with one fsync, etcd pipelines them."""
 _EVENTS_AT_ONCE = 500
-_TOPICS_AT_ONCE = 100
+_TOPICS_AT_ONCE = 50
 """Planning one takes about 0.1 ms, and the loop has other things to do."""
+_VALIDATED_AT_ONCE = 250
 
 Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
 Name = TypeVar("Name", bound=Hashable)
+Item = TypeVar("Item")
 Change = TypeVar("Change")
 
 
@@ -190,24 +192,13 @@ class Controller:
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, internal: bool = False
     ) -> dict[str, CreatedTopic | ProtocolError]:
         """Per name, in the order of the request. `internal`: the broker asks for a topic of its own."""
-        by_name: dict[str, list[NewTopic]] = {}
-        for topic in topics:
-            by_name.setdefault(topic.name, []).append(topic)
-        names = list(by_name)
         # What is only validated never gets into the image, so that its topics can only be told apart together.
-        at_once = len(names) if validate_only else _TOPICS_AT_ONCE
-        outcomes: dict[str, TopicCreation | ProtocolError] = {}
-        for start in range(0, len(names), at_once or 1):
-            outcomes |= await self._carry_out(
-                lambda wanted: plan_create_topics(
-                    self.image,
-                    [topic for name in wanted for topic in by_name[name]],
-                    self._new_id,
-                    internal=internal,
-                ),
-                names[start : start + at_once],
-                validate_only,
-            )
+        outcomes = await self._in_slices(
+            [(topic.name, topic) for topic in topics],
+            lambda wanted: plan_create_topics(self.image, wanted, self._new_id, internal=internal),
+            validate_only,
+            at_once=_VALIDATED_AT_ONCE if validate_only else _TOPICS_AT_ONCE,
+        )
         described: dict[tuple[tuple[str, str], ...], tuple[ConfigEntry, ...]] = {}
         created: dict[str, CreatedTopic | ProtocolError] = {}
         for name, outcome in outcomes.items():
@@ -237,10 +228,9 @@ class Controller:
         self, topics: Iterable[MorePartitions], *, validate_only: bool = False
     ) -> dict[str, PartitionAddition | ProtocolError]:
         """Per name, in the order of the request."""
-        topics = list(topics)
-        return await self._carry_out(
-            lambda names: plan_create_partitions(self.image, (topic for topic in topics if topic.name in names)),
-            [topic.name for topic in topics],
+        return await self._in_slices(
+            [(topic.name, topic) for topic in topics],
+            lambda wanted: plan_create_partitions(self.image, wanted),
             validate_only,
         )
 
@@ -248,10 +238,9 @@ class Controller:
         self, references: Iterable[TopicReference]
     ) -> dict[TopicReference, TopicDeletion | ProtocolError]:
         """Per reference, in the order of the request."""
-        references = list(references)
-        return await self._carry_out(
-            lambda wanted: plan_delete_topics(self.image, (each for each in references if each in wanted)),
-            references,
+        return await self._in_slices(
+            [(reference, reference) for reference in references],
+            lambda wanted: plan_delete_topics(self.image, wanted),
             False,
         )
 
@@ -286,11 +275,9 @@ class Controller:
         alterations: Sequence[tuple[ConfigResource, Sequence[Change]]],
         validate_only: bool,
     ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
-        return await self._carry_out(
-            lambda wanted: plan_alterations(
-                plan, self.image, [(resource, changes) for resource, changes in alterations if resource in wanted]
-            ),
-            [resource for resource, _ in alterations],
+        return await self._in_slices(
+            [(alteration[0], alteration) for alteration in alterations],
+            lambda wanted: plan_alterations(plan, self.image, wanted),
             validate_only,
         )
 
@@ -303,6 +290,28 @@ class Controller:
                 if result.succeeded:
                     return block.producer_ids
                 await self._check_authority()
+
+    async def _in_slices(
+        self,
+        wanted: Sequence[tuple[Name, Item]],
+        plan: Callable[[Sequence[Item]], dict[Name, Planned | ProtocolError]],
+        validate_only: bool,
+        at_once: int = _TOPICS_AT_ONCE,
+    ) -> dict[Name, Planned | ProtocolError]:
+        """Carries out a large request in slices, with a turn of the loop after each. Items of one name stay in one."""
+        by_name: dict[Name, list[Item]] = {}
+        for name, item in wanted:
+            by_name.setdefault(name, []).append(item)
+        names = list(by_name)
+        outcomes: dict[Name, Planned | ProtocolError] = {}
+        for start in range(0, len(names), at_once):
+            outcomes |= await self._carry_out(
+                lambda names: plan([item for name in names for item in by_name[name]]),
+                names[start : start + at_once],
+                validate_only,
+            )
+            await asyncio.sleep(0)
+        return outcomes
 
     async def _carry_out(
         self,

@@ -109,6 +109,12 @@ DAMAGED_OFFSETS = _gauge(
 LOOP_STALLS = _counter("cordwood_loop_stalls_total", "How often the event loop was late by 50 ms or more.")
 LOOP_STALLED = _counter("cordwood_loop_stalled_seconds_total", "How late it was in sum.")
 LOOP_LONGEST_STALL = _gauge("cordwood_loop_longest_stall_seconds", "The longest such stall since the broker started.")
+LOOP_HELD = _counter(
+    "cordwood_loop_held_cpu_seconds_total",
+    "CPU time of turns of the event loop that took 50 ms or more, by the API of the request that held it; `none`: the "
+    "broker's own work. The log names the client.",
+    ("api",),
+)
 
 GROUPS = _gauge("cordwood_groups", "Groups that have positions or read topics, as far as they are watched.")
 GROUP_LAG = _gauge(

@@ -1,6 +1,9 @@
 """Fetch sessions (KIP-227): the broker remembers which partitions a reader reads, so that a fetch names only changes.
 
 The protocol's table of (session id, session epoch) is decided in `FetchSessions.resolve`, in one place.
+Bounded are the sessions, those of one connection, and the partitions that all of them remember together. When a
+connection closes, a large session that it used ends with it: a reader that comes back begins a new one. Small ones are
+kept, and make room first.
 """
 
 import random
@@ -10,11 +13,21 @@ from typing import NamedTuple, TypeAlias
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
+from cordwood.wire.widths import READ_BY_ONE_CLIENT
 
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 NO_SESSION = 0
+NOBODY = -1
+"""In place of a connection: that of the reader is closed."""
 EVICTION_AGE_MS = 120_000
+
+MAX_REMEMBERED = 250_000
+"""Partitions in all sessions: at some 400 bytes each, 100 MB."""
+LARGE = 1_000
+"""Partitions of a session that is not kept for a reader whose connection is closed."""
+MAX_OF_CONNECTION = 4
+"""Sessions. A client has one at a time with each broker."""
 
 TopicKey: TypeAlias = "str | TopicId"
 TargetKey: TypeAlias = "tuple[TopicKey, int]"
@@ -64,10 +77,19 @@ class Target:
 
 
 class FetchSession:
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "targets", "uses_topic_ids")
+    __slots__ = ("connection_id", "created_ms", "epoch", "id", "last_used_ms", "targets", "uses_topic_ids")
 
-    def __init__(self, session_id: int, targets: dict[TargetKey, Target], uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        targets: dict[TargetKey, Target],
+        uses_topic_ids: bool,
+        connection_id: int,
+        now_ms: int,
+    ) -> None:
         self.id = session_id
+        self.connection_id = connection_id
+        """Where it was used last."""
         self.targets = targets
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
@@ -99,11 +121,16 @@ class FetchPlan(NamedTuple):
 
 
 class FetchSessions:
-    """All sessions of a node, bounded in number."""
+    """All sessions of a node, bounded in number and in what they remember."""
 
-    def __init__(self, slots: int, seed: int) -> None:
+    def __init__(self, slots: int, seed: int, max_remembered: int = MAX_REMEMBERED) -> None:
         self._slots = slots
+        self._max_remembered = max_remembered
         self._sessions: dict[int, FetchSession] = {}
+        self._of_connection: dict[int, dict[int, None]] = {}
+        """Ids of the sessions that each connection has, the one used longest ago first."""
+        self.remembered = 0
+        """Partitions in all of them."""
         # Ids only have to be hard to guess by accident: a reader that comes back after a restart must not hit
         # somebody else's session.
         self._ids = random.Random(seed)
@@ -119,13 +146,14 @@ class FetchSessions:
         forgotten: Iterable[TargetKey],
         uses_topic_ids: bool,
         now_ms: int,
+        connection_id: int = 0,
     ) -> FetchPlan:
         """What this request reads. Raises the top-level errors of the session protocol."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            self._forget(session_id)
             targets = {target.key: target for target in asked}
             if epoch == INITIAL_EPOCH and targets:
-                session = self._create(targets, uses_topic_ids, now_ms)
+                session = self._create(targets, uses_topic_ids, connection_id, now_ms)
                 return FetchPlan(list(targets.values()), Mode.FULL, session)
             return FetchPlan(asked, Mode.FULL, None)
         session = self._sessions.get(session_id)
@@ -135,11 +163,21 @@ class FetchSessions:
             raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             raise ProtocolError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._used_by(session, connection_id)
         return self._continue(session, asked, forgotten, now_ms)
+
+    def connection_closed(self, connection_id: int) -> None:
+        for session_id in list(self._of_connection.get(connection_id, ())):
+            session = self._sessions[session_id]
+            if len(session.targets) > LARGE:
+                self._forget(session_id)
+            else:
+                self._used_by(session, NOBODY)
 
     def _continue(
         self, session: FetchSession, asked: list[Target], forgotten: Iterable[TargetKey], now_ms: int
     ) -> FetchPlan:
+        before = len(session.targets)
         for target in asked:
             known = session.targets.get(target.key)
             if known is None:
@@ -148,33 +186,67 @@ class FetchSessions:
                 known.update(target)
         for key in forgotten:
             session.targets.pop(key, None)
+        self.remembered += len(session.targets) - before
         session.last_used_ms = now_ms
         if not session.targets:
-            del self._sessions[session.id]
+            self._forget(session.id)
             return FetchPlan([], Mode.FULL, None)
+        if self.remembered > self._max_remembered or len(session.targets) > READ_BY_ONE_CLIENT:
+            # Its reader asks for all of its partitions again, and goes on without a session if there is no room.
+            self._forget(session.id)
+            raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
         return FetchPlan(list(session.targets.values()), Mode.INCREMENTAL, session)
 
-    def _create(self, targets: dict[TargetKey, Target], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
+    def _create(
+        self, targets: dict[TargetKey, Target], uses_topic_ids: bool, connection_id: int, now_ms: int
+    ) -> FetchSession | None:
         """A new session, or None where there is no room: the reader goes on with full fetches."""
-        if len(self._sessions) >= self._slots and not self._evict(len(targets), now_ms):
-            return None
+        while len(mine := self._of_connection.get(connection_id, {})) >= MAX_OF_CONNECTION:
+            self._forget(next(iter(mine)))
+        while len(self._sessions) >= self._slots or self.remembered + len(targets) > self._max_remembered:
+            if not self._evict(len(targets), now_ms):
+                return None
         session_id = self._ids.randint(1, 0x7FFFFFFF)
         while session_id in self._sessions:
             session_id = self._ids.randint(1, 0x7FFFFFFF)
-        session = self._sessions[session_id] = FetchSession(session_id, targets, uses_topic_ids, now_ms)
+        session = FetchSession(session_id, targets, uses_topic_ids, connection_id, now_ms)
+        self._sessions[session_id] = session
+        self._of_connection.setdefault(connection_id, {})[session_id] = None
+        self.remembered += len(targets)
         return session
 
+    def _used_by(self, session: FetchSession, connection_id: int) -> None:
+        self._leave(session)
+        session.connection_id = connection_id
+        self._of_connection.setdefault(connection_id, {})[session.id] = None
+
+    def _leave(self, session: FetchSession) -> None:
+        of_connection = self._of_connection[session.connection_id]
+        del of_connection[session.id]
+        if not of_connection:
+            del self._of_connection[session.connection_id]
+
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._leave(session)
+            self.remembered -= len(session.targets)
+
     def _evict(self, new_size: int, now_ms: int) -> bool:
-        """Makes room: a session unused for two minutes, or a smaller one that has existed that long."""
+        """Makes room: a session whose reader has gone, one unused for two minutes, or a smaller one that is as old."""
+        orphan = next(iter(self._of_connection.get(NOBODY, ())), None)
+        if orphan is not None:
+            self._forget(orphan)
+            return True
         oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms, default=None)
         if oldest is None:
             return False
         if now_ms - oldest.last_used_ms > EVICTION_AGE_MS:
-            del self._sessions[oldest.id]
+            self._forget(oldest.id)
             return True
         smallest = min(self._sessions.values(), key=lambda session: (len(session.targets), session.created_ms))
         if len(smallest.targets) < new_size and now_ms - smallest.created_ms > EVICTION_AGE_MS:
-            del self._sessions[smallest.id]
+            self._forget(smallest.id)
             return True
         return False

@@ -175,6 +175,7 @@ class Node:
         """Nobody reads the answers of this connection any more."""
         self.held_heartbeats.connection_closed(connection_id)
         self.turns.forget(connection_id)
+        self.fetch_sessions.connection_closed(connection_id)
         for parked in list(self._parked.pop(connection_id, ())):
             parked.abandon()
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 
-NARROW_BYTES = 8 * 1024
+NARROW_BYTES = 2 * 1024
 """Requests of at most so many bytes are read in one go: an element takes a byte or more."""
 
 T = TypeVar("T")

@@ -46,6 +46,9 @@ class Turns:
         self._now_ms = now_ms
         self._work: dict[int, deque[tuple[Waiting, Steps]]] = {}
         """By connection, in the order in which they get their next turn."""
+        self.stepped_for: object | None = None
+        """Whose request the last step was for: whoever drives the node clears it before an event, and can then tell
+        what a long one was for."""
         self._spent_at_ms = 0
         self._spent_bytes = 0
 
@@ -119,6 +122,7 @@ class Turns:
 
     def _taken(self, reply: Waiting, steps: Steps) -> bool:
         """Takes a step. True if it was the last."""
+        self.stepped_for = reply
         try:
             next(steps)
         except StopIteration:

@@ -3,9 +3,9 @@
 `topic` is a name up to version 12 and a topic id from version 13 on, in requests and responses alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
@@ -93,6 +93,13 @@ _HEAD_V4: Final = Struct(">iiiib")
 _HEAD_V7: Final = Struct(">iiiibii")
 _HEAD_V15: Final = Struct(">iiibii")
 
+PARTITIONS_PER_STEP: Final = 500
+"""About a microsecond each."""
+
+T = TypeVar("T")
+Reading = Generator[None, None, tuple[FetchRequest, int]]
+"""Gives the request and the position after it."""
+
 LimitsAndSession = tuple[int, int, int, int, int, int]
 
 _PARTITION_V4: Final = Struct(">iqi")
@@ -108,14 +115,19 @@ _NOTHING_TAGGED: Final = (None, UNKNOWN_HIGH_WATERMARK)
 
 
 def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
+    return finished(decode_fetch_in_steps(header, frame))
+
+
+def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, FetchRequest]:
+    """Pauses after every so many partitions. The frame is needed to the end."""
     version = header.api_version
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise BadRequest(f"There is no Fetch v{version}.")
     try:
         if version >= FLEXIBLE_FROM:
-            request, end = _read_flexible(frame, header.body_start, version)
+            request, end = yield from _read_flexible(frame, header.body_start, version)
         else:
-            request, end = _read_old(frame, header.body_start, version)
+            request, end = yield from _read_old(frame, header.body_start, version)
     except MALFORMED as reason:
         raise not_understood("Fetch", version, reason) from None
     if end != len(frame):
@@ -123,7 +135,7 @@ def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
     return request
 
 
-def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequest, int]:
+def _read_flexible(frame: Frame, position: int, version: int) -> Reading:
     replica_id, replica_epoch = -1, -1
     limits_and_session: LimitsAndSession
     if version >= 15:
@@ -138,11 +150,23 @@ def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequ
         raise BadRequest("The topics are null.")
     topics: FetchTopics = []
     elements = count
+    left = PARTITIONS_PER_STEP
     for _ in range(count):
+        left -= 1
         topic, position = _read_topic(frame, position, version)
-        partitions, position = _read_partitions(frame, position, version)
-        elements += len(partitions)
+        partition_count, position = read_compact_array_count(frame, position, _PARTITION_V12.size + 1)
+        if partition_count < 0:
+            raise BadRequest("The partitions of a topic are null.")
+        elements += partition_count
         check_elements(elements, _WIDTH)
+        partitions: list[FetchPartition] = []
+        while len(partitions) < partition_count:
+            some = min(partition_count - len(partitions), PARTITIONS_PER_STEP)
+            position = _read_partitions(frame, position, version, some, partitions)
+            left -= some
+            if left <= 0:
+                left = PARTITIONS_PER_STEP
+                yield
         position = skip_tagged_fields(frame, position)
         topics.append((topic, partitions))
     forgotten, position = _read_forgotten(frame, position, version)
@@ -165,6 +189,16 @@ def _read_flexible(frame: Frame, position: int, version: int) -> tuple[FetchRequ
     return request, position
 
 
+def finished(steps: Generator[None, None, T]) -> T:
+    """What steps lead to, all taken at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 def _exactly(read: tuple[str | None, int], end: int) -> tuple[str | None, int]:
     if read[1] != end:
         raise BadRequest("A tagged field does not fill its tag.")
@@ -178,12 +212,9 @@ def _read_topic(frame: Frame, position: int, version: int) -> tuple[str | TopicI
     return present(name), position
 
 
-def _read_partitions(frame: Frame, position: int, version: int) -> tuple[list[FetchPartition], int]:
+def _read_partitions(frame: Frame, position: int, version: int, count: int, partitions: list[FetchPartition]) -> int:
+    """Adds so many partitions to the list; the position after them."""
     fixed_size = _PARTITION_V12.size
-    count, position = read_compact_array_count(frame, position, fixed_size + 1)
-    if count < 0:
-        raise BadRequest("The partitions of a topic are null.")
-    partitions: list[FetchPartition] = []
     for _ in range(count):
         fields = _PARTITION_V12.unpack_from(frame, position)
         position += fixed_size
@@ -193,7 +224,7 @@ def _read_partitions(frame: Frame, position: int, version: int) -> tuple[list[Fe
         else:
             tags, position = read_tagged_fields(frame, position)
             partitions.append(_with_tags(frame, fields, tags, version))
-    return partitions, position
+    return position
 
 
 def _with_tags(
@@ -234,7 +265,7 @@ def _read_forgotten(frame: Frame, position: int, version: int) -> tuple[Forgotte
     return forgotten, position
 
 
-def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, int]:
+def _read_old(frame: Frame, position: int, version: int) -> Reading:
     head = (_HEAD_V7 if version >= SESSIONS_FROM else _HEAD_V4).unpack_from(frame, position)
     limits_and_session: LimitsAndSession
     if version >= SESSIONS_FROM:
@@ -249,6 +280,7 @@ def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, 
         raise BadRequest("The topics are null.")
     topics: FetchTopics = []
     elements = topic_count
+    left = PARTITIONS_PER_STEP
     for _ in range(topic_count):
         name, position = read_string(frame, position)
         count, position = read_array_count(frame, position, layout.size)
@@ -269,6 +301,10 @@ def _read_old(frame: Frame, position: int, version: int) -> tuple[FetchRequest, 
         else:
             partitions = [FetchPartition(p, -1, offset, -1, -1, size) for p, offset, size in rows]
         topics.append((present(name), partitions))
+        left -= 1 + count
+        if left <= 0:
+            left = PARTITIONS_PER_STEP
+            yield
     forgotten: Forgotten = []
     if version >= SESSIONS_FROM:
         forgotten, position = _read_old_forgotten(frame, position)
@@ -360,9 +396,33 @@ def encode_fetch_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
     """The whole frame as parts to send one after another. The first has the size prefix, which counts all of them."""
+    return finished(
+        encode_fetch_in_steps(
+            version,
+            correlation_id,
+            topics,
+            error_code=error_code,
+            session_id=session_id,
+            throttle_time_ms=throttle_time_ms,
+            node_endpoints=node_endpoints,
+        )
+    )
+
+
+def encode_fetch_in_steps(
+    version: int,
+    correlation_id: int,
+    topics: FetchedTopics,
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> Generator[None, None, list[Part]]:
+    """As `encode_fetch_response`, with a pause after every so many partitions."""
     body = _Body()
     if version >= FLEXIBLE_FROM:
-        _write_flexible(body, version, topics)
+        yield from _write_flexible(body, version, topics)
         if node_endpoints and version >= 16:
             body.chunks.append(tagged_fields([(0, node_endpoints_tag(node_endpoints))]))
         else:
@@ -370,11 +430,11 @@ def encode_fetch_response(
         size = body.finish() + _START_V12.size - 4
         start = _START_V12.pack(size, correlation_id, 0, throttle_time_ms, error_code, session_id)
     elif version >= SESSIONS_FROM:
-        _write_old(body, version, topics)
+        yield from _write_old(body, version, topics)
         size = body.finish() + _START_V7.size - 4
         start = _START_V7.pack(size, correlation_id, throttle_time_ms, error_code, session_id)
     else:
-        _write_old(body, version, topics)
+        yield from _write_old(body, version, topics)
         start = _START_V4.pack(body.finish() + _START_V4.size - 4, correlation_id, throttle_time_ms)
     parts = body.parts
     parts[0] = start + parts[0]  # type: ignore[operator]
@@ -413,9 +473,10 @@ def _length(records: Part | None) -> int:
     return len(records) if isinstance(records, _IN_MEMORY) else records.length
 
 
-def _write_flexible(body: _Body, version: int, topics: FetchedTopics) -> None:
+def _write_flexible(body: _Body, version: int, topics: FetchedTopics) -> Generator[None, None, None]:
     chunks = body.chunks
     chunks.append(compact_array_count(len(topics)))
+    left = PARTITIONS_PER_STEP
     for topic, partitions in topics:
         if version >= TOPIC_IDS_FROM:
             assert not isinstance(topic, str), topic
@@ -425,6 +486,10 @@ def _write_flexible(body: _Body, version: int, topics: FetchedTopics) -> None:
             chunks.append(compact_string(topic))
         chunks.append(compact_array_count(len(partitions)))
         for partition in partitions:
+            left -= 1
+            if not left:
+                left = PARTITIONS_PER_STEP
+                yield
             (index, code, high_watermark, stable, log_start, records, aborted, replica, diverging, leader, snapshot) = (
                 partition
             )
@@ -463,14 +528,19 @@ def _partition_tags(partition: FetchedPartition) -> bytes:
     return tagged_fields(fields)
 
 
-def _write_old(body: _Body, version: int, topics: FetchedTopics) -> None:
+def _write_old(body: _Body, version: int, topics: FetchedTopics) -> Generator[None, None, None]:
     chunks = body.chunks
     chunks.append(array_count(len(topics)))
+    left = PARTITIONS_PER_STEP
     for topic, partitions in topics:
         assert isinstance(topic, str), topic
         chunks.append(string(topic))
         chunks.append(array_count(len(partitions)))
         for partition in partitions:
+            left -= 1
+            if not left:
+                left = PARTITIONS_PER_STEP
+                yield
             records, aborted = partition.records, partition.aborted_transactions
             length = _length(records)
             aborted_count = -1 if aborted is None else len(aborted)

@@ -29,7 +29,7 @@ Slot = tuple[str, str]
 
 _WITH_LENGTH = ("string", "bytes", "records")
 
-ELEMENTS_PER_STEP = 2_000
+ELEMENTS_PER_STEP = 500
 """One to two microseconds each."""
 
 

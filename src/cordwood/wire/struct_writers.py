@@ -31,7 +31,7 @@ Encode = Callable[[Any], bytes]
 EncodeTag = Callable[[Mapping[str, Any]], tuple[int, bytes] | None]
 
 
-ELEMENTS_PER_STEP = 1_000
+ELEMENTS_PER_STEP = 150
 """Two to five microseconds each, with what it takes to make them."""
 
 

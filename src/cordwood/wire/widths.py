@@ -18,6 +18,9 @@ WRITTEN_AT_ONCE: Final = 20_000
 ADMINISTERED_AT_ONCE: Final = 10_000
 """Topics, groups, settings and the like. Kafka's controller takes 10,000 changes in one operation."""
 
+MEMBERS: Final = 5_000
+"""Of one group, in one request: they leave, or get their assignments, together."""
+
 FEW: Final = 1_000
 """Filters, and protocols of a member."""
 
@@ -33,8 +36,8 @@ MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.FIND_COORDINATOR: ADMINISTERED_AT_ONCE,
     ApiKey.JOIN_GROUP: FEW,
     ApiKey.HEARTBEAT: NONE,
-    ApiKey.LEAVE_GROUP: ADMINISTERED_AT_ONCE,
-    ApiKey.SYNC_GROUP: ADMINISTERED_AT_ONCE,
+    ApiKey.LEAVE_GROUP: MEMBERS,
+    ApiKey.SYNC_GROUP: MEMBERS,
     ApiKey.DESCRIBE_GROUPS: ADMINISTERED_AT_ONCE,
     ApiKey.LIST_GROUPS: FEW,
     ApiKey.API_VERSIONS: NONE,

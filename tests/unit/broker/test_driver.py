@@ -25,9 +25,14 @@ class Ticket:
         pass
 
 
+class Stepping:
+    stepped_for: object | None = None
+
+
 class Node:
     def __init__(self) -> None:
         self.now_ms = 0
+        self.turns = Stepping()
         self.ticks: list[int] = []
         self.jumps: list[int] = []
         self.dirty: list[Ticket] = []

@@ -3,7 +3,15 @@
 import pytest
 
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.node.fetch_sessions import EVICTION_AGE_MS, FetchPlan, FetchSessions, Mode, Target
+from cordwood.node.fetch_sessions import (
+    EVICTION_AGE_MS,
+    LARGE,
+    MAX_OF_CONNECTION,
+    FetchPlan,
+    FetchSessions,
+    Mode,
+    Target,
+)
 
 
 def target(partition: int, offset: int = 0, topic: str = "t") -> Target:
@@ -83,3 +91,36 @@ def test_sessions_are_bounded_and_only_stale_or_small_old_ones_give_way() -> Non
     stale = resolve(sessions, 0, 0, target(0), now_ms=2 * EVICTION_AGE_MS + 2)
     assert stale.session_id > 0
     assert len(sessions) == 1
+
+
+def test_sessions_remember_a_bounded_number_of_partitions_together() -> None:
+    sessions = FetchSessions(10, seed=1, max_remembered=5)
+    first = sessions.resolve(0, 0, [target(0), target(1), target(2)], [], False, 0, 1)
+    assert sessions.resolve(0, 0, [target(0), target(1), target(2)], [], False, 0, 2).session_id == 0
+    assert sessions.remembered == 3
+    more = [target(number) for number in range(3, 6)]
+    with pytest.raises(ProtocolError) as refusal:
+        sessions.resolve(first.session_id, 1, more, [], False, 0, 1)
+    assert refusal.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (sessions.remembered, len(sessions)) == (0, 0)
+
+
+def test_a_connection_has_few_sessions_and_loses_the_one_used_longest_ago() -> None:
+    sessions = FetchSessions(100, seed=1)
+    ids = [sessions.resolve(0, 0, [target(0)], [], False, 0, 1).session_id for _ in range(MAX_OF_CONNECTION + 1)]
+    assert len(sessions) == sessions.remembered == MAX_OF_CONNECTION
+    assert error_of(sessions, ids[0], 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_large_session_ends_with_its_connection_and_a_small_one_makes_room_first() -> None:
+    sessions = FetchSessions(2, seed=1)
+    large = [target(number) for number in range(LARGE + 1)]
+    gone = sessions.resolve(0, 0, large, [], False, 0, 1).session_id
+    small = sessions.resolve(0, 0, [target(0)], [], False, 0, 1).session_id
+    sessions.connection_closed(1)
+    assert error_of(sessions, gone, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.resolve(small, 1, [], [], False, 0, 2).session_id == small
+    sessions.connection_closed(2)
+    others = [sessions.resolve(0, 0, [target(0)], [], False, 0, 3).session_id for _ in range(2)]
+    assert all(others)
+    assert error_of(sessions, small, 2) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node.request import Request, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -18,17 +19,19 @@ _REFUSAL = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": "No Auth
 """In Kafka's words: tools look for them."""
 
 
-def describe_acls(node: "Node", request: Request) -> None:
-    request.decode()
+def describe_acls(node: "Node", request: Request) -> Steps:
+    yield from request.read()
     request.answer(**_REFUSAL, resources=())
 
 
-def create_acls(node: "Node", request: Request) -> None:
-    request.answer(results=[_REFUSAL] * len(request.decode().creations))
+def create_acls(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
+    request.answer(results=[_REFUSAL] * len(body.creations))
 
 
-def delete_acls(node: "Node", request: Request) -> None:
-    request.answer(filter_results=[{**_REFUSAL, "matching_acls": ()}] * len(request.decode().filters))
+def delete_acls(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
+    request.answer(filter_results=[{**_REFUSAL, "matching_acls": ()}] * len(body.filters))
 
 
 HANDLERS = (

@@ -59,8 +59,8 @@ def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> dict[
     }
 
 
-def incremental_alter(node: "Node", request: Request) -> None:
-    body = request.decode()
+def incremental_alter(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
     asked = [
         (
             ConfigResource(resource.resource_type, resource.resource_name),
@@ -101,8 +101,8 @@ def _alter_loggers(
     return outcomes
 
 
-def alter(node: "Node", request: Request) -> None:
-    body = request.decode()
+def alter(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
     asked = [
         (
             ConfigResource(resource.resource_type, resource.resource_name),
@@ -117,11 +117,12 @@ def alter(node: "Node", request: Request) -> None:
 
 
 def _altered(node: "Node", request: Request, resources: list[ConfigResource], outcomes: Any) -> None:
-    responses = [
-        {**status(outcome), "resource_type": resource.resource_type, "resource_name": resource.name}
-        for resource, outcome in each_outcome(node, outcomes, list(dict.fromkeys(resources)))
-    ]
-    request.answer(responses=responses)
+    def response(altered: tuple[ConfigResource, Any]) -> dict[str, Any]:
+        resource, outcome = altered
+        return {**status(outcome), "resource_type": resource.resource_type, "resource_name": resource.name}
+
+    found = each_outcome(node, outcomes, list(dict.fromkeys(resources)))
+    request.answer(responses=Made(found, response))
 
 
 def list_resources(node: "Node", request: Request) -> None:
@@ -131,7 +132,9 @@ def list_resources(node: "Node", request: Request) -> None:
     resources = config_resources(node.image, wanted)
     request.answer(
         error_code=ErrorCode.NONE,
-        config_resources=[{"resource_name": each.name, "resource_type": each.resource_type} for each in resources],
+        config_resources=Made(
+            resources, lambda each: {"resource_name": each.name, "resource_type": each.resource_type}
+        ),
     )
 
 

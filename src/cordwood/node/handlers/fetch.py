@@ -16,8 +16,18 @@ from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
 from cordwood.node.partition import Partition
 from cordwood.node.request import Request, serves
 from cordwood.node.timers import Timer
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchedPartition, FetchRequest, decode_fetch, encode_fetch_response
+from cordwood.wire.fetch import (
+    TOPIC_IDS_FROM,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    decode_fetch,
+    decode_fetch_in_steps,
+    encode_fetch_in_steps,
+    encode_fetch_response,
+)
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -27,40 +37,74 @@ CONSUMER = -1
 EMPTY = b""
 
 
-def fetch(node: Node, request: Request) -> None:
+PARTITIONS_PER_STEP = 100
+"""Some ten microseconds each, and more where a log is opened first."""
+TARGETS_PER_STEP = 1_000
+NARROW_BYTES = 4096
+"""A request of at most so many bytes names some hundred partitions."""
+
+
+def fetch(node: Node, request: Request) -> Steps | None:
+    if len(request.frame) > NARROW_BYTES:
+        return _fetch_in_steps(node, request)
+    body = decode_fetch(request.header, request.frame)
+    plan = _plan(
+        node, request, body, [_target(topic, asked) for topic, partitions in body.topics for asked in partitions]
+    )
+    if plan is None:
+        return None
+    fetching = Fetching(node, request, body, plan)
+    if len(plan.targets) > PARTITIONS_PER_STEP:
+        return fetching.start_in_steps()
+    fetching.start()
+    return None
+
+
+def _fetch_in_steps(node: Node, request: Request) -> Steps:
+    """The same for a request that names many partitions."""
+    body = yield from decode_fetch_in_steps(request.header, bytes(request.frame))
+    targets: list[Target] = []
+    for topic, partitions in body.topics:
+        for start in range(0, len(partitions), TARGETS_PER_STEP):
+            targets += [_target(topic, asked) for asked in partitions[start : start + TARGETS_PER_STEP]]
+            if len(targets) % TARGETS_PER_STEP == 0:
+                yield
+    plan = _plan(node, request, body, targets)
+    if plan is not None:
+        yield
+        yield from Fetching(node, request, body, plan).start_in_steps()
+
+
+def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target]) -> FetchPlan | None:
+    """What the fetch reads; None if it was refused as a whole."""
     header = request.header
-    body = decode_fetch(header, request.frame)
     try:
         if body.replica_id >= 0:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no followers.")
-        plan = node.fetch_sessions.resolve(
+        return node.fetch_sessions.resolve(
             body.session_id,
             body.session_epoch,
-            _targets(body),
+            targets,
             [(topic, index) for topic, indexes in body.forgotten for index in indexes],
             header.api_version >= TOPIC_IDS_FROM,
             request.now_ms,
+            request.reply.connection_id,
         )
     except ProtocolError as refusal:
         frame = encode_fetch_response(header.api_version, header.correlation_id, (), error_code=refusal.code)
         request.reply.send(frame)  # type: ignore[arg-type]
-        return
-    Fetching(node, request, body, plan).start()
+        return None
 
 
-def _targets(body: FetchRequest) -> list[Target]:
-    return [
-        Target(
-            topic,
-            asked.partition,
-            asked.fetch_offset,
-            asked.max_bytes,
-            asked.current_leader_epoch,
-            asked.last_fetched_epoch,
-        )
-        for topic, partitions in body.topics
-        for asked in partitions
-    ]
+def _target(topic: str | TopicId, asked: FetchPartition) -> Target:
+    return Target(
+        topic,
+        asked.partition,
+        asked.fetch_offset,
+        asked.max_bytes,
+        asked.current_leader_epoch,
+        asked.last_fetched_epoch,
+    )
 
 
 class Fetching:
@@ -108,6 +152,28 @@ class Fetching:
         """Reads everything once; answers, or waits for more."""
         for place, target in enumerate(self._plan.targets):
             self._found.append(self._look(place, target))
+        self._answer_or_wait()
+
+    def start_in_steps(self) -> Steps:
+        """The same, so many partitions at a time. What was found in a partition that moves or goes meanwhile is looked
+        up again, as for a fetch that waits."""
+        try:
+            for place, target in enumerate(self._plan.targets):
+                if place and not place % PARTITIONS_PER_STEP:
+                    yield
+                self._found.append(self._look(place, target))
+                self._hear_of_last_found()
+        except GeneratorExit:
+            self.abandon()
+            raise
+        self._answer_or_wait()
+
+    def _hear_of_last_found(self) -> None:
+        if self._places:
+            partition = next(reversed(self._places))
+            partition.waiting_readers[self] = None
+
+    def _answer_or_wait(self) -> None:
         if self._wait_ms <= 0 or not self._places:
             self._urgent = True
         if not self._answer_if_enough():
@@ -139,6 +205,8 @@ class Fetching:
         self._answer_if_enough()
 
     def _answer_if_enough(self) -> bool:
+        if len(self._found) < len(self._plan.targets):
+            return False
         if self._cold or not (self._urgent or self._bytes >= self._min_bytes):
             return False
         self._leave()
@@ -283,11 +351,33 @@ class Fetching:
         return self._node.partition(name, target.partition)
 
     def _answer(self) -> None:
+        if len(self._found) > PARTITIONS_PER_STEP:
+            self._node.turns.begin(self._request.reply, self._answer_in_steps())
+            return
         header = self._request.header
-        plan = self._plan
         topics: dict[str | TopicId, list[FetchedPartition]] = {}
+        self._tell(0, len(self._found), topics)
+        frame = encode_fetch_response(
+            header.api_version, header.correlation_id, list(topics.items()), session_id=self._plan.session_id
+        )
+        self._request.reply.send(frame)  # type: ignore[arg-type]
+
+    def _answer_in_steps(self) -> Steps:
+        header = self._request.header
+        topics: dict[str | TopicId, list[FetchedPartition]] = {}
+        for start in range(0, len(self._found), TARGETS_PER_STEP):
+            self._tell(start, start + TARGETS_PER_STEP, topics)
+            yield
+        frame = yield from encode_fetch_in_steps(
+            header.api_version, header.correlation_id, list(topics.items()), session_id=self._plan.session_id
+        )
+        self._request.reply.send(frame)  # type: ignore[arg-type]
+
+    def _tell(self, start: int, end: int, topics: dict[str | TopicId, list[FetchedPartition]]) -> None:
+        """Adds what was found in these places to the answer, as far as it is news."""
+        plan = self._plan
         session = plan.session
-        for target, found in zip(plan.targets, self._found, strict=True):
+        for target, found in zip(plan.targets[start:end], self._found[start:end], strict=True):
             has_records = isinstance(found.records, LogSlice)
             if session is not None:
                 news = (
@@ -305,10 +395,6 @@ class Fetching:
                 if has_records:
                     session.served(target.key)
             topics.setdefault(target.topic, []).append(found)
-        frame = encode_fetch_response(
-            header.api_version, header.correlation_id, list(topics.items()), session_id=plan.session_id
-        )
-        self._request.reply.send(frame)  # type: ignore[arg-type]
 
 
 def _length(found: FetchedPartition) -> int:

@@ -41,7 +41,7 @@ ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11
 
 BROKER_ENDPOINTS = 1
 
-ENCODED_PER_STEP = 1_000
+ENCODED_PER_STEP = 250
 """Topics and their partitions: an entry that is not kept yet takes some microseconds for each."""
 
 # Version 2 of transactions (KIP-890): clients that read this need no AddPartitionsToTxn and get a new epoch each time.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cordwood.groups.offset_records import Position
@@ -30,9 +31,9 @@ TRANSACTION_KEY = 1
 EPOCHS_FROM_VERSION = 9
 """Of OffsetCommit: older clients know neither epochs of members nor that a group may not be there."""
 
-COMMITS_PER_STEP = 1_000
-GROUPS_PER_STEP = 200
-LOOKED_UP_PER_STEP = 2_000
+COMMITS_PER_STEP = 250
+GROUPS_PER_STEP = 100
+LOOKED_UP_PER_STEP = 500
 
 MAX_POSITIONS_ANSWERED = 250_000
 """Positions of groups that are asked for all of theirs, in one answer: some 20 MB."""
@@ -134,7 +135,7 @@ class AskedPositions:
     ) -> Steps:
         """Has `one` commit the positions, so many in each step; `done` gets an error code for each of them."""
         starts = range(0, max(len(self.commits), 1), COMMITS_PER_STEP)
-        settled = in_order(len(starts), lambda outcomes: done([error for errors in outcomes for error in errors]))
+        settled = in_order(len(starts), lambda outcomes: done(list(chain.from_iterable(outcomes))))
         for place, start in enumerate(starts):
             if place:
                 yield

@@ -43,7 +43,7 @@ _ZSTD_FROM_VERSION = 7
 
 Results = list[tuple[str | TopicId, list[ProducedPartition]]]
 
-BATCHES_PER_STEP = 100
+BATCHES_PER_STEP = 50
 """Some ten microseconds each, and as many more when a file is opened."""
 
 

@@ -2,20 +2,22 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cluster.config_descriptions import ConfigEntry
 from cordwood.cluster.planner.placement import Assignment
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import ZERO_TOPIC_ID
 from cordwood.node.outcomes import each_outcome, status
-from cordwood.node.request import Request, serves
+from cordwood.node.request import Made, Request, serves
+from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 
-def create_topics(node: "Node", request: Request) -> None:
-    body = request.decode()
+def create_topics(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
     asked = [
         NewTopic(
             topic.name,
@@ -28,57 +30,61 @@ def create_topics(node: "Node", request: Request) -> None:
     ]
 
     def created(outcomes: Any) -> None:
-        topics = []
-        for name, outcome in each_outcome(node, outcomes, list(dict.fromkeys(topic.name for topic in asked))):
-            result: dict[str, Any] = {"name": name, "topic_id": ZERO_TOPIC_ID, **status(outcome), "configs": ()}
-            if not isinstance(outcome, ProtocolError):
-                result["topic_id"] = outcome.topic_id
-                result["num_partitions"] = outcome.partition_count
-                result["replication_factor"] = outcome.replication_factor
-                # The Java client wants an array here whenever the topic was created.
-                result["configs"] = [
-                    {
-                        "name": config.name,
-                        "value": config.value,
-                        "read_only": config.read_only,
-                        "config_source": config.source,
-                        "is_sensitive": config.is_sensitive,
-                    }
-                    for config in outcome.configs
-                ]
-            topics.append(result)
-        request.answer(topics=topics)
+        names = list(dict.fromkeys(topic.name for topic in asked))
+        request.answer(topics=Made(each_outcome(node, outcomes, names), _created))
 
     node.effects.controller(
         lambda controller: controller.create_topics(asked, validate_only=body.validate_only), created
     )
 
 
-def delete_topics(node: "Node", request: Request) -> None:
-    body = request.decode()
+def _created(topic: tuple[str, Any]) -> dict[str, Any]:
+    name, outcome = topic
+    result: dict[str, Any] = {"name": name, "topic_id": ZERO_TOPIC_ID, **status(outcome), "configs": ()}
+    if not isinstance(outcome, ProtocolError):
+        result["topic_id"] = outcome.topic_id
+        result["num_partitions"] = outcome.partition_count
+        result["replication_factor"] = outcome.replication_factor
+        # The Java client wants an array here whenever the topic was created.
+        result["configs"] = Made(outcome.configs, _created_config)
+    return result
+
+
+def _created_config(config: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "value": config.value,
+        "read_only": config.read_only,
+        "config_source": config.source,
+        "is_sensitive": config.is_sensitive,
+    }
+
+
+def delete_topics(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
     if request.version >= 6:
         asked = [TopicReference(topic.name, topic.topic_id) for topic in body.topics]
     else:
         asked = [TopicReference(name) for name in body.topic_names]
 
     def deleted(outcomes: Any) -> None:
-        responses = []
-        for reference, outcome in each_outcome(node, outcomes, list(dict.fromkeys(asked))):
-            known = None if isinstance(outcome, ProtocolError) else outcome
-            responses.append(
-                {
-                    "name": reference.name if known is None else known.name,
-                    "topic_id": (reference.topic_id or ZERO_TOPIC_ID) if known is None else known.topic_id,
-                    **status(outcome),
-                }
-            )
-        request.answer(responses=responses)
+        request.answer(responses=Made(each_outcome(node, outcomes, list(dict.fromkeys(asked))), _deleted))
 
     node.effects.controller(lambda controller: controller.delete_topics(asked), deleted)
 
 
-def create_partitions(node: "Node", request: Request) -> None:
-    body = request.decode()
+def _deleted(topic: tuple[TopicReference, Any]) -> dict[str, Any]:
+    reference, outcome = topic
+    known = None if isinstance(outcome, ProtocolError) else outcome
+    return {
+        "name": reference.name if known is None else known.name,
+        "topic_id": (reference.topic_id or ZERO_TOPIC_ID) if known is None else known.topic_id,
+        **status(outcome),
+    }
+
+
+def create_partitions(node: "Node", request: Request) -> Steps:
+    body = yield from request.read()
     asked = [
         MorePartitions(
             topic.name,
@@ -91,7 +97,7 @@ def create_partitions(node: "Node", request: Request) -> None:
     def grown(outcomes: Any) -> None:
         names = list(dict.fromkeys(topic.name for topic in asked))
         request.answer(
-            results=[{"name": name, **status(outcome)} for name, outcome in each_outcome(node, outcomes, names)]
+            results=Made(each_outcome(node, outcomes, names), lambda topic: {"name": topic[0], **status(topic[1])})
         )
 
     node.effects.controller(

@@ -39,7 +39,7 @@ SAME_EPOCH = 1
 
 IDS_PER_STEP = 100
 """Each may write to a log."""
-LOOKED_UP_PER_STEP = 500
+LOOKED_UP_PER_STEP = 200
 
 TopicErrors = Made[str]
 
@@ -172,7 +172,8 @@ def txn_offset_commit(node: Node, request: Request) -> Steps:
         return
 
     def committed(outcome: list[ErrorCode]) -> None:
-        asked.settle([_offset_error(error, version) for error in outcome])
+        told = {error: _offset_error(error, version) for error in set(outcome)}
+        asked.settle(list(map(told.__getitem__, outcome)))
         request.answer(topics=asked.answer())
 
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)

@@ -1,0 +1,75 @@
+"""Whoever holds the loop is named; and a connection that takes long, or works in steps, lets others have their turn."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from cordwood.broker.connection import TURN_S
+from cordwood.broker.loop_watch import STALL_S
+
+
+async def test_a_request_that_held_the_loop_is_named_in_the_log_and_counted(
+    serving: Any, request_frame: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "cordwood.broker")
+    async with serving() as broker:
+        now_s = [100.0]
+        broker.loop_watch.monotonic_s = broker.loop_watch.cpu_s = lambda: now_s[0]
+
+        def slowly(header: Any, body: bytes, reply: Any) -> None:
+            now_s[0] += 2 * STALL_S
+            reply.nothing()
+
+        broker.node.answer = slowly
+        client = await broker.connect()
+        await client.send(request_frame(1) * 3)
+        await broker.until(lambda: len(broker.node.requests) == 3)
+        assert caplog.messages == [
+            "the event loop was held for 100 ms (100 ms of CPU) by Metadata of None on connection 1 from 127.0.0.1"
+        ]
+        assert broker.loop_watch.held_cpu_s == {"Metadata": pytest.approx(6 * STALL_S)}
+        now_s[0] += 60.0
+        await client.send(request_frame(1))
+        await broker.until(lambda: len(broker.node.requests) == 4)
+        assert caplog.messages[1].endswith("; 2 such turns before it were not logged")
+
+
+async def test_a_connection_whose_request_took_long_lets_others_have_their_turn(
+    serving: Any, request_frame: Any
+) -> None:
+    async with serving() as broker:
+        now_s = [100.0]
+        broker.loop_watch.monotonic_s = lambda: now_s[0]
+        served: list[int] = []
+
+        def slowly(header: Any, body: bytes, reply: Any) -> None:
+            now_s[0] += TURN_S
+            served.append(reply.connection_id)
+            reply.nothing()
+
+        broker.node.answer = slowly
+        greedy, modest = await broker.connect(), await broker.connect()
+        await greedy.send(request_frame(1) * 20)
+        await modest.send(request_frame(1))
+        await broker.until(lambda: len(served) == 21)
+        assert served.index(2) < 20
+
+
+async def test_the_next_request_of_a_connection_that_is_held_waits_until_it_is_released(
+    serving: Any, request_frame: Any
+) -> None:
+    async with serving() as broker:
+
+        def hold(header: Any, body: bytes, reply: Any) -> None:
+            if header.correlation_id == 1:
+                reply.hold()
+
+        broker.node.answer = hold
+        client, other = await broker.connect(), await broker.connect()
+        await client.send(request_frame(1) + request_frame(2))
+        await other.send(request_frame(3))
+        await broker.until(lambda: len(broker.node.requests) == 2)
+        assert [header.correlation_id for header, _, _ in broker.node.requests] == [1, 3]
+        broker.node.reply(0).release()
+        await broker.until(lambda: len(broker.node.requests) == 3)
