@@ -14,7 +14,7 @@ from tests.deadline import eventually
 from tests.spark.sink_query import COLUMNS, Query, batch_of
 
 from cordwood.client.errors import ClientError
-from cordwood.spark.sink.checkpoint import query_id_of
+from cordwood.spark.checkpoints.location import local_directory
 from cordwood.spark.sink.options import Guarantee
 from cordwood.spark.sink.protocol import OlderBatch, SinkFailure, TaskReport
 from cordwood.spark.sink.writer import StreamSink
@@ -113,7 +113,7 @@ def test_rows_are_visible_when_the_driver_has_decided_and_not_before(query: Make
 
 
 def test_a_repeated_batch_is_read_to_its_end_and_not_written_whatever_it_holds(query: MakeQuery) -> None:
-    stream = query()
+    stream = query(unknownQuery="begin", otherRowCount="skip")
     stream.commit(4, stream.task(4, 0, ["a"]))
     more_than_before = iter([batch_of(["x", "y"]), batch_of(["z"])])
     again = stream.task(4, 0, more_than_before)
@@ -124,14 +124,14 @@ def test_a_repeated_batch_is_read_to_its_end_and_not_written_whatever_it_holds(q
 
 
 def test_a_batch_without_rows_is_decided_too(query: MakeQuery) -> None:
-    stream = query()
+    stream = query(otherRowCount="skip")
     stream.commit(0, stream.task(0, 0, []))
     stream.commit(0, stream.task(0, 0, ["not that time"]))
     assert stream.visible() == []
 
 
 def test_a_batch_older_than_the_last_is_refused_or_passed_over(query: MakeQuery) -> None:
-    stream = query()
+    stream = query(unknownQuery="begin")
     stream.commit(5, stream.task(5, 0, ["a"]))
     with pytest.raises(OlderBatch, match="older than batch 5"):
         stream.task(4, 0, ["b"])
@@ -210,7 +210,7 @@ def test_a_driver_without_a_single_report_finds_the_query_in_its_checkpoint(quer
 
 @pytest.mark.parametrize("checkpoint", ["hdfs://somewhere/x", "s3a://bucket/x", "/nowhere/at/all", "", None])
 def test_a_checkpoint_that_is_elsewhere_says_nothing(checkpoint: str | None) -> None:
-    assert query_id_of(checkpoint) is None
+    assert local_directory(checkpoint) is None
 
 
 def test_a_task_that_still_runs_keeps_alive_those_that_are_done(query: MakeQuery) -> None:

@@ -36,6 +36,7 @@ from cordwood.cli.recover.list import list_set_aside
 from cordwood.cli.recover.metadata import recover_metadata
 from cordwood.cli.recover.put_back import put_back
 from cordwood.cli.serve import serve
+from cordwood.cli.spark.repair_checkpoint import repair_checkpoint
 from cordwood.cli.topic.alter import alter as alter_topic
 from cordwood.cli.topic.create import create as create_topic
 from cordwood.cli.topic.delete import delete as delete_topic
@@ -129,6 +130,16 @@ _recover.command("list")(list_set_aside)
 _recover.command("put-back")(put_back)
 _recover.command("metadata")(recover_metadata)
 
+_spark = typer.Typer(no_args_is_help=True)
+
+
+@_spark.callback()
+def _spark_group() -> None:
+    """Only makes `repair-checkpoint` a command of its own group: typer would otherwise take its place."""
+
+
+_spark.command("repair-checkpoint")(repair_checkpoint)
+
 app.command("serve")(serve)
 app.command("demo")(demo)
 app.add_typer(_topic, name="topic")
@@ -138,6 +149,7 @@ app.add_typer(_group, name="group")
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.add_typer(_pipeline, name="pipeline")
+app.add_typer(_spark, name="spark", help="Queries of Spark: mend what a power cut has left of their checkpoints.")
 app.command("inspect")(inspect)
 app.add_typer(_recover, name="recover")
 app.command("audit")(audit)

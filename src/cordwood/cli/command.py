@@ -24,6 +24,7 @@ COMMAND_ORDER = [
     "config",
     "transaction",
     "pipeline",
+    "spark",
     "audit",
     "inspect",
     "recover",

@@ -26,7 +26,8 @@ EXIT_CODE_MEANINGS = {
     ExitCode.NOT_REACHABLE: "no broker answered",
     ExitCode.NOT_FOUND: "what the command names does not exist: a topic, a partition, a file, a setting",
     ExitCode.PROBLEM_FOUND: (
-        "a check was made and found a problem: `inspect --verify`, `history check`, `audit`, a pipeline over its budget"
+        "a check was made and found a problem: `inspect --verify`, `history check`, `audit`, a pipeline over its "
+        "budget, `spark repair-checkpoint --dry-run`"
     ),
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
 }

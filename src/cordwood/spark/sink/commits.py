@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
-from cordwood.client.families import FamilyMember
+from cordwood.client.families import FamilyMember, FamilyPlan
 from cordwood.spark.sink.options import Guarantee, SinkOptions
+from cordwood.spark.sink.planned import check_family_is_known, check_repeated, make_durable
 from cordwood.spark.sink.promises import transaction_timeout_ms
-from cordwood.spark.sink.protocol import Decision, SinkFailure, TaskReport, decision_of, sums_of
+from cordwood.spark.sink.protocol import Decision, SinkFailure, TaskReport, Written, decision_of, sums_of
 from cordwood.spark.sink.steps import Step, reached
 from cordwood.spark.sink.transactions import WEAKER, abandon_slot
 from cordwood.spark.worker_state import cluster_of
@@ -39,29 +39,40 @@ def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forge
     guarantee = _guarantee_of(reports)
     if guarantee is Guarantee.TASK and options.guarantee is Guarantee.MICRO_BATCH:
         _tell_what_is_weaker(options)
+    written = sums_of(reports)
     repeated = False
     reached(Step.DRIVER_DECIDING)
     try:
         if guarantee is not Guarantee.AT_LEAST_ONCE:
-            repeated = _make_visible(cluster_of(options.client), guarantee, decision, forget=forget)
+            plan = make_durable(options, decision, written.rows)
+            reached(Step.DRIVER_SYNCED)
+            repeated = _make_visible(options, guarantee, decision, plan, written, forget=forget)
     except ClientError as error:
         raise SinkFailure(_not_committed(guarantee, decision, error)) from error
     reached(Step.DRIVER_DECIDED)
-    _tell(decision, reports, repeated=repeated, took_s=time.monotonic() - started_s)
+    _tell(decision, written, repeated=repeated, took_s=time.monotonic() - started_s)
 
 
-def _make_visible(cluster: Cluster, guarantee: Guarantee, decision: Decision, *, forget: bool) -> bool:
-    """Whether the batch was visible before."""
+def _make_visible(
+    options: SinkOptions, guarantee: Guarantee, decision: Decision, plan: FamilyPlan, written: Written, *, forget: bool
+) -> bool:
+    """Whether the batch was visible before. Raises ChangedBatch if that was another one with its number."""
+    cluster = cluster_of(options.client)
     if guarantee is Guarantee.TASK:
         for slot in decision.winners:
             cluster.end_transaction(slot.transactional_id, slot.producer, commit=True)
         return False
     if not decision.winners and not cluster.supports(ApiKey.FAMILY_DECIDE):
         return False  # no task had rows, so none has seen that this broker has no families
+    if not decision.winners:
+        check_family_is_known(cluster, options, decision)
     winners = [FamilyMember(*slot) for slot in decision.winners]
-    return cluster.family_decide(
-        decision.family, decision.batch_id, commit=True, winners=winners, forget=forget
-    ).already_decided
+    decided = cluster.family_decide(
+        decision.family, decision.batch_id, commit=True, winners=winners, forget=forget, plan=plan
+    )
+    if decided.already_decided:
+        check_repeated(cluster, options, decision, plan, written)
+    return decided.already_decided
 
 
 def abort_batch(
@@ -114,8 +125,7 @@ def _not_committed(guarantee: Guarantee, decision: Decision, error: ClientError)
     )
 
 
-def _tell(decision: Decision, reports: Reports, *, repeated: bool, took_s: float) -> None:
-    sums = sums_of(reports)
+def _tell(decision: Decision, sums: Written, *, repeated: bool, took_s: float) -> None:
     batch = f"batch {decision.batch_id} of {decision.family}"
     if sums.skipped_rows:
         _log.warning("%s was written before: %d rows were read and not written", batch, sums.skipped_rows)

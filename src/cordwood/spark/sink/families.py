@@ -12,9 +12,9 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.client.families import FamilyMember
 from cordwood.client.settings import ClientSettings
-from cordwood.spark.sink.options import Guarantee, OlderBatches
+from cordwood.spark.sink.options import Guarantee, OlderBatches, UnknownQuery
 from cordwood.spark.sink.promises import Producer, Promise, WriteIdentity
-from cordwood.spark.sink.protocol import Slot, Verdict, judge
+from cordwood.spark.sink.protocol import Slot, Verdict, check_known, judge
 from cordwood.wire.apis import ApiKey
 
 _log = logging.getLogger("cordwood.spark.sink")
@@ -26,15 +26,24 @@ RENEWALS_PER_TIMEOUT = 4
 class FamilyPromise(Promise):
     guarantee = Guarantee.MICRO_BATCH
 
-    def __init__(self, cluster: Cluster, identity: WriteIdentity, timeout_ms: int, older: OlderBatches) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        identity: WriteIdentity,
+        timeout_ms: int,
+        older: OlderBatches,
+        unknown: UnknownQuery,
+    ) -> None:
         self._cluster = cluster
         self._identity = identity
         self._timeout_ms = timeout_ms
         self._older = older
+        self._unknown = unknown
 
     def begin(self) -> Producer | None:
         family, batch_id = self._identity.family, self._identity.batch_id
         joined = self._cluster.family_join(family, batch_id, self._timeout_ms)
+        check_known(family, batch_id, joined.standing.last_batch_id, self._unknown)
         if judge(family, batch_id, joined.standing.last_batch_id, self._older) is Verdict.SKIP:
             return None
         assert joined.member is not None, f"{family}: no slot for batch {batch_id}, which is not decided"

@@ -18,7 +18,16 @@ from cordwood.spark.option_names import OPTIONS
 from cordwood.spark.quantities import MAX_INT, MAX_LONG
 from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
 
-SINK_OPTIONS = ("topic", "exactlyOnce", "family", "batchId", "olderBatches", "includeHeaders")
+SINK_OPTIONS = (
+    "topic",
+    "exactlyOnce",
+    "family",
+    "batchId",
+    "olderBatches",
+    "otherRowCount",
+    "unknownQuery",
+    "includeHeaders",
+)
 """What the sink itself reads, besides kafka.*."""
 
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
@@ -56,6 +65,20 @@ class OlderBatches(Enum):
     SKIP = "skip"
 
 
+class OtherRowCount(Enum):
+    """What to do about a repeated batch that has another number of rows than the one that was written."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+class UnknownQuery(Enum):
+    """What to do about a batch after the first of a family that the broker remembers nothing of."""
+
+    FAIL = "fail"
+    BEGIN = "begin"
+
+
 @dataclass(frozen=True)
 class SinkOptions:
     """What the options of one write say."""
@@ -66,6 +89,8 @@ class SinkOptions:
     family: str | None
     batch_id: int | None
     older_batches: OlderBatches
+    other_row_count: OtherRowCount
+    unknown_query: UnknownQuery
     include_headers: bool
     acks: int
     idempotent: bool
@@ -103,6 +128,11 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         family=family,
         batch_id=batch_id,
         older_batches=_choice(given, "olderBatches", OlderBatches, OlderBatches.FAIL),
+        other_row_count=_choice(given, "otherRowCount", OtherRowCount, OtherRowCount.FAIL),
+        # The numbers of batch writes are the user's own, and begin where he likes.
+        unknown_query=_choice(
+            given, "unknownQuery", UnknownQuery, UnknownQuery.FAIL if streaming else UnknownQuery.BEGIN
+        ),
         include_headers=_boolean(given, "includeHeaders", default=True),
         acks=acks,
         idempotent=idempotent,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pyspark.sql.datasource import WriterCommitMessage
 
 from cordwood.client.answers import ProducerIdentity
-from cordwood.spark.sink.options import Guarantee, OlderBatches
+from cordwood.spark.sink.options import Guarantee, OlderBatches, UnknownQuery
 
 NO_BATCH = -1
 """What a family that never decided has decided last."""
@@ -31,6 +31,10 @@ class SinkFailure(Exception):
 
 class OlderBatch(SinkFailure):
     """A batch before the last one that was decided: not a replay, but a checkpoint that went back, or a copy of one."""
+
+
+class UnknownFamily(SinkFailure):
+    """A batch after the first, of a family that remembers none."""
 
 
 class Slot(NamedTuple):
@@ -80,6 +84,19 @@ def judge(family: str, batch_id: int, last_batch_id: int, older: OlderBatches) -
             f"pass over all batches up to {last_batch_id} set the option 'olderBatches' to 'skip'"
         )
     return Verdict.SKIP
+
+
+def check_known(family: str, batch_id: int, last_batch_id: int, unknown: UnknownQuery) -> None:
+    """Every micro-batch of a query is decided, also one without rows, so its first is batch 0. Raises UnknownFamily."""
+    if last_batch_id != NO_BATCH or batch_id == 0 or unknown is UnknownQuery.BEGIN:
+        return
+    raise UnknownFamily(
+        f"Batch {batch_id} is not the first of query '{family}', and the broker remembers none of it. Either its "
+        "checkpoint lost the file 'metadata' and Spark gave it a new id, or it is another broker, or one that lost "
+        "its memory: batches could be written twice. A checkpoint on this machine is mended by `cordwood spark "
+        "repair-checkpoint`. If the query has written elsewhere until now and is to go on here, set the option "
+        "'unknownQuery' to 'begin'"
+    )
 
 
 @dataclass(frozen=True)

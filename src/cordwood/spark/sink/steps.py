@@ -21,6 +21,8 @@ class Step(Enum):
     """Every row is acknowledged."""
     TASK_COMPLETED = "task-completed"
     DRIVER_DECIDING = "driver-deciding"
+    DRIVER_SYNCED = "driver-synced"
+    """The checkpoint survives a power cut."""
     DRIVER_DECIDED = "driver-decided"
     DRIVER_ABORTING = "driver-aborting"
     DRIVER_ABORTED = "driver-aborted"

@@ -85,7 +85,7 @@ def choose_promise(cluster: Cluster, options: SinkOptions, identity: WriteIdenti
     if options.guarantee is Guarantee.MICRO_BATCH:
         if cluster.supports(ApiKey.FAMILY_JOIN):
             timeout_ms = transaction_timeout_ms(options, Guarantee.MICRO_BATCH)
-            return FamilyPromise(cluster, identity, timeout_ms, options.older_batches)
+            return FamilyPromise(cluster, identity, timeout_ms, options.older_batches, options.unknown_query)
         if options.batch_id is not None:
             raise SinkFailure(
                 "This broker has no transaction families, so it cannot remember batch "

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from cordwood.spark.sink.checkpoint import query_id_of
+from cordwood.spark.checkpoints.location import local_directory, query_id_of
 from cordwood.spark.sink.columns import SinkColumns, check_columns
 from cordwood.spark.sink.options import SinkOptionError, SinkOptions, parse_sink_options
 from cordwood.spark.sink.protocol import TaskReport
@@ -107,7 +107,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         from cordwood.spark.sink.commits import abort_batch
 
-        query_id = query_id_of(self._options.checkpoint)
+        query_id = query_id_of(local_directory(self._options.checkpoint))
         family = None if query_id is None else self._family_of(query_id)
         abort_batch(self._options, _reports(messages), batchId, forget=False, family=family)
 

@@ -1,0 +1,1 @@
+"""`cordwood spark …`: what Spark's queries leave behind. Needs no Spark."""

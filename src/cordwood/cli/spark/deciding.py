@@ -1,0 +1,50 @@
+"""What was decided about a query, asked of the broker that decided it."""
+
+from pathlib import Path
+
+from cordwood.cli.connection import Connection, code_name
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.raw_request import ask, transaction_coordinator
+from cordwood.model.families import coordinator_key
+from cordwood.spark.checkpoints.location import query_id_of
+from cordwood.spark.checkpoints.owner import Owner, read_owner
+from cordwood.spark.checkpoints.plans import Plan
+from cordwood.spark.checkpoints.repairing import Decided
+from cordwood.wire.apis import ApiKey
+
+
+def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, timeout_s: float) -> Decided:
+    """`family`: for a checkpoint that does not tell to whom it belongs."""
+    owner = _owner(checkpoint, family)
+    connection = Connection(bootstrap_servers, timeout_s)
+    address = transaction_coordinator(connection, coordinator_key(owner.family))
+    answer = ask(address, ApiKey.FAMILY_RECALL, 0, {"family": owner.family}, timeout_s)
+    if answer.error_code:
+        raise Failure(code_name(answer.error_code), answer.error_message or f"{owner.family} cannot be looked up")
+    if answer.last_batch_id < 0 and family is not None:
+        raise Failure(
+            "FAMILY_NOT_FOUND",
+            f"the broker remembers nothing of a query {owner.family!r}",
+            "`cordwood transaction families` shows those that it remembers",
+            ExitCode.NOT_FOUND,
+        )
+    plan = Plan.unpack(bytes(answer.plan)) if answer.plan else None
+    return Decided(owner.query_id, answer.last_batch_id, bytes(answer.plan_digest), plan)
+
+
+def _owner(checkpoint: Path, family: str | None) -> Owner:
+    if family is not None:
+        # A query's id has no dots: what stands before the last one is the word of the option `family`.
+        return Owner(family.rpartition(".")[2], family)
+    owner = read_owner(checkpoint)
+    if owner is not None:
+        return owner
+    query_id = query_id_of(checkpoint)
+    if query_id is None:
+        raise Failure(
+            "QUERY_UNKNOWN",
+            f"{checkpoint} does not tell whose it is: neither 'metadata' nor 'cordwood-sink.json' can be read",
+            "name the query with --family; `cordwood transaction families` shows those that the broker remembers",
+            ExitCode.NOT_FOUND,
+        )
+    return Owner(query_id, query_id)

@@ -1,0 +1,93 @@
+"""The plan of a batch: `offsets/<batch>`, which says where every source stands at the batch's end.
+
+    v1
+    {"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{…}}
+    {"orders": {"0": 100}}
+
+Two plans are the same batch if their sources' lines are the same: the time and the settings in the second line may
+differ when a batch is planned again. To restore a plan all of it is needed, since Spark reads the watermark and the
+format of its state from the second line.
+"""
+
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+_MAX_TEXT_BYTES: Final = 64 << 20
+"""Of a plan that is unpacked: a hundred times what a topic with a hundred thousand partitions takes."""
+_NO_SOURCES: Final = 2
+"""Lines before the first source."""
+
+
+class UnreadablePlan(Exception):
+    """A file of `offsets/` that is missing, empty or torn; the message says which and what it is."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The text of a file of `offsets/`, known to be whole."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError, with what is wrong, for anything that Spark would not read."""
+        if not text.strip("\0 \n"):
+            raise ValueError(f"has {len(text)} bytes and no plan" if text else "is empty")
+        lines = text.splitlines()
+        if not lines[0].startswith("v") or not lines[0][1:].isdecimal():
+            raise ValueError("does not begin with a version")
+        if len(lines) <= _NO_SOURCES:
+            raise ValueError("is torn: it names no source")
+        for line in lines[1:]:
+            if line != "-":  # a source that has no offset yet
+                try:
+                    json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"is torn: {error}") from None
+        return cls(text)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(self.text.splitlines()[_NO_SOURCES:])
+
+    @property
+    def digest(self) -> bytes:
+        return hashlib.sha256("\n".join(self.sources).encode()).digest()
+
+    def packed(self, max_bytes: int) -> bytes:
+        """Empty if it takes more than `max_bytes`."""
+        packed = zlib.compress(self.text.encode(), 6)
+        return packed if len(packed) <= max_bytes else b""
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Self:
+        """Raises ValueError for bytes that are no plan."""
+        unpacker = zlib.decompressobj()
+        try:
+            raw = unpacker.decompress(packed, _MAX_TEXT_BYTES)
+        except zlib.error as error:
+            raise ValueError(f"is no packed plan: {error}") from None
+        if unpacker.unconsumed_tail or not unpacker.eof:
+            raise ValueError("is no packed plan: it does not end")
+        return cls.parse(raw.decode())
+
+
+def plan_path(checkpoint: Path, batch_id: int) -> Path:
+    return checkpoint / "offsets" / str(batch_id)
+
+
+def read_plan(checkpoint: Path, batch_id: int) -> Plan:
+    """Raises UnreadablePlan."""
+    path = plan_path(checkpoint, batch_id)
+    try:
+        return Plan.parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UnreadablePlan(f"{path} is missing") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadablePlan(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise UnreadablePlan(f"{path} {error}") from None
