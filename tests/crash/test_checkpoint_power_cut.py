@@ -10,6 +10,8 @@ import pytest
 from tests.crash.mounts import LoopDisk, MountUnavailable
 from tests.spark.checkpoint_files import CheckpointFiles
 
+from cordwood.pipelines.planned import PlannedBatches, read_kept
+from cordwood.pipelines.state_files import StateFiles
 from cordwood.spark.checkpoints.owner import Owner, read_owner, write_owner
 from cordwood.spark.checkpoints.plans import read_plan
 from cordwood.spark.checkpoints.replacing import replace_file
@@ -99,3 +101,17 @@ def test_a_repaired_file_and_the_witness_survive_a_power_cut(disk: LoopDisk) -> 
     cut(disk)
     assert read_owner(checkpoint.directory) == Owner("query", "family")
     assert checkpoint.path("offsets/0").read_bytes() == b"plan"
+
+
+def test_what_an_edition_of_a_pipeline_may_have_committed_can_be_repeated_after_a_power_cut(disk: LoopDisk) -> None:
+    edition = disk.path / "orders" / "editions" / "v1"
+    checkpoint = CheckpointFiles(edition / "checkpoint", "query")
+    for batch_id in range(2):
+        there = written(checkpoint, batch_id, 3)
+        PlannedBatches("orders", edition, checkpoint.directory, StateFiles()).make_durable("query", batch_id)
+        cut(disk)
+        assert {path: path.read_bytes() for path in there if path.exists()} == there
+        kept = read_kept(edition)
+        assert kept is not None
+        assert (kept.query_id, kept.batch_id) == ("query", batch_id)
+        assert kept.plan == read_plan(checkpoint.directory, batch_id)

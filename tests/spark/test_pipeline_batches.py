@@ -1,5 +1,8 @@
 """Batches from a real log to tables, in this process: what is read, what is poison, what is done once."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -57,6 +60,36 @@ def test_a_batch_that_spark_forgot_to_note_is_repeated_to_no_effect(
     (again,) = workshop.run()
     assert again["repeated"] == ["all_orders"]
     assert len(workshop.rows("all_orders")) == 5
+
+
+def lose_last_plan(workshop: Workshop, batch: int) -> Path:
+    """As a power cut may that comes after the last output was written: neither plan nor commit is there."""
+    workshop.forget_commit("p", batch)
+    checkpoint = workshop.project.state("p").checkpoint(workshop.edition("p"))
+    for path in checkpoint.glob(f"offsets/*{batch}*"):
+        path.unlink()
+    return checkpoint
+
+
+def test_a_batch_that_is_planned_anew_with_more_records_is_refused_until_its_plan_is_back(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    workshop.write(APPENDED.format(topic=topic))
+    put(topic, orders(range(1, 4)))
+    (event,) = workshop.run()
+    checkpoint = lose_last_plan(workshop, event["batch"])
+    put(topic, orders(range(4, 6)))
+    for _ in range(2):
+        with pytest.raises(WrongState, match="would be lost"):
+            workshop.run()
+    assert len(workshop.rows("all_orders")) == 3
+    repair = [sys.executable, "-m", "cordwood.cli", "spark", "repair-checkpoint", str(checkpoint), "--json"]
+    told = json.loads(subprocess.run(repair, capture_output=True, check=True, text=True).stdout)
+    assert [each["file"] for each in told["changes"]] == [f"offsets/{event['batch']}"]
+    repeated, following = workshop.run()
+    assert (repeated["repeated"], following["rows_in"]) == (["all_orders"], 2)
+    assert workshop.rows("all_orders") == [(f"o{number}", 2 * number) for number in range(1, 6)]
 
 
 def test_who_is_interrupted_while_he_waits_leaves_the_edition_to_the_query_that_runs(

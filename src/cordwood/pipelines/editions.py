@@ -6,6 +6,7 @@
         edition.json                the version, where it began, its tables and topics
         definition-v<version>.py    the file as it was, so that an edition can be run again after the file went on
         checkpoint/                 Spark's: how far it has read
+        plan.json                   the last batch that began to be committed, and which records it was made of
         effects.json                the last batch that began to write to outputs that are not replayable
         tables/<table>/             its own tables
         running                     locked while a process runs it

@@ -55,7 +55,8 @@ class Work:
 
 class Outputs:
     """`replaying`: nothing is written to outputs that are not replayable. `before_effects` is told of a batch that
-    writes something to them, before it does. `requeue`: its batches are requeues, which have numbers of their own."""
+    writes something to them, before it does. `before_commit` is told of a batch before anything of it is committed.
+    `requeue`: its batches are requeues, which have numbers of their own."""
 
     def __init__(
         self,
@@ -65,10 +66,12 @@ class Outputs:
         *,
         replaying: bool,
         before_effects: Callable[[int], None] | None = None,
+        before_commit: Callable[[int], None] | None = None,
         requeue: bool = False,
     ) -> None:
         self._pipeline = pipeline
         self._before_effects = before_effects
+        self._before_commit = before_commit
         self._place = place
         self._query_id = query_id
         self._application = f"{query_id}.requeue" if requeue else query_id
@@ -121,6 +124,7 @@ class Outputs:
         return found
 
     def commit(self, work: Work, batch_id: int, repeated: Sequence[str]) -> None:
+        self._commits(batch_id)
         effects = any(work.rows[name] for name, output in self.wanted.items() if not output.replayable)
         if effects and self._before_effects is not None:
             self._before_effects(batch_id)
@@ -139,6 +143,7 @@ class Outputs:
         if self._has_quarantined(batch_id):
             quarantine.check_repeated(rows, self._quarantined(rows.sparkSession), self.who(batch_id))
             return
+        self._commits(batch_id)
         self._produce(rows, self._pipeline.quarantine_topic, self._application_of(None), batch_id)
 
     def set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
@@ -161,6 +166,10 @@ class Outputs:
         now_ms = int(time.time() * 1000)
         said = [table.tidy(now_ms) for name, table in self._tables.items() if name not in self.skipped]
         return tuple(text for text in said if text is not None)
+
+    def _commits(self, batch_id: int) -> None:
+        if self._before_commit is not None:
+            self._before_commit(batch_id)
 
     def _has_quarantined(self, batch_id: int) -> bool:
         """Whether an earlier run has done so, and was interrupted before the batch was done. Then readers see all of it
@@ -188,6 +197,8 @@ class Outputs:
             .option("topic", topic)
             .option("family", application)
             .option("batchId", batch_id)
+            # Plans are compared before a batch is begun, and a function may give other rows the second time.
+            .option("otherRowCount", "skip")
             .mode("append")
             .save()
         )

@@ -25,6 +25,7 @@ from cordwood.pipelines.effects import note_begun
 from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.events import Tell, say
 from cordwood.pipelines.outputs import Outputs, Place
+from cordwood.pipelines.planned import PlannedBatches, read_kept
 from cordwood.pipelines.positions import Positions, ahead, distance, from_json
 from cordwood.pipelines.project import Project
 from cordwood.pipelines.requeue_plan import read_plan
@@ -78,6 +79,8 @@ class Running:
         self._replaying = live.edition != edition.name
         self._place = place_of(state, edition, bootstrap_servers)
         self._checkpoint = state.checkpoint(edition.name)
+        directory = state.edition_directory(edition.name)
+        self._planned = PlannedBatches(pipeline.name, directory, self._checkpoint, state.files)
         self._process: Callable[[DataFrame, int], BatchReport] | None = None
         self._in_batch = threading.Lock()
         self._stop = threading.Event()
@@ -149,6 +152,7 @@ class Running:
         try:
             with self._in_batch:
                 self._check_wanted()
+                self._planned.check(batch_id)
                 if self._process is None:
                     query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
                     assert query_id is not None
@@ -166,6 +170,7 @@ class Running:
             query_id,
             replaying=self._replaying,
             before_effects=lambda batch_id: note_begun(self._state, self._edition.name, batch_id),
+            before_commit=lambda batch_id: self._planned.make_durable(query_id, batch_id),
         )
         if self._pipeline.settings.stateful:
             return StatefulBatches(self._pipeline, outputs, self._place.bootstrap_servers).process
@@ -240,7 +245,10 @@ class Running:
 
     def _check_checkpoint(self) -> None:
         """Numbers of batches mean something only with the checkpoint that gave them."""
-        known, found = self._edition.query_id, checkpoint.query_id(self._checkpoint)
+        kept = read_kept(self._state.edition_directory(self._edition.name), self._state.files)
+        # A power cut in the first batch may have come before the edition noted the id.
+        known = self._edition.query_id or (None if kept is None else kept.query_id)
+        found = checkpoint.query_id(self._checkpoint)
         if known is not None and found != known:
             raise WrongState(
                 f"the checkpoint of edition {self._edition.name} of {self._pipeline.name} is gone or another one, and "

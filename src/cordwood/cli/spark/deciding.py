@@ -14,7 +14,9 @@ from cordwood.wire.apis import ApiKey
 
 
 def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, timeout_s: float) -> Decided:
-    """`family`: for a checkpoint that does not tell to whom it belongs."""
+    """`family`: for a checkpoint that does not tell to whom it belongs. Editions of pipelines keep their own plans."""
+    if (checkpoint.parent / "edition.json").is_file():
+        return _decided_by_edition(checkpoint.parent)
     owner = _owner(checkpoint, family)
     connection = Connection(bootstrap_servers, timeout_s)
     address = transaction_coordinator(connection, coordinator_key(owner.family))
@@ -30,6 +32,21 @@ def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, tim
         )
     plan = Plan.unpack(bytes(answer.plan)) if answer.plan else None
     return Decided(owner.query_id, answer.last_batch_id, bytes(answer.plan_digest), plan)
+
+
+def _decided_by_edition(edition: Path) -> Decided:
+    from cordwood.pipelines.errors import DamagedState
+    from cordwood.pipelines.planned import read_kept
+
+    try:
+        kept = read_kept(edition)
+    except DamagedState as damage:
+        raise Failure("NOT_REPAIRABLE", str(damage)) from None
+    if kept is None:
+        raise Failure(
+            "PLAN_NOT_FOUND", f"{edition} has kept no plan: no batch of it was committed", "", ExitCode.NOT_FOUND
+        )
+    return Decided(kept.query_id, kept.batch_id, kept.plan.digest, kept.plan)
 
 
 def _owner(checkpoint: Path, family: str | None) -> Owner:

@@ -15,7 +15,9 @@ def repair_checkpoint(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            metavar="CHECKPOINT", help="The query's checkpoint, a directory of this machine.", show_default=False
+            metavar="CHECKPOINT",
+            help="The query's checkpoint, a directory of this machine; of a pipeline: that of its edition.",
+            show_default=False,
         ),
     ],
     dry_run: Annotated[
@@ -37,9 +39,9 @@ def repair_checkpoint(
     """Bring a checkpoint that lost files back to what its query has written.
 
     Spark does not sync its checkpoint: a power cut can take the plan of a batch (offsets/N), or leave it empty, after
-    the batch was written. The broker keeps the plan of the batch that was decided last, and this writes it back. It
-    also puts back the query's id, and sets aside empty files of batches that were not decided. Whatever is replaced is
-    kept. Stop the query first.
+    the batch was written. The broker keeps the plan of the batch that was decided last, and an edition of a pipeline
+    keeps its own: this writes it back. It also puts back the query's id, and sets aside empty files of batches that
+    were not decided. Whatever is replaced is kept. Stop the query first.
     """
     from cordwood.cli.spark.deciding import decided_of
     from cordwood.spark.checkpoints.repairing import NotRepairable, apply, examine
