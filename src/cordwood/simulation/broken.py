@@ -1,4 +1,4 @@
-"""What a checker raises."""
+"""The exception that checkers raise."""
 
 
 class InvariantBroken(AssertionError):

@@ -57,7 +57,7 @@ class SimulatedFile:
         return self._handle().read(position, min(length, max(0, self._size - position)))
 
     def peek(self, position: int, length: int) -> bytes:
-        """What the file has there, for checkers: whatever is wrong with the disk at the moment."""
+        """The file's content for checkers, whatever faults the disk has at the moment."""
         return self._handle().read(position, min(length, max(0, self._size - position)))
 
     def read_now(self, position: int, into: memoryview) -> int:

@@ -232,7 +232,7 @@ class Connection:
         self.connection_id = connection_id
         self.open = True
         self.held = False
-        """Whether the node wants no request of it just now."""
+        """Whether the node wants no request of this connection just now."""
         self.travelling: deque[Exchange] = deque()
         self.under_way: dict[int, Exchange] = {}
 
@@ -262,7 +262,7 @@ class Connection:
                 exchange.lose()
 
     def hung_up(self) -> None:
-        """The broker closes it: what the client has sent and the node has not seen is never looked at."""
+        """The broker closes the connection: requests that the node has not seen are dropped."""
         self.travelling.clear()
         self.close()
 

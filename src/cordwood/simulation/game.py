@@ -28,7 +28,7 @@ class SimulationFailed(AssertionError):
 
 
 class Pace(NamedTuple):
-    """What steps that are no faults are made of."""
+    """The mix of steps that are no faults."""
 
     waits: float
     """The share of steps in which time passes."""
@@ -38,7 +38,7 @@ class Pace(NamedTuple):
 
 
 class Game(ABC, Generic[T]):
-    """One game; `T` is what it reports of itself in the end."""
+    """One game; `T` is the type of its outcome."""
 
     topic: ClassVar[str]
     partitions: ClassVar[int]
@@ -55,7 +55,7 @@ class Game(ABC, Generic[T]):
 
     @property
     def label(self) -> str:
-        """What plays this game again."""
+        """The seed, and all else that plays this game again."""
         return f"seed {self.seed}"
 
     def play(self, steps: int) -> T:
@@ -81,7 +81,7 @@ class Game(ABC, Generic[T]):
         """Looks at everything, now and then during the safety phase."""
 
     def _possible(self) -> list[Step]:
-        """What is under way and could happen next."""
+        """The steps that are under way and could happen next."""
         return self.world.steps()
 
     def _do(self, step: Step) -> None:

@@ -56,7 +56,7 @@ def settings(chance: random.Random) -> dict[str, str]:
 
 @dataclass
 class GroupOutcome:
-    """What a game had in it."""
+    """Counts of what happened in a game."""
 
     rounds: int = 0
     taken: int = 0
@@ -124,7 +124,7 @@ class GroupGame(Game[GroupOutcome]):
     # Steps
 
     def _possible(self) -> list[Step]:
-        """What could happen next, without what is held up."""
+        """The steps that could happen next, without those that are held up."""
         now_ms, steps = self._now_ms, self.world.steps()
         if self._slow_until_ms > now_ms:
             steps = [step for step in steps if not step[0].startswith(("sync", "flush"))]
@@ -308,7 +308,7 @@ class GroupGame(Game[GroupOutcome]):
             member.finish()
 
     def _unsettled(self) -> str:
-        """What is not as it should be in the end."""
+        """Names what is wrong with the final state of the groups; empty if nothing is."""
         groups: dict[str, list[GroupMember]] = {}
         for cast in self.casts:
             groups.setdefault(cast.group_id, []).extend(cast.members)

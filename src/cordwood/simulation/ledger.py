@@ -22,7 +22,7 @@ class Sent(NamedTuple):
 
     producer: str
     may_repeat: bool
-    """Whether it may be in a partition more than once: a producer without idempotence tried again."""
+    """Whether the record may be in a partition more than once: a producer without idempotence sent it again."""
 
 
 class Promise(NamedTuple):
@@ -43,7 +43,8 @@ def identity_of(record: Record) -> bytes:
 
 
 def lasting_part(batch: Buffer) -> bytes:
-    """What of a batch must never change: all but its place, its epoch, and what LogAppendTime stamps."""
+    """The part of a batch that must never change: all but its offset, its epoch, and the times that LogAppendTime
+    stamps."""
     header = read_header(batch)
     return _LASTING_FIELDS.pack(
         header.attributes & ~TIMESTAMP_TYPE_BIT,
@@ -64,7 +65,7 @@ class PartitionLedger:
         self.promises: dict[int, Promise] = {}
         """By base offset."""
         self.records: dict[int, bytes] = {}
-        """The identity of what was seen or promised at an offset. It never changes."""
+        """The identity of the record that was seen or promised at an offset. It never changes."""
         self.keys: dict[bytes, bytes | None] = {}
         """The key of each identity."""
         self.tombstones: set[bytes] = set()

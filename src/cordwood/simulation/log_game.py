@@ -45,7 +45,7 @@ _ZEAL: dict[type[Client], float] = {
 
 @dataclass
 class Outcome:
-    """What a run had in it: proof that it was about something."""
+    """Counts of what happened in a game."""
 
     seed: int
     steps: int = 0

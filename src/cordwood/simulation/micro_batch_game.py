@@ -27,7 +27,7 @@ FORGETFUL = {
 
 @dataclass
 class MicroBatchOutcome:
-    """What a game had in it."""
+    """Counts of what happened in a game."""
 
     finished: int = 0
     drivers: int = 0
@@ -113,7 +113,7 @@ class MicroBatchGame(Game[MicroBatchOutcome]):
         check_micro_batches(world, query, at_the_end=True)
 
     def _run_one_more_batch(self) -> None:
-        """Without faults, and with nobody else around, a new driver gets a batch through."""
+        """Lets a new driver get a batch through, without faults and without other clients."""
         world, query = self.world, self.query
         before = len(query.attempts)
         wanted = query.finished_batch_id + 1

@@ -69,11 +69,11 @@ class Client:
         self._connection = None
 
     def act(self) -> str | None:
-        """Does one thing, if there is one to do; what it was, for the transcript."""
+        """Acts once, if there is something to do; returns a line for the transcript."""
         raise NotImplementedError
 
     def finish(self) -> bool:
-        """In the liveness phase: does what is left to do. False once nothing is left."""
+        """In the liveness phase: takes one of the remaining steps. False once none is left."""
         raise NotImplementedError
 
 

@@ -16,7 +16,7 @@ from cordwood.simulation.disk import ProcessDied, SimulatedDisk
 Work = Callable[[], Any]
 Done = Callable[[Any], None]
 Step = tuple[str, Callable[[], None]]
-"""What can happen next in some thread: its name for the transcript, and doing it."""
+"""A step that could happen next in a thread: its name for the transcript, and the function that does it."""
 
 Patience = Callable[[], int]
 """How many disk operations a thread gets to do before others have their turn."""
@@ -125,7 +125,7 @@ class SimulatedWorkers:
         job.done(job.strand.result)
 
     def close(self, timeout_s: float = 0) -> None:
-        """Lets what was submitted finish, as real threads would, and delivers it here."""
+        """Finishes all submitted work, as real threads would, and delivers the results here."""
         while self.jobs:
             job = self.jobs.pop(0)
             job.do()

@@ -34,7 +34,7 @@ PACE = Pace(waits=0.1, waits_ms=(1, 5, 50, 400, 2000), eagerness=0.8)
 
 @dataclass
 class TransactionOutcome:
-    """What a game had in it."""
+    """Counts of what happened in a game."""
 
     committed: int = 0
     aborted: int = 0

@@ -26,14 +26,14 @@ LATEST, EARLIEST = -1, -2
 
 
 class Durability(NamedTuple):
-    """What an acknowledgement means."""
+    """The meaning of an acknowledgement."""
 
     ack_durability: str
     flush_messages: int
 
     @property
     def means_disk(self) -> bool:
-        """That the record is synced, because the topic says so, or because every message is."""
+        """Whether a record is synced before it is acknowledged: the topic demands it, or every message is flushed."""
         return self.ack_durability == "disk" or self.flush_messages == 1
 
 
@@ -49,7 +49,7 @@ class Answers:
         self._topic_ids: dict[Exchange, dict[str, TopicId]] = {}
         """Of requests that name topics: which ones these names meant when the node got the request."""
         self._durability: dict[Exchange, dict[tuple[TopicId, int], Durability]] = {}
-        """What the topics of a produce request promised when the node got it."""
+        """The promises of a produce request's topics at the time when the node got it."""
         self._settled: dict[Exchange, dict[Key, int]] = {}
         self._on_request: dict[ApiKey, Callable[[Exchange], None]] = {
             ApiKey.PRODUCE: self._produce_asked,
@@ -309,6 +309,6 @@ def _durability(partition: Partition) -> Durability:
 
 
 def _makes_way(exchange: Exchange) -> bool:
-    """Whether it is answered because its connection asks for something else now, which is not to wait behind it."""
+    """Whether a fetch is answered early because another request follows on its connection."""
     handled = exchange.connection.network.handling
     return handled is not None and handled.connection is exchange.connection and handled.key is not ApiKey.FETCH

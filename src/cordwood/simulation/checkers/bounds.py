@@ -16,7 +16,7 @@ RETENTION_OF_A_RUN_MS = 86_400_000
 
 
 class Watched:
-    """What is remembered of a partition from step to step, within one life of the broker."""
+    """The state of a partition at the last step, within one life of the broker."""
 
     __slots__ = ("high_watermark", "log_start", "partition", "undurable")
 

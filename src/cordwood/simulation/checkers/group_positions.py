@@ -22,7 +22,7 @@ class Commit:
     offset: int
     author: Author
     fenced: bool
-    """Whether its author had lost the right to it, and the broker had said so, before it came."""
+    """Whether the author had lost the right to commit, and had been told so, before this commit was sent."""
     accepted: bool | None = None
     """None: not known."""
 

@@ -25,7 +25,7 @@ Named = tuple[str, str]
 
 
 class Heard(NamedTuple):
-    """What is known of a member of the consumer protocol from heartbeats that were accepted."""
+    """The state of a member of the consumer protocol, from heartbeats that were accepted."""
 
     epoch: int
     reconciled_ms: int
@@ -53,7 +53,7 @@ class GroupsChecker:
         self._out: set[Named] = set()
         # The consumer protocol
         self._holders: dict[Key, str] = {}
-        """Who was told to have a partition, and has not said that it gave it back."""
+        """The member that was told to have a partition, and has not reported that it gave it back."""
         self._heard: dict[Named, Heard] = {}
         self._rebalance_ms: dict[Named, int] = {}
         self._dispossessed: dict[Named, int] = {}
@@ -85,7 +85,8 @@ class GroupsChecker:
             check(exchange)
 
     def broker_died(self) -> None:
-        """What was not in its log is forgotten: who joined without syncing, and who left a group that goes on."""
+        """Forgets what was not in the log of a broker that died: members that joined without syncing, and members that
+        left."""
         self._announced = dict(self._generations)
         self._out.clear()
         self._settled.clear()

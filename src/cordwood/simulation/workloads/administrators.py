@@ -1,4 +1,4 @@
-"""Those who change the cluster: topics come and go, grow, change their settings, and lose their oldest records."""
+"""Administrators: clients that create, delete and grow topics, change settings, and delete the oldest records."""
 
 from cordwood.simulation.stage import Client, Stage
 from cordwood.wire.apis import ApiKey

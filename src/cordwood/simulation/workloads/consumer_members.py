@@ -33,9 +33,9 @@ class ConsumerMember(GroupMember):
         self._assignor = self.chance.choice((None, "uniform", "range"))
         self._expression = self.chance.choice((None, EXPRESSION)) if self._version >= EXPRESSIONS_FROM else None
         self._revoking: set[int] = set()
-        """What it was told to give back and still reads."""
+        """Partitions that the member was told to give back and still reads."""
         self._news = True
-        """What it owns changed since it last said so."""
+        """Whether the owned partitions changed since the member last reported them."""
         self._unsure = False
         """It does not know whether it was heard."""
 

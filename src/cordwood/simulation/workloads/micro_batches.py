@@ -29,7 +29,7 @@ class Decision:
     batch_id: int
     values: dict[str, Any]
     winning: list[bytes]
-    """What the winners have written."""
+    """The records that the winners have written."""
     could_be_first: bool
     """False: a winner was told that the batch is decided, so another decision is the one that counts."""
     committed: bool = False
@@ -52,7 +52,7 @@ class Query:
 
 
 class _Asking(Client):
-    """A program with one request under way. What gets no answer, or one that is worth it, is asked again."""
+    """A program with one request under way. A request without an answer, or with a retriable error, is sent again."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         super().__init__(stage, name)
@@ -286,7 +286,7 @@ class Driver(_Asking):
 
 
 def repeat_a_decision(stage: Stage, query: Query) -> str:
-    """A decision of the past comes out of the network once more, on a connection that nobody listens to."""
+    """Delivers an old decision once more, on a connection whose answer is ignored."""
     decision = stage.chance.choice(query.decisions)
     connection = stage.world.connect()
     connection.request(ApiKey.FAMILY_DECIDE, 0, decision.values)

@@ -67,7 +67,7 @@ class Lane:
 
 
 class Producer(Client):
-    """What plain and idempotent producers have in common."""
+    """The common part of plain and idempotent producers."""
 
     def __init__(self, stage: Stage, name: str, acks: int) -> None:
         super().__init__(stage, name)

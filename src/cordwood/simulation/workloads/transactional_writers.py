@@ -352,7 +352,7 @@ class TransactionalWriter(Client):
         return f"{'commits' if values['committed'] else 'aborts'} {attempt.number}"
 
     def _end_late(self) -> str:
-        """An EndTxn of the past comes out of the network, on a connection that nobody listens to."""
+        """Delivers an old EndTxn once more, on a connection whose answer is ignored."""
         version, values = self.chance.choice(self._late_ends)
         connection = self.stage.world.connect()
         connection.request(ApiKey.END_TXN, version, values)
