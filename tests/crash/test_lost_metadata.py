@@ -250,3 +250,22 @@ def test_a_deletion_leaves_no_tombstone_once_the_files_are_gone(start_broker: St
     eventually(lambda: not list(broker.data_dir.glob("orders*")), 20, what="the files are gone")
     broker.stop()
     assert not asyncio.run(tombstones(broker.data_dir))
+
+
+def test_a_restored_store_gives_no_producer_the_id_of_an_earlier_one(start_broker: StartBroker, tmp_path: Path) -> None:
+    """A log takes the batches of a second producer of one id for repetitions, and acknowledges them unwritten."""
+    broker = start_broker()
+    create(broker, "orders")
+    broker.stop()
+    for file in broker.data_dir.glob("metadata.sqlite*"):
+        shutil.copy(file, tmp_path)
+    broker.start()
+    idempotent = {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True}
+    produce_all(Producer(idempotent), [{"topic": "orders", "partition": 0, "value": "old"}])
+    broker.stop()
+    for file in tmp_path.glob("metadata.sqlite*"):
+        shutil.copy(file, broker.data_dir)
+    broker.start()
+    idempotent["bootstrap.servers"] = broker.bootstrap
+    produce_all(Producer(idempotent), [{"topic": "orders", "partition": 0, "value": "new"}])
+    assert read(broker, "orders") == ["old", "new"]

@@ -281,11 +281,11 @@ class Controller:
             validate_only,
         )
 
-    async def allocate_producer_ids(self) -> range:
+    async def allocate_producer_ids(self, now_ms: int) -> range:
         """A block of producer ids that nobody was given before, nor will be. Raises StoreFailure."""
         async with self._producer_ids:
             while True:
-                block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK))
+                block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK), now_ms)
                 result = await self._transact(block.plan.commit)
                 if result.succeeded:
                     return block.producer_ids

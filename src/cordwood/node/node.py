@@ -97,7 +97,7 @@ class Node:
         self.transactions = TransactionCoordinator(self)
         self.transactional_appends = TransactionalAppends(self)
         self.preparation = Preparation(self)
-        self.producer_ids = ProducerIds(effects)
+        self.producer_ids = ProducerIds(effects, lambda: self.now_ms)
         self.maintenance = Maintenance(self)
         self.hot_keys = HotKeys(self)
         self.lag_watch = LagWatch(self)

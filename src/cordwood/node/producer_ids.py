@@ -7,8 +7,9 @@ from cordwood.node.ports import Effects
 
 
 class ProducerIds:
-    def __init__(self, effects: Effects) -> None:
+    def __init__(self, effects: Effects, now_ms: Callable[[], int]) -> None:
         self._effects = effects
+        self._now_ms = now_ms
         self._ids = range(0)
         self._waiting: list[Callable[[int | ErrorCode], None]] = []
 
@@ -19,7 +20,11 @@ class ProducerIds:
             return
         self._waiting.append(done)
         if len(self._waiting) == 1:
-            self._effects.controller(lambda controller: controller.allocate_producer_ids(), self._allocated)
+            self._allocate()
+
+    def _allocate(self) -> None:
+        now_ms = self._now_ms()
+        self._effects.controller(lambda controller: controller.allocate_producer_ids(now_ms), self._allocated)
 
     def _take(self) -> int:
         producer_id, self._ids = self._ids[0], self._ids[1:]
@@ -36,4 +41,4 @@ class ProducerIds:
         for done in served:
             done(self._take())
         if self._waiting:
-            self._effects.controller(lambda controller: controller.allocate_producer_ids(), self._allocated)
+            self._allocate()

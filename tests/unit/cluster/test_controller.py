@@ -149,7 +149,7 @@ async def test_no_producer_id_is_ever_given_twice(open_store: OpenStore) -> None
         blocks: list[range] = []
         for _ in range(2):
             async with started(store) as controller:
-                blocks += await asyncio.gather(*(controller.allocate_producer_ids() for _ in range(5)))
+                blocks += await asyncio.gather(*(controller.allocate_producer_ids(0) for _ in range(5)))
         assert sorted(block.start for block in blocks) == list(range(0, 10_000, 1000))
         assert {len(block) for block in blocks} == {1000}
 
@@ -203,7 +203,7 @@ async def test_a_broker_that_was_registered_again_elsewhere_may_not_write_any_mo
         with pytest.raises(Fenced):
             await old.create_topics([NewTopic("t")])
         with pytest.raises(Fenced):
-            await old.allocate_producer_ids()
+            await old.allocate_producer_ids(0)
         assert (await store.list("topic")).items == []
 
 

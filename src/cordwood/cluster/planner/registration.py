@@ -16,6 +16,8 @@ from cordwood.cluster.rows import (
 from cordwood.cluster.stores.interface import Compare, KeyValue, Put, absent, has_value, unchanged_since
 
 PRODUCER_IDS_PER_BLOCK = 1000
+PRODUCER_IDS_PER_MS = 1000
+"""More than any broker hands out: the counter stays behind the clock. Ids are below 2^53 until the year 2255."""
 
 
 class Registration(NamedTuple):
@@ -64,9 +66,14 @@ def authority_of(broker_id: int, epoch: int) -> Compare:
     return has_value(broker_epoch_key(broker_id), b"%d" % epoch)
 
 
-def plan_producer_ids(block: KeyValue | None) -> ProducerIdBlock:
-    """Takes the next block of producer ids. `block`: the key as it was read."""
-    first = 0 if block is None else _number(block)
+def plan_producer_ids(block: KeyValue | None, now_ms: int) -> ProducerIdBlock:
+    """Takes the next block of producer ids. `block`: the key as it was read.
+
+    An id that is handed out twice loses records: a log takes the second producer's batches for repetitions of the first
+    one's, and acknowledges them unwritten. A store that was restored from a backup has a counter that went back, so ids
+    also follow the clock, which did not.
+    """
+    first = max(0 if block is None else _number(block), now_ms * PRODUCER_IDS_PER_MS)
     end = first + PRODUCER_IDS_PER_BLOCK
     compare = absent(PRODUCER_ID_BLOCK) if block is None else unchanged_since(block)
     return ProducerIdBlock(range(first, end), Plan((), StoreTxn((compare,), (Put(PRODUCER_ID_BLOCK, b"%d" % end),))))
