@@ -184,6 +184,33 @@ def test_topics_that_an_older_store_does_not_know_are_kept_and_put_back(
     assert recover("list", broker.data_dir).stderr.strip() == "Nothing is set aside."
 
 
+@pytest.mark.parametrize("left", ["nothing", "an empty file"])
+def test_a_store_that_is_gone_is_refused_and_begun_anew_by_recover(start_broker: StartBroker, left: str) -> None:
+    broker = start_broker()
+    create(broker, "orders")
+    send(broker, "orders", ["a", "b"])
+    broker.stop()
+    for file in broker.data_dir.glob("metadata.sqlite*"):
+        file.unlink()
+    if left == "an empty file":
+        (broker.data_dir / "metadata.sqlite").touch()
+    before = sorted(path.name for path in broker.data_dir.iterdir())
+    for _ in range(2):
+        said = refused(broker)
+        assert f"metadata store {broker.data_dir}/metadata.sqlite is gone" in said
+        assert f"cordwood recover metadata {broker.data_dir}" in said
+        assert sorted(path.name for path in broker.data_dir.iterdir()) == before, "a refusal changes nothing"
+    recovered = recover("metadata", broker.data_dir)
+    assert recovered.returncode == 0
+    assert "is gone" in recovered.stdout
+    broker.start()
+    assert "orders-0.0-stray is set aside" in broker.output()
+    broker.stop()
+    assert recover("put-back", broker.data_dir, "orders").returncode == 0
+    broker.start()
+    assert read(broker, "orders") == ["a", "b"]
+
+
 def test_a_topic_whose_name_was_taken_since_is_put_back_under_another(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ class Storage:
             storage = cls(memory.filesystem, path, settings)
             storage.metadata = memory.open_metadata()
             return storage
-        from cordwood.cluster.stores.sqlite import SqliteStore
+        from cordwood.cluster.stores.sqlite import SqliteStore, check_present
         from cordwood.log.os_filesystem import OsFilesystem
 
         path = _absolute(path)
@@ -65,6 +65,8 @@ class Storage:
         # Before the store is looked at: what another process is writing would look damaged.
         storage.logs.take()
         try:
+            if storage.logs.identity() is not None:
+                check_present(f"{path}/{METADATA_FILE}")
             storage.metadata = await SqliteStore.open(f"{path}/{METADATA_FILE}")
         except BaseException:
             storage.logs.release()

@@ -575,7 +575,8 @@ class DataDirectory:
         if found != identity:
             raise StorageFailure(
                 f"{self.path} has the data of node {found.node_id} in cluster {found.cluster_id}, not of node "
-                f"{identity.node_id} in cluster {identity.cluster_id}"
+                f"{identity.node_id} in cluster {identity.cluster_id}: node.id was changed, or the metadata store "
+                "is another broker's"
             )
 
     def identity(self) -> Identity | None:

@@ -8,7 +8,7 @@ from cordwood.cli.recover.list import DataDirectoryArgument
 
 
 def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_json: AsJson = False) -> None:
-    """Make a damaged metadata store usable again, or accept one that was put back from an older copy.
+    """Repair a damaged metadata store, accept one that was put back from an older copy, or replace a lost one.
 
     First its files are copied, as `metadata.sqlite.0-damaged` and so on. Then the newest state in them that can be
     proven whole is taken, and what its witness knows of later topics, settings and counters is added. Partitions that
@@ -33,4 +33,5 @@ def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_js
             else f"  its state at revision {taken_from} is whole, and used now"
         )
         say(f"  from its witness: {', '.join(repaired['topics']) or 'no topics'}")
-        say(f"  kept: {', '.join(repaired['kept'])}")
+        say(f"  kept: {', '.join(repaired['kept']) or 'nothing was there to be kept'}")
+        say("Start the broker. `cordwood recover list` shows afterwards whether anything was set aside.")

@@ -32,7 +32,7 @@ from cordwood.cluster.rows import (
 )
 from cordwood.cluster.stores.integrity import best_image
 from cordwood.cluster.stores.interface import MetadataStore, Put
-from cordwood.cluster.stores.sqlite import SqliteStore, check_store
+from cordwood.cluster.stores.sqlite import SqliteStore, check_present, check_store
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
 from cordwood.log.data_directory import DataDirectory, Identity
@@ -51,6 +51,7 @@ async def repair(filesystem: OsFilesystem, path: str) -> dict[str, Any]:
     """What was found and done. Does nothing to a store that is whole."""
     store_path = f"{path}/{METADATA_FILE}"
     try:
+        check_present(store_path)
         check_store(store_path)
         return {"damage": None, "revision": None, "topics": [], "kept": []}
     except DamagedStore as found:

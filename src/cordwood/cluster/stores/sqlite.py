@@ -21,7 +21,9 @@ be deleted: that is how the disk gets space again.
 
 import asyncio
 import errno
+import os
 import queue
+import shlex
 import sqlite3
 import threading
 import time
@@ -89,10 +91,6 @@ CREATE TABLE history (
 {_STATE_TABLE};
 CREATE TABLE reserve (filler BLOB);
 """
-WHAT_TO_DO = (
-    "Nothing was changed. Put back the whole data directory from a backup, or run `cordwood recover metadata`: it "
-    "keeps a copy, and goes on with all that can be proven"
-)
 
 
 class _Database:
@@ -271,19 +269,35 @@ class _Database:
         self._rows = self._rows.with_rows(-len(gone), -sum(checksum for (checksum,) in gone))
 
 
+def check_present(path: str) -> None:
+    """Raises DamagedStore if the store's files are missing or empty. For a directory that has a broker's data already:
+    a store that was created anew would know none of its topics. Changes nothing."""
+    if not any(os.path.exists(file) and os.path.getsize(file) for file in (path, f"{path}-wal", witness_path(path))):
+        raise DamagedStore(
+            f"the metadata store {path} is gone, and the records of a broker are beside it. {_what_to_do(path)}"
+        )
+
+
 def check_store(path: str) -> None:
     """Raises DamagedStore if the store is damaged, or went back. Changes nothing."""
     try:
         state = verify(read_image(path), path)
     except DamagedStore as damage:
-        raise DamagedStore(f"{damage}. {WHAT_TO_DO}") from damage
+        raise DamagedStore(f"{damage}. {_what_to_do(path)}") from damage
     witness = read_witness(path)
     if witness is not None and (state is None or state.revision < witness.revision):
         at = "empty" if state is None else f"at revision {state.revision}"
         raise DamagedStore(
             f"the metadata store {path} went back: it is {at}, and was at {witness.revision} when {witness_path(path)} "
-            f"was written. It was put back from an older copy, or lost what was acknowledged. {WHAT_TO_DO}"
+            f"was written. It was put back from an older copy, or lost what was acknowledged. {_what_to_do(path)}"
         )
+
+
+def _what_to_do(path: str) -> str:
+    return (
+        "Nothing was changed. Put back the whole data directory from a backup, or run `cordwood recover metadata "
+        f"{shlex.quote(os.path.dirname(path))}`: it keeps a copy, and goes on with all that can be proven"
+    )
 
 
 class _Outcome(NamedTuple):
