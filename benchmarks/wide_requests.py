@@ -249,5 +249,6 @@ WIDE: Final[dict[ApiKey, Wide]] = {
     ),
     ApiKey.FAMILY_DECIDE: Wide(0, _decide),
     ApiKey.FAMILY_LIST: Wide(0, lambda count, _: {"families": _names(count)}),
+    ApiKey.DAMAGE_LIST: Wide(0, lambda count, _: {"topics": _names(count)}),
 }
 """By API: all that take an array."""

@@ -150,7 +150,8 @@ class FetchSessions:
     ) -> FetchPlan:
         """What this request reads. Raises the top-level errors of the session protocol."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._forget(session_id)
+            if session_id in self._sessions:
+                self._forget(session_id)
             targets = {target.key: target for target in asked}
             if epoch == INITIAL_EPOCH and targets:
                 session = self._create(targets, uses_topic_ids, connection_id, now_ms)

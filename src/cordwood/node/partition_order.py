@@ -20,21 +20,22 @@ class _Place:
 
 class PartitionOrder:
     def __init__(self) -> None:
-        self._queues: dict[Hashable, deque[_Place]] = {}
+        self.queues: dict[Hashable, deque[_Place]] = {}
+        """The requests that wait, by partition; empty if nobody waits."""
 
     def __bool__(self) -> bool:
         """Whether anybody waits."""
-        return bool(self._queues)
+        return bool(self.queues)
 
     def busy(self, partitions: Iterable[Hashable]) -> bool:
         """Whether a request that names these partitions has to wait for others."""
-        return any(partition in self._queues for partition in partitions)
+        return any(partition in self.queues for partition in partitions)
 
     def enter(self, partitions: Iterable[Hashable], go: Callable[[], None]) -> Callable[[], None]:
         """Takes a place. What it returns is called once when the request's own work is done; `go` in its turn."""
         place = _Place(tuple(dict.fromkeys(partitions)), go)
         for partition in place.partitions:
-            self._queues.setdefault(partition, deque()).append(place)
+            self.queues.setdefault(partition, deque()).append(place)
 
         def ready() -> None:
             assert not place.ready
@@ -48,14 +49,14 @@ class PartitionOrder:
         pending = deque((place,))
         while pending:
             place = pending.popleft()
-            if not place.ready or any(self._queues[each][0] is not place for each in place.partitions):
+            if not place.ready or any(self.queues[each][0] is not place for each in place.partitions):
                 continue
             place.ready = False
             place.go()
             for each in place.partitions:
-                queue = self._queues[each]
+                queue = self.queues[each]
                 queue.popleft()
                 if not queue:
-                    del self._queues[each]
+                    del self.queues[each]
                 elif queue[0].ready and queue[0] not in pending:
                     pending.append(queue[0])

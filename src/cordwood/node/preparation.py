@@ -78,7 +78,9 @@ class Preparation:
 
     def may_concern(self, topics: Sequence[tuple[str | TopicId, object]]) -> bool:
         """Whether a request that names these topics has to come here: cheap, and nearly always False."""
-        return bool(self._order) or (bool(self._topics) and any(topic in self._topics for topic, _ in topics))
+        if self._order.queues:
+            return True
+        return bool(self._topics) and any(topic in self._topics for topic, _ in topics)
 
     def at_once(self, connection_id: int, batches: Sequence[tuple[Partition, memoryview]]) -> list[memoryview] | None:
         """The batches of a request as they can be appended right now; None if they need `in_turn`."""

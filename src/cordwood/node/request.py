@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from cordwood.node.ports import Reply
-from cordwood.node.turns import Steps, Turns
+from cordwood.node.turns import ANSWERED_BYTES_PER_EVENT, Steps, Turns
 from cordwood.wire.apis import APIS, Api, ApiKey
-from cordwood.wire.requests import RequestHeader, decode_in_steps, decode_request, encode_in_steps
+from cordwood.wire.errors import AnswerTooLarge
+from cordwood.wire.requests import RequestHeader, begin_response, decode_in_steps, decode_request
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -49,12 +50,34 @@ class Request:
     def answer(self, **values: Any) -> None:
         """Sends the response made of these values, in the request's version; in steps where it is wide. Arrays may be
         `Made`: then their elements are made in these steps, too."""
-        self._turns.begin_answer(self.reply, self._answering(values))
+        turns = self._turns
+        if turns.answered_bytes > ANSWERED_BYTES_PER_EVENT and turns.answered_much():
+            turns.add(self.reply, self._answering(values))
+            return
+        try:
+            frame = begin_response(self.header, values)
+        except AnswerTooLarge as reason:
+            self.reply.hang_up(str(reason))
+            return
+        if isinstance(frame, bytes):
+            turns.answered_bytes += len(frame)
+            self.reply.send(frame)
+        else:
+            turns.add(self.reply, self._answering_on(frame))
 
     def _answering(self, values: dict[str, Any]) -> Steps:
-        parts = yield from encode_in_steps(self.header, values)
-        self._turns.answered(len(parts[0]))
-        self.reply.send(parts[0] if len(parts) == 1 else parts)  # type: ignore[arg-type]
+        frame = begin_response(self.header, values)
+        if isinstance(frame, bytes):
+            self._turns.answered_bytes += len(frame)
+            self.reply.send(frame)
+        else:
+            yield
+            yield from self._answering_on(frame)
+
+    def _answering_on(self, steps: Generator[None, None, list[bytes]]) -> Steps:
+        parts = yield from steps
+        self._turns.answered_bytes += len(parts[0])
+        self.reply.send(parts)  # type: ignore[arg-type]
 
 
 class Made(Generic[T]):

@@ -49,8 +49,9 @@ class Turns:
         self.stepped_for: object | None = None
         """Whose request the last step was for: whoever drives the node clears it before an event, and can then tell
         what a long one was for."""
-        self._spent_at_ms = 0
-        self._spent_bytes = 0
+        self._counted_from_ms = 0
+        self.answered_bytes = 0
+        """Since counting began: whoever sends an answer made from values adds its size."""
 
     def __len__(self) -> int:
         """How many connections have work under way."""
@@ -58,29 +59,30 @@ class Turns:
 
     def begin(self, reply: Waiting, steps: Steps) -> None:
         """Takes the first step now, the others in later turns."""
-        if not self._taken(reply, steps):
-            self._add(reply, steps)
+        self.stepped_for = reply
+        try:
+            for _ in steps:
+                self.add(reply, steps)
+                return
+        except (BadRequest, AnswerTooLarge) as reason:
+            reply.hang_up(str(reason))
 
-    def begin_answer(self, reply: Waiting, steps: Steps) -> None:
-        """As `begin`; also the first step waits for its turn if this event of the node has answered much already."""
-        if self._spent_at_ms == self._now_ms() and self._spent_bytes > ANSWERED_BYTES_PER_EVENT:
-            self._add(reply, steps)
-        else:
-            self.begin(reply, steps)
-
-    def answered(self, size_bytes: int) -> None:
-        """Counts what one event of the node answers."""
+    def answered_much(self) -> bool:
+        """Asked from ANSWERED_BYTES_PER_EVENT on: whether the next answer waits for a turn. Where another event has
+        begun since the last time, counting begins anew instead."""
         now_ms = self._now_ms()
-        if self._spent_at_ms != now_ms:
-            self._spent_at_ms, self._spent_bytes = now_ms, 0
-        self._spent_bytes += size_bytes
+        if self._counted_from_ms == now_ms:
+            return True
+        self._counted_from_ms, self.answered_bytes = now_ms, 0
+        return False
 
     def forget(self, connection_id: int) -> None:
         """The connection is closed: nobody waits for its answers."""
         for _, steps in self._work.pop(connection_id, ()):
             steps.close()
 
-    def _add(self, reply: Waiting, steps: Steps) -> None:
+    def add(self, reply: Waiting, steps: Steps) -> None:
+        """Takes all steps in later turns."""
         waiting = self._work.get(reply.connection_id)
         if waiting is not None:
             waiting.append((reply, steps))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cordwood.wire.primitives import Elements, Frame
-from cordwood.wire.schema import Message
+from cordwood.wire.schema import Message, Struct
 from cordwood.wire.struct_readers import ReadCounting, ReaderMaker, ReadInSteps
 from cordwood.wire.struct_writers import Append, Values, Write, WriteInSteps, WriterMaker
 
@@ -28,6 +28,7 @@ __all__ = [
     "Write",
     "WriteInSteps",
     "counting_reader",
+    "has_arrays",
     "reader",
     "reader_in_steps",
     "writer",
@@ -68,6 +69,19 @@ def writer(message: Message, version: int) -> Write:
 def writer_in_steps(message: Message, version: int) -> WriteInSteps:
     """As `writer`, as a generator that pauses after every so many elements."""
     return _writer_maker(message, version).struct_writer_in_steps(message.body)
+
+
+def has_arrays(message: Message, version: int) -> bool:
+    """Whether messages of this version may have array elements: those without are written in one go."""
+    return _has_arrays(message.body, version)
+
+
+def _has_arrays(struct: Struct, version: int) -> bool:
+    return any(
+        field.is_array or (field.struct is not None and _has_arrays(field.struct, version))
+        for field in struct.fields
+        if version in field.versions
+    )
 
 
 def _writer_maker(message: Message, version: int) -> WriterMaker:

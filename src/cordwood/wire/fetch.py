@@ -3,9 +3,9 @@
 `topic` is a name up to version 12 and a topic id from version 13 on, in requests and responses alike.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
 from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
@@ -96,38 +96,55 @@ _HEAD_V15: Final = Struct(">iiibii")
 PARTITIONS_PER_STEP: Final = 500
 """About a microsecond each."""
 
-T = TypeVar("T")
-Reading = Generator[None, None, tuple[FetchRequest, int]]
-"""Gives the request and the position after it."""
-
 LimitsAndSession = tuple[int, int, int, int, int, int]
+_Head = tuple[int, LimitsAndSession]
+"""The replica id, and what the request says of itself before its topics."""
 
 _PARTITION_V4: Final = Struct(">iqi")
 _PARTITION_V5: Final = Struct(">iqqi")
 _PARTITION_V9: Final = Struct(">iiqqi")
 _PARTITION_V12: Final = Struct(">iiqiqi")
+_OLD_PARTITIONS: Final = {
+    version: _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
+    for version in range(MIN_VERSION, FLEXIBLE_FROM)
+}
 _REPLICA_STATE: Final = Struct(">iq")
 
 # Readers without sessions send every partition with every fetch, and making a named tuple by its own constructor would
 # be half of what each of them costs.
 _new_tuple: Final = tuple.__new__
+# Most requests forget nothing, and most readers have no rack: the byte for that is looked at in place.
+_NO_ELEMENTS: Final = 1
+_NO_BYTES: Final = 1
+_OLD_NO_ELEMENTS: Final = bytes(4)
 _NOTHING_TAGGED: Final = (None, UNKNOWN_HIGH_WATERMARK)
 
 
 def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
-    return finished(decode_fetch_in_steps(header, frame))
-
-
-def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, FetchRequest]:
-    """Pauses after every so many partitions. The frame is needed to the end."""
+    """In one go: for a frame that is not wide."""
     version = header.api_version
-    if not MIN_VERSION <= version <= MAX_VERSION:
+    layout = _LAYOUTS.get(version)
+    if layout is None:
         raise BadRequest(f"There is no Fetch v{version}.")
+    read_head, read_topic, read_partitions, read_end = layout
     try:
-        if version >= FLEXIBLE_FROM:
-            request, end = yield from _read_flexible(frame, header.body_start, version)
-        else:
-            request, end = yield from _read_old(frame, header.body_start, version)
+        head, count, position = read_head(frame, header.body_start, version)
+        topics: FetchTopics = []
+        elements = count
+        for _ in range(count):
+            topic, partition_count, position = read_topic(frame, position, version)
+            elements += partition_count
+            check_elements(elements, _WIDTH)
+            partitions: list[FetchPartition] = []
+            position = read_partitions(frame, position, version, partition_count, partitions)
+            if version < FLEXIBLE_FROM:
+                pass
+            elif frame[position] == 0:
+                position += 1
+            else:
+                position = skip_tagged_fields(frame, position)
+            topics.append((topic, partitions))
+        request, end = read_end(frame, position, version, head, topics)
     except MALFORMED as reason:
         raise not_understood("Fetch", version, reason) from None
     if end != len(frame):
@@ -135,8 +152,59 @@ def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None
     return request
 
 
-def _read_flexible(frame: Frame, position: int, version: int) -> Reading:
-    replica_id, replica_epoch = -1, -1
+def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, FetchRequest]:
+    """As `decode_fetch`, with a pause after every so many partitions. The frame is needed to the end."""
+    version = header.api_version
+    layout = _LAYOUTS.get(version)
+    if layout is None:
+        raise BadRequest(f"There is no Fetch v{version}.")
+    read_head, read_topic, read_partitions, read_end = layout
+    try:
+        head, count, position = read_head(frame, header.body_start, version)
+        topics: FetchTopics = []
+        elements = count
+        left = PARTITIONS_PER_STEP
+        for _ in range(count):
+            topic, partition_count, position = read_topic(frame, position, version)
+            elements += partition_count
+            check_elements(elements, _WIDTH)
+            left -= 1
+            partitions: list[FetchPartition] = []
+            while len(partitions) < partition_count:
+                some = min(partition_count - len(partitions), PARTITIONS_PER_STEP)
+                position = read_partitions(frame, position, version, some, partitions)
+                left -= some
+                if left <= 0:
+                    left = PARTITIONS_PER_STEP
+                    yield
+            if left <= 0:
+                left = PARTITIONS_PER_STEP
+                yield
+            if version >= FLEXIBLE_FROM:
+                position = skip_tagged_fields(frame, position)
+            topics.append((topic, partitions))
+        request, end = read_end(frame, position, version, head, topics)
+    except MALFORMED as reason:
+        raise not_understood("Fetch", version, reason) from None
+    if end != len(frame):
+        raise trailing_bytes("Fetch", version, len(frame) - end)
+    return request
+
+
+class _Layout(NamedTuple):
+    """The parts of a request in the order in which they are read. Each reader gives the position after its part."""
+
+    head: Callable[[Frame, int, int], tuple[_Head, int, int]]
+    """Also gives the number of topics."""
+    topic: Callable[[Frame, int, int], tuple[str | TopicId, int, int]]
+    """Also gives the number of the topic's partitions."""
+    partitions: Callable[[Frame, int, int, int, list[FetchPartition]], int]
+    """Adds so many partitions to the list."""
+    end: Callable[[Frame, int, int, _Head, FetchTopics], tuple[FetchRequest, int]]
+
+
+def _read_head(frame: Frame, position: int, version: int) -> tuple[_Head, int, int]:
+    replica_id = -1
     limits_and_session: LimitsAndSession
     if version >= 15:
         limits_and_session = _HEAD_V15.unpack_from(frame, position)
@@ -148,29 +216,30 @@ def _read_flexible(frame: Frame, position: int, version: int) -> Reading:
     count, position = read_compact_array_count(frame, position, 3)
     if count < 0:
         raise BadRequest("The topics are null.")
-    topics: FetchTopics = []
-    elements = count
-    left = PARTITIONS_PER_STEP
-    for _ in range(count):
-        left -= 1
-        topic, position = _read_topic(frame, position, version)
-        partition_count, position = read_compact_array_count(frame, position, _PARTITION_V12.size + 1)
-        if partition_count < 0:
-            raise BadRequest("The partitions of a topic are null.")
-        elements += partition_count
-        check_elements(elements, _WIDTH)
-        partitions: list[FetchPartition] = []
-        while len(partitions) < partition_count:
-            some = min(partition_count - len(partitions), PARTITIONS_PER_STEP)
-            position = _read_partitions(frame, position, version, some, partitions)
-            left -= some
-            if left <= 0:
-                left = PARTITIONS_PER_STEP
-                yield
-        position = skip_tagged_fields(frame, position)
-        topics.append((topic, partitions))
-    forgotten, position = _read_forgotten(frame, position, version)
-    rack_id, position = read_compact_string(frame, position)
+    return (replica_id, limits_and_session), count, position
+
+
+def _read_topic_and_count(frame: Frame, position: int, version: int) -> tuple[str | TopicId, int, int]:
+    topic, position = _read_topic(frame, position, version)
+    count, position = read_compact_array_count(frame, position, _PARTITION_V12.size + 1)
+    if count < 0:
+        raise BadRequest("The partitions of a topic are null.")
+    return topic, count, position
+
+
+def _read_end(frame: Frame, position: int, version: int, head: _Head, topics: FetchTopics) -> tuple[FetchRequest, int]:
+    replica_id, limits_and_session = head
+    replica_epoch = -1
+    forgotten: Forgotten = []
+    rack_id: str | None = ""
+    if frame[position] == _NO_ELEMENTS:
+        position += 1
+    else:
+        forgotten, position = _read_forgotten(frame, position, version)
+    if frame[position] == _NO_BYTES:
+        position += 1
+    else:
+        rack_id, position = read_compact_string(frame, position)
     cluster_id = None
     if frame[position] == 0:
         position += 1
@@ -187,16 +256,6 @@ def _read_flexible(frame: Frame, position: int, version: int) -> Reading:
         replica_id, replica_epoch, *limits_and_session, topics, forgotten, present(rack_id), cluster_id
     )
     return request, position
-
-
-def finished(steps: Generator[None, None, T]) -> T:
-    """What steps lead to, all taken at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _exactly(read: tuple[str | None, int], end: int) -> tuple[str | None, int]:
@@ -265,49 +324,52 @@ def _read_forgotten(frame: Frame, position: int, version: int) -> tuple[Forgotte
     return forgotten, position
 
 
-def _read_old(frame: Frame, position: int, version: int) -> Reading:
-    head = (_HEAD_V7 if version >= SESSIONS_FROM else _HEAD_V4).unpack_from(frame, position)
-    limits_and_session: LimitsAndSession
-    if version >= SESSIONS_FROM:
-        replica_id, limits_and_session = head[0], head[1:]
-        position += _HEAD_V7.size
-    else:
-        replica_id, limits_and_session = head[0], head[1:] + NO_SESSION
-        position += _HEAD_V4.size
-    layout = _PARTITION_V9 if version >= 9 else _PARTITION_V5 if version >= 5 else _PARTITION_V4
-    topic_count, position = read_array_count(frame, position, 6)
-    if topic_count < 0:
+def _read_old_head(frame: Frame, position: int, version: int) -> tuple[_Head, int, int]:
+    layout = _HEAD_V7 if version >= SESSIONS_FROM else _HEAD_V4
+    head = layout.unpack_from(frame, position)
+    limits_and_session: LimitsAndSession = head[1:] if version >= SESSIONS_FROM else head[1:] + NO_SESSION
+    count, position = read_array_count(frame, position + layout.size, 6)
+    if count < 0:
         raise BadRequest("The topics are null.")
-    topics: FetchTopics = []
-    elements = topic_count
-    left = PARTITIONS_PER_STEP
-    for _ in range(topic_count):
-        name, position = read_string(frame, position)
-        count, position = read_array_count(frame, position, layout.size)
-        elements += count
-        check_elements(elements, _WIDTH)
-        if count < 0:
-            raise BadRequest("The partitions of a topic are null.")
-        end = position + count * layout.size
-        rows = layout.iter_unpack(frame[position:end])
-        position = end
-        if version >= 9:
-            partitions = [
-                _new_tuple(FetchPartition, (p, epoch, offset, -1, start, size, *_NOTHING_TAGGED))
-                for p, epoch, offset, start, size in rows
-            ]
-        elif version >= 5:
-            partitions = [FetchPartition(p, -1, offset, -1, start, size) for p, offset, start, size in rows]
-        else:
-            partitions = [FetchPartition(p, -1, offset, -1, -1, size) for p, offset, size in rows]
-        topics.append((present(name), partitions))
-        left -= 1 + count
-        if left <= 0:
-            left = PARTITIONS_PER_STEP
-            yield
+    return (head[0], limits_and_session), count, position
+
+
+def _read_old_topic(frame: Frame, position: int, version: int) -> tuple[str | TopicId, int, int]:
+    name, position = read_string(frame, position)
+    count, position = read_array_count(frame, position, _OLD_PARTITIONS[version].size)
+    if count < 0:
+        raise BadRequest("The partitions of a topic are null.")
+    return present(name), count, position
+
+
+def _read_old_partitions(
+    frame: Frame, position: int, version: int, count: int, partitions: list[FetchPartition]
+) -> int:
+    layout = _OLD_PARTITIONS[version]
+    end = position + count * layout.size
+    rows = layout.iter_unpack(frame[position:end])
+    if version >= 9:
+        partitions += [
+            _new_tuple(FetchPartition, (p, epoch, offset, -1, start, size, *_NOTHING_TAGGED))
+            for p, epoch, offset, start, size in rows
+        ]
+    elif version >= 5:
+        partitions += [FetchPartition(p, -1, offset, -1, start, size) for p, offset, start, size in rows]
+    else:
+        partitions += [FetchPartition(p, -1, offset, -1, -1, size) for p, offset, size in rows]
+    return end
+
+
+def _read_old_end(
+    frame: Frame, position: int, version: int, head: _Head, topics: FetchTopics
+) -> tuple[FetchRequest, int]:
+    replica_id, limits_and_session = head
     forgotten: Forgotten = []
     if version >= SESSIONS_FROM:
-        forgotten, position = _read_old_forgotten(frame, position)
+        if frame[position : position + 4] == _OLD_NO_ELEMENTS:
+            position += 4
+        else:
+            forgotten, position = _read_old_forgotten(frame, position)
     rack_id: str | None = ""
     if version >= 11:
         rack_id, position = read_string(frame, position)
@@ -331,6 +393,13 @@ def _read_old_forgotten(frame: Frame, position: int) -> tuple[Forgotten, int]:
         forgotten.append((present(name), Struct(f">{count}i").unpack_from(frame, position)))
         position += 4 * count
     return forgotten, position
+
+
+_FLEXIBLE: Final = _Layout(_read_head, _read_topic_and_count, _read_partitions, _read_end)
+_OLD: Final = _Layout(_read_old_head, _read_old_topic, _read_old_partitions, _read_old_end)
+_LAYOUTS: Final = {
+    version: _FLEXIBLE if version >= FLEXIBLE_FROM else _OLD for version in range(MIN_VERSION, MAX_VERSION + 1)
+}
 
 
 class SizedPart(Protocol):
@@ -385,62 +454,6 @@ _LEADER: Final = Struct(">iiB")
 _SNAPSHOT: Final = Struct(">qiB")
 
 
-def encode_fetch_response(
-    version: int,
-    correlation_id: int,
-    topics: FetchedTopics,
-    *,
-    error_code: int = 0,
-    session_id: int = 0,
-    throttle_time_ms: int = 0,
-    node_endpoints: Sequence[NodeEndpoint] = (),
-) -> list[Part]:
-    """The whole frame as parts to send one after another. The first has the size prefix, which counts all of them."""
-    return finished(
-        encode_fetch_in_steps(
-            version,
-            correlation_id,
-            topics,
-            error_code=error_code,
-            session_id=session_id,
-            throttle_time_ms=throttle_time_ms,
-            node_endpoints=node_endpoints,
-        )
-    )
-
-
-def encode_fetch_in_steps(
-    version: int,
-    correlation_id: int,
-    topics: FetchedTopics,
-    *,
-    error_code: int = 0,
-    session_id: int = 0,
-    throttle_time_ms: int = 0,
-    node_endpoints: Sequence[NodeEndpoint] = (),
-) -> Generator[None, None, list[Part]]:
-    """As `encode_fetch_response`, with a pause after every so many partitions."""
-    body = _Body()
-    if version >= FLEXIBLE_FROM:
-        yield from _write_flexible(body, version, topics)
-        if node_endpoints and version >= 16:
-            body.chunks.append(tagged_fields([(0, node_endpoints_tag(node_endpoints))]))
-        else:
-            body.chunks.append(NO_TAGS)
-        size = body.finish() + _START_V12.size - 4
-        start = _START_V12.pack(size, correlation_id, 0, throttle_time_ms, error_code, session_id)
-    elif version >= SESSIONS_FROM:
-        yield from _write_old(body, version, topics)
-        size = body.finish() + _START_V7.size - 4
-        start = _START_V7.pack(size, correlation_id, throttle_time_ms, error_code, session_id)
-    else:
-        yield from _write_old(body, version, topics)
-        start = _START_V4.pack(body.finish() + _START_V4.size - 4, correlation_id, throttle_time_ms)
-    parts = body.parts
-    parts[0] = start + parts[0]  # type: ignore[operator]
-    return parts
-
-
 class _Body:
     """Chunks of bytes that are joined, until records come that are sent from where they are."""
 
@@ -467,53 +480,132 @@ class _Body:
         return self.size
 
 
+def encode_fetch_response(
+    version: int,
+    correlation_id: int,
+    topics: FetchedTopics,
+    *,
+    error_code: int = 0,
+    session_id: int = 0,
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> list[Part]:
+    """The whole frame as parts to send one after another. The first has the size prefix, which counts all of them."""
+    body = _Body()
+    chunks = body.chunks
+    if version >= FLEXIBLE_FROM:
+        chunks.append(compact_array_count(len(topics)))
+        for topic, partitions in topics:
+            _write_topic(chunks, version, topic, len(partitions))
+            _write_partitions(body, partitions)
+            chunks.append(NO_TAGS)
+    else:
+        chunks.append(array_count(len(topics)))
+        for topic, partitions in topics:
+            _write_old_topic(chunks, topic, len(partitions))
+            _write_old_partitions(body, version, partitions)
+    return _framed(body, version, correlation_id, error_code, session_id, throttle_time_ms, node_endpoints)
+
+
+def encode_fetch_in_steps(
+    version: int, correlation_id: int, topics: FetchedTopics, *, session_id: int = 0
+) -> Generator[None, None, list[Part]]:
+    """As `encode_fetch_response`, with a pause after every so many partitions."""
+    body = _Body()
+    chunks = body.chunks
+    flexible = version >= FLEXIBLE_FROM
+    chunks.append(compact_array_count(len(topics)) if flexible else array_count(len(topics)))
+    left = PARTITIONS_PER_STEP
+    for topic, partitions in topics:
+        if flexible:
+            _write_topic(chunks, version, topic, len(partitions))
+        else:
+            _write_old_topic(chunks, topic, len(partitions))
+        left -= 1
+        for start in range(0, len(partitions), PARTITIONS_PER_STEP):
+            some = partitions[start : start + PARTITIONS_PER_STEP]
+            if flexible:
+                _write_partitions(body, some)
+            else:
+                _write_old_partitions(body, version, some)
+            left -= len(some)
+            if left <= 0:
+                left = PARTITIONS_PER_STEP
+                yield
+        if flexible:
+            chunks.append(NO_TAGS)
+    return _framed(body, version, correlation_id, 0, session_id, 0, ())
+
+
+def _framed(
+    body: _Body,
+    version: int,
+    correlation_id: int,
+    error_code: int,
+    session_id: int,
+    throttle_time_ms: int,
+    node_endpoints: Sequence[NodeEndpoint],
+) -> list[Part]:
+    """The parts of the frame around these topics."""
+    if version >= FLEXIBLE_FROM:
+        if node_endpoints and version >= 16:
+            body.chunks.append(tagged_fields([(0, node_endpoints_tag(node_endpoints))]))
+        else:
+            body.chunks.append(NO_TAGS)
+        size = body.finish() + _START_V12.size - 4
+        start = _START_V12.pack(size, correlation_id, 0, throttle_time_ms, error_code, session_id)
+    elif version >= SESSIONS_FROM:
+        size = body.finish() + _START_V7.size - 4
+        start = _START_V7.pack(size, correlation_id, throttle_time_ms, error_code, session_id)
+    else:
+        start = _START_V4.pack(body.finish() + _START_V4.size - 4, correlation_id, throttle_time_ms)
+    parts = body.parts
+    parts[0] = start + parts[0]  # type: ignore[operator]
+    return parts
+
+
 def _length(records: Part | None) -> int:
     if records is None:
         return -1
     return len(records) if isinstance(records, _IN_MEMORY) else records.length
 
 
-def _write_flexible(body: _Body, version: int, topics: FetchedTopics) -> Generator[None, None, None]:
+def _write_topic(chunks: list[Bytes], version: int, topic: str | TopicId, partition_count: int) -> None:
+    if version >= TOPIC_IDS_FROM:
+        assert not isinstance(topic, str), topic
+        chunks.append(topic.bytes)
+    else:
+        assert isinstance(topic, str), topic
+        chunks.append(compact_string(topic))
+    chunks.append(compact_array_count(partition_count))
+
+
+def _write_partitions(body: _Body, partitions: Sequence[FetchedPartition]) -> None:
     chunks = body.chunks
-    chunks.append(compact_array_count(len(topics)))
-    left = PARTITIONS_PER_STEP
-    for topic, partitions in topics:
-        if version >= TOPIC_IDS_FROM:
-            assert not isinstance(topic, str), topic
-            chunks.append(topic.bytes)
+    for partition in partitions:
+        (index, code, high_watermark, stable, log_start, records, aborted, replica, diverging, leader, snapshot) = (
+            partition
+        )
+        length = _length(records)
+        tagged = diverging is not None or leader is not None or snapshot is not None
+        if aborted:
+            chunks.append(_FOUND_V12_ABORTED.pack(index, code, high_watermark, stable, log_start))
+            chunks.append(compact_array_count(len(aborted)))
+            chunks.extend(_ABORTED_V12.pack(producer_id, offset, 0) for producer_id, offset in aborted)
+            chunks.append(INT32.pack(replica))
         else:
-            assert isinstance(topic, str), topic
-            chunks.append(compact_string(topic))
-        chunks.append(compact_array_count(len(partitions)))
-        for partition in partitions:
-            left -= 1
-            if not left:
-                left = PARTITIONS_PER_STEP
-                yield
-            (index, code, high_watermark, stable, log_start, records, aborted, replica, diverging, leader, snapshot) = (
-                partition
-            )
-            length = _length(records)
-            tagged = diverging is not None or leader is not None or snapshot is not None
-            if aborted:
-                chunks.append(_FOUND_V12_ABORTED.pack(index, code, high_watermark, stable, log_start))
-                chunks.append(compact_array_count(len(aborted)))
-                chunks.extend(_ABORTED_V12.pack(producer_id, offset, 0) for producer_id, offset in aborted)
-                chunks.append(INT32.pack(replica))
-            else:
-                # A compact array's null is 0, an empty one is 1; so it is with the records.
-                absent = 0 if aborted is None else 1
-                if length == 0 and not tagged:
-                    chunks.append(
-                        _FOUND_V12_EMPTY.pack(index, code, high_watermark, stable, log_start, absent, replica, 1, 0)
-                    )
-                    continue
-                chunks.append(_FOUND_V12.pack(index, code, high_watermark, stable, log_start, absent, replica))
-            chunks.append(uvarint(length + 1))
-            if records is not None and length:
-                body.add_records(records, length)
-            chunks.append(_partition_tags(partition) if tagged else NO_TAGS)
-        chunks.append(NO_TAGS)
+            # A compact array's null is 0, an empty one is 1; so it is with the records.
+            absent = 0 if aborted is None else 1
+            if length == 0 and not tagged:
+                chunks.append(
+                    _FOUND_V12_EMPTY.pack(index, code, high_watermark, stable, log_start, absent, replica, 1, 0)
+                )
+                continue
+            chunks.append(_FOUND_V12.pack(index, code, high_watermark, stable, log_start, absent, replica))
+        chunks.append(uvarint(length + 1))
+        if records is not None and length:
+            body.add_records(records, length)
+        chunks.append(_partition_tags(partition) if tagged else NO_TAGS)
 
 
 def _partition_tags(partition: FetchedPartition) -> bytes:
@@ -528,31 +620,27 @@ def _partition_tags(partition: FetchedPartition) -> bytes:
     return tagged_fields(fields)
 
 
-def _write_old(body: _Body, version: int, topics: FetchedTopics) -> Generator[None, None, None]:
+def _write_old_topic(chunks: list[Bytes], topic: str | TopicId, partition_count: int) -> None:
+    assert isinstance(topic, str), topic
+    chunks.append(string(topic))
+    chunks.append(array_count(partition_count))
+
+
+def _write_old_partitions(body: _Body, version: int, partitions: Sequence[FetchedPartition]) -> None:
     chunks = body.chunks
-    chunks.append(array_count(len(topics)))
-    left = PARTITIONS_PER_STEP
-    for topic, partitions in topics:
-        assert isinstance(topic, str), topic
-        chunks.append(string(topic))
-        chunks.append(array_count(len(partitions)))
-        for partition in partitions:
-            left -= 1
-            if not left:
-                left = PARTITIONS_PER_STEP
-                yield
-            records, aborted = partition.records, partition.aborted_transactions
-            length = _length(records)
-            aborted_count = -1 if aborted is None else len(aborted)
-            if version >= 5:
-                chunks.append(_FOUND_V5.pack(*partition[:5], aborted_count))
-            else:
-                chunks.append(_FOUND_V4.pack(*partition[:4], aborted_count))
-            if aborted:
-                chunks.extend(_ABORTED.pack(*transaction) for transaction in aborted)
-            if version >= 11:
-                chunks.append(INT32_PAIR.pack(partition.preferred_read_replica, length))
-            else:
-                chunks.append(INT32.pack(length))
-            if records is not None and length:
-                body.add_records(records, length)
+    for partition in partitions:
+        records, aborted = partition.records, partition.aborted_transactions
+        length = _length(records)
+        aborted_count = -1 if aborted is None else len(aborted)
+        if version >= 5:
+            chunks.append(_FOUND_V5.pack(*partition[:5], aborted_count))
+        else:
+            chunks.append(_FOUND_V4.pack(*partition[:4], aborted_count))
+        if aborted:
+            chunks.extend(_ABORTED.pack(*transaction) for transaction in aborted)
+        if version >= 11:
+            chunks.append(INT32_PAIR.pack(partition.preferred_read_replica, length))
+        else:
+            chunks.append(INT32.pack(length))
+        if records is not None and length:
+            body.add_records(records, length)

@@ -24,7 +24,7 @@ from cordwood.wire.primitives import (
 from cordwood.wire.widths import max_elements
 
 if TYPE_CHECKING:
-    from cordwood.wire.codec import ReadCounting, ReadInSteps, WriteInSteps
+    from cordwood.wire.codec import ReadCounting, ReadInSteps, Write, WriteInSteps
     from cordwood.wire.schema import Message
 
 _HEADER: Final = Struct(">hhih")
@@ -70,9 +70,10 @@ def decode_request(header: RequestHeader, frame: Frame) -> Any:
     """The request as an entity whose attributes are the fields in `messages/`: those of later versions too, with their
     defaults. Nothing in it refers to the frame."""
     key, version = header.api_key, header.api_version
-    read = _request_reader(key, version)
+    read, elements = _request_reader(key, version)
+    elements.count = 0
     try:
-        entity, end = read(frame, header.body_start, Elements(max_elements(key)))
+        entity, end = read(frame, header.body_start, elements)
     except MALFORMED as reason:
         raise not_understood(APIS[key].name, version, reason) from None
     if end != len(frame):
@@ -95,43 +96,63 @@ def decode_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None
 
 
 def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
-    """The whole frame of a response, as `encode_in_steps` makes it."""
-    steps = encode_in_steps(header, values)
+    """The whole frame of a response, as `begin_response` makes it."""
+    frame = begin_response(header, values)
+    if isinstance(frame, bytes):
+        return frame
     while True:
         try:
-            next(steps)
+            next(frame)
         except StopIteration as end:
             return b"".join(end.value)
 
 
-def encode_in_steps(header: RequestHeader, values: Mapping[str, Any]) -> Generator[None, None, list[bytes]]:
-    """The parts of a frame, with its size, of the response made of these values: mappings for structs, sequences for
-    arrays. Pauses after every so many elements.
+def begin_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes | Generator[None, None, list[bytes]]:
+    """The frame, with its size, of the response made of these values: mappings for structs, sequences for arrays. If
+    it is wide, the first step is taken and the generator takes the others: it gives the parts of the frame.
 
     One set of values serves every version: what is missing gets its default, and what the request's version does not
     have is left out. A name that no version has is our own mistake and fails. `AnswerTooLarge` comes as soon as there
     are too many bytes, not when all are there.
     """
-    write, start = _response_writer(header.api_key, header.api_version)
+    write, write_in_steps, start = _response_writers(header.api_key, header.api_version)
     parts: list[bytes] = []
-    written: list[bytes] = []
-    size = 0
-    for _ in write(values, parts.append):
+    if write is not None:
+        write(values, parts.append)
+    else:
+        writing = write_in_steps(values, parts.append)
+        for _ in writing:
+            return _continued(header, start, writing, parts)
+    body = b"".join(parts)
+    if len(body) > MAX_ANSWER_BYTES:
+        raise _too_large()
+    return start.pack(start.size - 4 + len(body), header.correlation_id) + body
+
+
+def _continued(
+    header: RequestHeader, start: Struct, writing: Generator[None, None, None], parts: list[bytes]
+) -> Generator[None, None, list[bytes]]:
+    """Goes on after the first step of writing a response, whose bytes are in `parts`."""
+    written = [b"".join(parts)]
+    size = len(written[0])
+    parts.clear()
+    for _ in writing:
         written.append(b"".join(parts))
         parts.clear()
         size += len(written[-1])
-        _check_answer(size)
+        if size > MAX_ANSWER_BYTES:
+            raise _too_large()
         yield
     written.append(b"".join(parts))
     size += len(written[-1])
-    _check_answer(size)
+    if size > MAX_ANSWER_BYTES:
+        raise _too_large()
     written[0] = start.pack(start.size - 4 + size, header.correlation_id) + written[0]
     return written
 
 
-def _check_answer(size: int) -> None:
-    if size > MAX_ANSWER_BYTES:
-        raise AnswerTooLarge(f"its answer would have more than {MAX_ANSWER_BYTES} bytes: ask for less at a time")
+def _too_large() -> AnswerTooLarge:
+    return AnswerTooLarge(f"its answer would have more than {MAX_ANSWER_BYTES} bytes: ask for less at a time")
 
 
 @cache
@@ -142,10 +163,11 @@ def _messages(api_key: int) -> "dict[str, Message]":
 
 
 @cache
-def _request_reader(api_key: int, api_version: int) -> "ReadCounting":
+def _request_reader(api_key: int, api_version: int) -> "tuple[ReadCounting, Elements]":
+    """A reader that reads a request in one go, and its counter, which is used for one request after the other."""
     from cordwood.wire.codec import counting_reader
 
-    return counting_reader(_request_message(api_key, api_version), api_version)
+    return counting_reader(_request_message(api_key, api_version), api_version), Elements(max_elements(api_key))
 
 
 @cache
@@ -163,10 +185,12 @@ def _request_message(api_key: int, api_version: int) -> "Message":
 
 
 @cache
-def _response_writer(api_key: int, api_version: int) -> "tuple[WriteInSteps, Struct]":
-    """The writer of the body, and the layout of the header before it."""
-    from cordwood.wire.codec import writer_in_steps
+def _response_writers(api_key: int, api_version: int) -> "tuple[Write | None, WriteInSteps, Struct]":
+    """The writers of the body, in one go if it has no arrays and in steps, and the layout of the header before it."""
+    from cordwood.wire.codec import has_arrays, writer, writer_in_steps
 
+    message = _messages(api_key)["response"]
     has_tags = flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS
     start = _SIZE_CORRELATION_NO_TAGS if has_tags else INT32_PAIR
-    return writer_in_steps(_messages(api_key)["response"], api_version), start
+    in_one_go = None if has_arrays(message, api_version) else writer(message, api_version)
+    return in_one_go, writer_in_steps(message, api_version), start

@@ -1,9 +1,12 @@
 """Wide requests are handled in steps: others are served in between, and each connection's requests keep their order."""
 
+import inspect
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
-from tests.unit.node.speaking import create_topic
+from tests.unit.node.speaking import create_topic, fetch_values
 
 from cordwood.node.handlers import positions
 from cordwood.simulation.exchange import Connection, Exchange
@@ -118,3 +121,34 @@ def test_more_positions_than_fit_into_an_answer_are_refused_before_it_is_made(
     monkeypatch.setattr(positions, "MAX_POSITIONS_ANSWERED", 2)
     exchange = orders.begin(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}])
     assert "3 positions" in exchange.hang_up_reason
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "values"),
+    [
+        (ApiKey.FETCH, 12, fetch_values(("orders", 0, 0), max_wait_ms=0)),
+        (ApiKey.FETCH, 11, fetch_values(("orders", 0, 0), max_wait_ms=0)),
+        (ApiKey.METADATA, 12, {"topics": [{"name": "orders"}]}),
+        (ApiKey.HEARTBEAT, 4, {"group_id": "group", "member_id": "nobody"}),
+    ],
+)
+def test_the_usual_request_is_served_without_generators(
+    orders: World, key: ApiKey, version: int, values: dict[str, Any]
+) -> None:
+    paused: set[str] = set()
+
+    def look(frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        ours = "/cordwood/node/" in code.co_filename or "/cordwood/wire/" in code.co_filename
+        made = code.co_name == "made"  # a reader or writer that is made from a schema
+        if (ours or made) and code.co_flags & inspect.CO_GENERATOR and code.co_name != "<genexpr>":
+            paused.add(code.co_qualname)
+
+    orders.ask(key, version, **values)  # its codecs are made now
+    orders.connect().request(key, version, values)
+    sys.setprofile(look)
+    try:
+        settle_network_first(orders)
+    finally:
+        sys.setprofile(None)
+    assert not paused

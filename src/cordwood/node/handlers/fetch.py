@@ -48,9 +48,10 @@ def fetch(node: Node, request: Request) -> Steps | None:
     if len(request.frame) > NARROW_BYTES:
         return _fetch_in_steps(node, request)
     body = decode_fetch(request.header, request.frame)
-    plan = _plan(
-        node, request, body, [_target(topic, asked) for topic, partitions in body.topics for asked in partitions]
-    )
+    targets: list[Target] = []
+    for topic, partitions in body.topics:
+        targets += _targets(topic, partitions)
+    plan = _plan(node, request, body, targets)
     if plan is None:
         return None
     fetching = Fetching(node, request, body, plan)
@@ -66,7 +67,7 @@ def _fetch_in_steps(node: Node, request: Request) -> Steps:
     targets: list[Target] = []
     for topic, partitions in body.topics:
         for start in range(0, len(partitions), TARGETS_PER_STEP):
-            targets += [_target(topic, asked) for asked in partitions[start : start + TARGETS_PER_STEP]]
+            targets += _targets(topic, partitions[start : start + TARGETS_PER_STEP])
             if len(targets) % TARGETS_PER_STEP == 0:
                 yield
     plan = _plan(node, request, body, targets)
@@ -96,15 +97,18 @@ def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target
         return None
 
 
-def _target(topic: str | TopicId, asked: FetchPartition) -> Target:
-    return Target(
-        topic,
-        asked.partition,
-        asked.fetch_offset,
-        asked.max_bytes,
-        asked.current_leader_epoch,
-        asked.last_fetched_epoch,
-    )
+def _targets(topic: str | TopicId, partitions: list[FetchPartition]) -> list[Target]:
+    return [
+        Target(
+            topic,
+            asked.partition,
+            asked.fetch_offset,
+            asked.max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
+        for asked in partitions
+    ]
 
 
 class Fetching:
@@ -356,7 +360,7 @@ class Fetching:
             return
         header = self._request.header
         topics: dict[str | TopicId, list[FetchedPartition]] = {}
-        self._tell(0, len(self._found), topics)
+        self._tell(self._plan.targets, self._found, topics)
         frame = encode_fetch_response(
             header.api_version, header.correlation_id, list(topics.items()), session_id=self._plan.session_id
         )
@@ -366,18 +370,24 @@ class Fetching:
         header = self._request.header
         topics: dict[str | TopicId, list[FetchedPartition]] = {}
         for start in range(0, len(self._found), TARGETS_PER_STEP):
-            self._tell(start, start + TARGETS_PER_STEP, topics)
+            end = start + TARGETS_PER_STEP
+            self._tell(self._plan.targets[start:end], self._found[start:end], topics)
             yield
         frame = yield from encode_fetch_in_steps(
             header.api_version, header.correlation_id, list(topics.items()), session_id=self._plan.session_id
         )
         self._request.reply.send(frame)  # type: ignore[arg-type]
 
-    def _tell(self, start: int, end: int, topics: dict[str | TopicId, list[FetchedPartition]]) -> None:
-        """Adds what was found in these places to the answer, as far as it is news."""
+    def _tell(
+        self,
+        targets: list[Target],
+        found_in_each: list[FetchedPartition],
+        topics: dict[str | TopicId, list[FetchedPartition]],
+    ) -> None:
+        """Adds what was found for these targets to the answer, as far as it is news."""
         plan = self._plan
         session = plan.session
-        for target, found in zip(plan.targets[start:end], self._found[start:end], strict=True):
+        for target, found in zip(targets, found_in_each, strict=True):
             has_records = isinstance(found.records, LogSlice)
             if session is not None:
                 news = (

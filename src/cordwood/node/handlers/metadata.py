@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.controller import CreatedTopic
@@ -41,6 +41,8 @@ ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11
 
 BROKER_ENDPOINTS = 1
 
+NARROW_TOPICS = 10
+"""So many are answered in one go: nearly always their entries are kept."""
 ENCODED_PER_STEP = 250
 """Topics and their partitions: an entry that is not kept yet takes some microseconds for each."""
 
@@ -119,7 +121,9 @@ def metadata(node: Node, request: Request) -> Steps | None:
             node.report_storage_failure(results)
         else:
             errors.update({name: error for name, error in results.items() if isinstance(error, ProtocolError)})
-        node.turns.begin(request.reply, _answer_metadata(node, request, body, errors))
+        steps = _answer_metadata(node, request, body, errors)
+        if steps is not None:
+            node.turns.begin(request.reply, steps)
 
     node.auto_create(missing, created)
     return None
@@ -145,25 +149,58 @@ def _creatable(node: Node, body: MetadataRequest) -> list[str]:
     return names
 
 
-def _answer_metadata(node: Node, request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]) -> Steps:
-    image, version = node.image, request.version
-    operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-    entry = node.encoded_topics.entry
+def _answer_metadata(
+    node: Node, request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]
+) -> Steps | None:
+    asked = node.image.sorted_topics() if body.topics is None else body.topics
+    if len(asked) > NARROW_TOPICS:
+        return _answer_metadata_in_steps(node, request, body, asked, errors)
+    _send_metadata(node, request, body, _entries(node, request, body, asked, errors))
+    return None
+
+
+def _answer_metadata_in_steps(
+    node: Node,
+    request: Request,
+    body: MetadataRequest,
+    asked: Sequence[TopicImage | RequestedTopic],
+    errors: dict[str, ProtocolError],
+) -> Steps:
+    yield  # reading so many names was a step of its own
     topics: list[bytes] = []
     left = ENCODED_PER_STEP
-    everything = image.sorted_topics() if body.topics is None else ()
-    asked: Iterable[TopicImage | RequestedTopic] = everything if body.topics is None else body.topics
+    for each in asked:
+        topics += _entries(node, request, body, (each,), errors)
+        topic = each if isinstance(each, TopicImage) else _find(node, each)
+        left -= 1 if topic is None else 1 + len(topic.partitions)
+        if left <= 0:
+            left = ENCODED_PER_STEP
+            yield
+    _send_metadata(node, request, body, topics)
+
+
+def _entries(
+    node: Node,
+    request: Request,
+    body: MetadataRequest,
+    asked: Sequence[TopicImage | RequestedTopic],
+    errors: dict[str, ProtocolError],
+) -> list[bytes]:
+    """The encoded topics, or why they cannot be described."""
+    version, entry = request.version, node.encoded_topics.entry
+    operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    topics: list[bytes] = []
     for each in asked:
         topic = each if isinstance(each, TopicImage) else _find(node, each)
         if topic is not None:
             topics.append(entry(topic, version, operations))
-            left -= len(topic.partitions)
         elif isinstance(each, RequestedTopic) and (unknown := _unknown(each, version, errors)) is not None:
             topics.append(encode_topic(version, unknown))
-        left -= 1
-        if left <= 0:
-            left = ENCODED_PER_STEP
-            yield
+    return topics
+
+
+def _send_metadata(node: Node, request: Request, body: MetadataRequest, topics: list[bytes]) -> None:
+    image, version = node.image, request.version
     request.reply.send(
         encode_metadata_response(
             version,

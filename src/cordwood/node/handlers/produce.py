@@ -26,7 +26,6 @@ from cordwood.records.validate import InvalidBatch
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.produce import (
     ProducedPartition,
-    ProducePartition,
     ProduceRequest,
     ProduceTopic,
     decode_produce,
@@ -122,13 +121,15 @@ def _prepare_in_steps(node: Node, request: Request, body: ProduceRequest) -> Ste
     """A wide request whose batches may need work first. A piece of it that waits for that holds up no other."""
     preparation, connection_id = node.preparation, request.reply.connection_id
     refused = _brought_zstd(request, body)
-    appending = Appending(node, request, body, None, refused)
+    refusal = _refusal(body)
+    results: Results = []
+    waiting: WaitingProduce | None = None
     outstanding = 1  # the steps themselves, until they have seen every piece
 
     def append(piece: ProduceRequest) -> None:
+        nonlocal waiting
         request.now_ms = node.now_ms
-        for topic, batches in piece.topics:
-            appending.append(topic, batches)
+        waiting = _append(node, request, body, piece.topics, results, waiting, refusal, None, refused)
 
     def go(piece: ProduceRequest, found: list[Found], outcome: list[Outcome]) -> None:
         _take_over(piece, found, outcome, refused)
@@ -139,7 +140,7 @@ def _prepare_in_steps(node: Node, request: Request, body: ProduceRequest) -> Ste
         nonlocal outstanding
         outstanding -= 1
         if not outstanding:
-            appending.end()
+            _end(request, body, results, waiting)
 
     for piece in _pieces(body):
         found = _with_partitions(node, piece)
@@ -209,7 +210,10 @@ def _with_partitions(node: Node, body: ProduceRequest) -> list[Found]:
 
 
 def _is_wide(body: ProduceRequest) -> bool:
-    return len(body.topics) > BATCHES_PER_STEP or sum(len(batches) for _, batches in body.topics) > BATCHES_PER_STEP
+    count = len(body.topics)
+    for _, batches in body.topics:
+        count += len(batches)
+    return count > BATCHES_PER_STEP
 
 
 def _kept(body: ProduceRequest) -> ProduceRequest:
@@ -252,7 +256,8 @@ def _produce_in_transaction(
     kept = _kept(body) if prepared is None else body
     # The transaction may end between two pieces: the coordinator is asked about each.
     pieces = _pieces(kept) if wide else [kept]
-    appending = Appending(node, request, kept, {}, prepared)
+    results: Results = []
+    waiting: WaitingProduce | None = None
 
     def begin(place: int, now_ms: int) -> None:
         piece = pieces[place]
@@ -260,19 +265,18 @@ def _produce_in_transaction(
         appends.verify(transactional_id, writers, request.version, lambda errors: verified(place, writers, errors))
 
     def verified(place: int, writers: dict[TopicPartition, Writer], errors: Refusals) -> None:
+        nonlocal waiting
         refused: dict[TopicPartition, ErrorCode] = {
             name: error for name, error in errors.items() if error is not ErrorCode.NONE
         }
         if request.version >= ADDS_FROM_VERSION:
             refused.update(_starting_late(node, pieces[place], writers))
         request.now_ms = node.now_ms
-        appending.refused = refused
-        for topic, batches in pieces[place].topics:
-            appending.append(topic, batches)
+        waiting = _append(node, request, kept, pieces[place].topics, results, waiting, None, refused, prepared)
         if place + 1 < len(pieces):
             node.in_turns.add(partial(begin, place + 1))
         else:
-            appending.end()
+            _end(request, kept, results, waiting)
             appends.through(transactional_id)
 
     appends.in_turn(transactional_id, partial(begin, 0, request.now_ms))
@@ -330,67 +334,49 @@ def _append_all(
     refused: Refusals | None,
     prepared: BatchRefusals | None,
 ) -> None:
-    appending = Appending(node, request, body, refused, prepared)
-    for topic, batches in body.topics:
-        appending.append(topic, batches)
-    appending.end()
+    results: Results = []
+    waiting = _append(node, request, body, body.topics, results, None, _refusal(body), refused, prepared)
+    _end(request, body, results, waiting)
 
 
 def _append_in_steps(node: Node, request: Request, body: ProduceRequest) -> Steps:
-    appending = Appending(node, request, body, None, None)
+    results: Results = []
+    waiting: WaitingProduce | None = None
+    refusal = _refusal(body)
     for piece in _pieces(body):
         request.now_ms = node.now_ms
-        for topic, batches in piece.topics:
-            appending.append(topic, batches)
+        waiting = _append(node, request, body, piece.topics, results, waiting, refusal, None, None)
         yield
-    appending.end()
+    _end(request, body, results, waiting)
 
 
-class Appending:
-    """The batches of one request, on their way into their logs."""
+def _append(
+    node: Node,
+    request: Request,
+    body: ProduceRequest,
+    topics: list[ProduceTopic],
+    results: Results,
+    waiting: WaitingProduce | None,
+    refusal: ProtocolError | None,
+    refused: Refusals | None,
+    prepared: BatchRefusals | None,
+) -> WaitingProduce | None:
+    """Appends these batches of a request and adds what becomes of them to its results. Gives what waits for acks.
 
-    __slots__ = (
-        "_body",
-        "_failed",
-        "_node",
-        "_prepared",
-        "_refusal",
-        "_request",
-        "_results",
-        "_waiting",
-        "_zstd_allowed",
-        "refused",
-    )
-
-    def __init__(
-        self,
-        node: Node,
-        request: Request,
-        body: ProduceRequest,
-        refused: Refusals | None,
-        prepared: BatchRefusals | None,
-    ) -> None:
-        self._node = node
-        self._request = request
-        self._body = body
-        self.refused = refused
-        """What the transaction's coordinator says against some of the batches; None: there is no transaction."""
-        self._prepared = prepared
-        self._zstd_allowed = prepared is not None or request.version >= _ZSTD_FROM_VERSION
-        self._refusal = _refusal(body)
-        self._results: Results = []
-        self._waiting: WaitingProduce | None = None
-        self._failed = False
-
-    def append(self, topic: str | TopicId, batches: list[ProducePartition]) -> None:
-        """Appends batches of one topic."""
-        node, request, refused, acks = self._node, self._request, self.refused, self._body.acks
-        prepared, zstd_allowed = self._prepared, self._zstd_allowed
-        partitions = self._results_of(topic)
+    `refusal` is of the request as a whole. `refused` is what the transaction's coordinator says against some of the
+    batches; None: there is no transaction.
+    """
+    acks = body.acks
+    zstd_allowed = prepared is not None or request.version >= _ZSTD_FROM_VERSION
+    for topic, batches in topics:
+        # A topic that the step before has begun goes on in its place.
+        if not results or results[-1][0] is not topic:
+            results.append((topic, []))
+        partitions = results[-1][1]
         for index, records in batches:
             try:
-                if self._refusal is not None:
-                    raise self._refusal
+                if refusal is not None:
+                    raise refusal
                 partition = _find(node, topic, index)
                 if prepared and (topic, index) in prepared:
                     raise prepared[topic, index]
@@ -400,7 +386,6 @@ class Appending:
                 assert isinstance(records, memoryview)
                 appended, safe = node.append(partition, records, acks, request.now_ms)
             except ProtocolError as error:
-                self._failed = True
                 node.refused_appends[error.code.name] += 1
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
                 # With the log's start Java's producer begins anew; without it, it asks again and again.
@@ -416,38 +401,34 @@ class Appending:
                 )
                 continue
             except StorageFailure as failure:
-                self._failed = True
                 node.refused_appends[_storage_reason(failure)] += 1
                 node.report_storage_failure(failure)
                 message = str(failure) if isinstance(failure, DiskFull) else None
                 partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
                 continue
             if not safe and acks != NO_ACK:
-                if self._waiting is None:
-                    self._waiting = WaitingProduce(request, self._results)
-                done = self._waiting.one_more(partitions)
-                node.when_safe(partition, appended.last_offset, acks, request.now_ms + self._body.timeout_ms, done)
+                if waiting is None:
+                    waiting = WaitingProduce(request, results)
+                done = waiting.one_more(partitions)
+                node.when_safe(partition, appended.last_offset, acks, request.now_ms + body.timeout_ms, done)
             log_start = partition.replica.log.log_start_offset
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
+    return waiting
 
-    def _results_of(self, topic: str | TopicId) -> list[ProducedPartition]:
-        """The list that takes what becomes of this topic's batches; that of its last step, if it had one."""
-        results = self._results
-        if not results or results[-1][0] is not topic:
-            results.append((topic, []))
-        return results[-1][1]
 
-    def end(self) -> None:
-        """All batches were appended, or refused."""
-        if self._body.acks == NO_ACK:
-            if self._failed:
-                self._request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
-            else:
-                self._request.reply.nothing()
-        elif self._waiting is not None:
-            self._waiting.one_less()
-        else:
-            _respond(self._request, self._results)
+def _end(request: Request, body: ProduceRequest, results: Results, waiting: WaitingProduce | None) -> None:
+    """All batches were appended, or refused."""
+    if body.acks == NO_ACK:
+        for _, partitions in results:
+            for partition in partitions:
+                if partition.error_code:
+                    request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
+                    return
+        request.reply.nothing()
+    elif waiting is not None:
+        waiting.one_less()
+    else:
+        _respond(request, results)
 
 
 def _respond(request: Request, results: Results) -> None:
