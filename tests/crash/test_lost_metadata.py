@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from tests.crash.conftest import StartBroker
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
+from cordwood.cli.recover.repairing import repair
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.topics import TopicDeletion, TopicReference, plan_delete_topics
-from cordwood.cluster.rows import DELETED_TOPICS
+from cordwood.cluster.rows import DELETED_TOPICS, TOPIC_NAMES
 from cordwood.cluster.stores.sqlite import SqliteStore
+from cordwood.cluster.stores.wal import DamagedStore
+from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 
 
@@ -296,3 +300,83 @@ def test_a_restored_store_gives_no_producer_the_id_of_an_earlier_one(start_broke
     idempotent["bootstrap.servers"] = broker.bootstrap
     produce_all(Producer(idempotent), [{"topic": "orders", "partition": 0, "value": "new"}])
     assert read(broker, "orders") == ["old", "new"]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class KilledFilesystem(OsFilesystem):
+    """Ends the process before one of its changes to the directory, by number."""
+
+    changes_left = 0
+
+    def _change(self) -> None:
+        if self.changes_left == 0:
+            raise Killed
+        self.changes_left -= 1
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._change()
+        super().replace(path, data)
+
+    def rename(self, source: str, target: str) -> None:
+        self._change()
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._change()
+        super().remove(path)
+
+
+async def topics_of(data_dir: Path) -> list[str]:
+    store = await SqliteStore.open(f"{data_dir}/metadata.sqlite")
+    found = [item.key.removeprefix(TOPIC_NAMES) for item in (await store.list(TOPIC_NAMES)).items]
+    await store.close()
+    return found
+
+
+def test_a_repair_that_is_killed_leaves_a_store_that_is_refused_or_has_everything(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    broker = start_broker()
+    with_an_older_store(broker, tmp_path / "backup")
+    (broker.data_dir / "metadata.sqlite-wal").write_bytes(b"")
+    for changes in range(20):
+        directory, seen = tmp_path / f"killed-{changes}", tmp_path / f"seen-{changes}"
+        shutil.copytree(broker.data_dir, directory)
+        filesystem = KilledFilesystem(str(directory))
+        filesystem.changes_left = changes
+        try:
+            asyncio.run(repair(filesystem, str(directory)))
+            break
+        except Killed:
+            pass
+        finally:
+            filesystem.close()
+        shutil.copytree(directory, seen)
+        with suppress(DamagedStore):
+            assert asyncio.run(topics_of(seen)) == ["early", "late"]
+        again = OsFilesystem(str(directory))
+        asyncio.run(repair(again, str(directory)))
+        again.close()
+        assert asyncio.run(topics_of(directory)) == ["early", "late"]
+    else:
+        pytest.fail("the repair does not end")
+    assert changes > 5
+
+
+def test_a_damaged_properties_file_is_refused_and_the_refusal_says_the_way_out(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    create(broker, "orders")
+    send(broker, "orders", ["a", "b"])
+    broker.stop()
+    properties = broker.data_dir / "meta.properties"
+    whole = properties.read_bytes()
+    for damaged in (bytes(len(whole)), whole.replace(b"cluster.id=", b"cluster.id=x")):
+        properties.write_bytes(damaged)
+        assert "If meta.properties is damaged, move it away" in refused(broker)
+    properties.unlink()
+    broker.start()
+    assert read(broker, "orders") == ["a", "b"]
+    assert properties.read_bytes() == whole

@@ -39,6 +39,9 @@ PROPERTIES_FILE = "meta.properties"
 
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 _PROPERTIES_VERSION = "1"
+_IF_DAMAGED = (
+    f"If {PROPERTIES_FILE} is damaged, move it away: a start writes it anew from the metadata, and loses no records"
+)
 
 
 class Lock(Protocol):
@@ -576,7 +579,7 @@ class DataDirectory:
             raise StorageFailure(
                 f"{self.path} has the data of node {found.node_id} in cluster {found.cluster_id}, not of node "
                 f"{identity.node_id} in cluster {identity.cluster_id}: node.id was changed, or the metadata store "
-                "is another broker's"
+                f"is another broker's. {_IF_DAMAGED}"
             )
 
     def identity(self) -> Identity | None:
@@ -615,4 +618,4 @@ def _decode_properties(data: bytes) -> Identity:
             raise StorageFailure(f"{PROPERTIES_FILE} has version {fields['version']}, which is unknown")
         return Identity(fields["cluster.id"], int(fields["node.id"]))
     except (KeyError, ValueError) as error:
-        raise StorageFailure(f"{PROPERTIES_FILE} cannot be read: {error!r}") from None
+        raise StorageFailure(f"{PROPERTIES_FILE} is damaged: {error!r}. {_IF_DAMAGED}") from None

@@ -1,6 +1,8 @@
 """Repairing a metadata store: the newest state that is whole, and what its witness knows beyond it.
 
-Copies of the damaged files are durable before any of them is changed.
+Copies of the damaged files are durable before any of them is changed. The repaired store is made beside the damaged
+one, as a draft, and takes its place in one step. Its witness follows last: a process that is killed at any moment
+leaves a store that a start refuses, or one that has everything, and the command can be given again.
 """
 
 import os
@@ -42,6 +44,7 @@ from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicId
 
 DAMAGED = "-damaged"
+DRAFT = ".draft"
 _COUNTERS = {BROKER_EPOCHS: 10, PRODUCER_ID_BLOCK: 100_000}
 """What must never be handed out again, and how far it skips ahead: the witness may be a moment older than the store."""
 _COPIED = (BROKERS, BROKER_CONFIGS, DELETED_TOPICS)
@@ -50,31 +53,56 @@ _COPIED = (BROKERS, BROKER_CONFIGS, DELETED_TOPICS)
 async def repair(filesystem: OsFilesystem, path: str) -> dict[str, Any]:
     """What was found and done. Does nothing to a store that is whole."""
     store_path = f"{path}/{METADATA_FILE}"
-    try:
-        check_present(store_path)
-        check_store(store_path)
+    damage = _damage(store_path)
+    if damage is None:
         return {"damage": None, "revision": None, "topics": [], "kept": []}
-    except DamagedStore as found:
-        damage = str(found.__cause__ or found).partition(". Nothing was changed")[0]
     identity = DataDirectory(filesystem, path).identity()
     assert identity is not None
     witness = read_witness(store_path) or Witness(0, {})
     kept = _keep(filesystem, path, (store_path, f"{store_path}-wal", witness_path(store_path)))
     best = best_image(store_path)
-    for each in (f"{store_path}-wal", witness_path(store_path)):
-        if filesystem.exists(each):
-            filesystem.remove(each)
+    draft = f"{store_path}{DRAFT}"
+    _remove(filesystem, draft, f"{draft}-wal", witness_path(draft))
     if best is not None:
-        filesystem.replace(store_path, best[0])
-    elif filesystem.exists(store_path):
-        filesystem.remove(store_path)
-    filesystem.sync_directory(path)
-    store = await SqliteStore.open(store_path)
+        filesystem.replace(draft, best[0])
+    store = await SqliteStore.open(draft)
     try:
         topics = await _add(store, witness, identity, path)
     finally:
         await store.close()
+    _take_its_place(filesystem, path, store_path, draft)
     return {"damage": damage, "revision": None if best is None else best[1].revision, "topics": topics, "kept": kept}
+
+
+def _damage(store_path: str) -> str | None:
+    """What is wrong with the store; None if nothing. Only for a directory that a broker has used."""
+    try:
+        check_present(store_path)
+        check_store(store_path)
+    except DamagedStore as found:
+        return str(found.__cause__ or found).partition(". Nothing was changed")[0]
+    return None
+
+
+def _take_its_place(filesystem: OsFilesystem, path: str, store_path: str, draft: str) -> None:
+    """The old witness is there until all else is done: it is what has a store refused that lacks something."""
+    assert not filesystem.exists(f"{draft}-wal"), "SQLite left transactions outside of the file"
+    filesystem.rename(draft, store_path)
+    filesystem.sync_directory(path)
+    _remove(filesystem, f"{store_path}-wal")
+    filesystem.sync_directory(path)
+    if filesystem.exists(witness_path(draft)):
+        filesystem.rename(witness_path(draft), witness_path(store_path))
+    else:
+        # A full disk had no room for it. The next start writes one.
+        _remove(filesystem, witness_path(store_path))
+    filesystem.sync_directory(path)
+
+
+def _remove(filesystem: OsFilesystem, *paths: str) -> None:
+    for each in paths:
+        if filesystem.exists(each):
+            filesystem.remove(each)
 
 
 def _keep(filesystem: OsFilesystem, path: str, files: tuple[str, ...]) -> list[str]:
