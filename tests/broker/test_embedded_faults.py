@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import kafka
 import pytest
@@ -221,6 +222,8 @@ def test_without_faults_requests_go_straight_to_the_node(broker: Broker) -> None
             "there is no error 'NOT_ENOUGH_REPLICA'; did you mean NOT_ENOUGH_REPLICAS?",
         ),
         (("Produce", 70_000), "70000 is no error code"),
+        (("Produce", "NONE"), "NONE is no error: a request that is not carried out would be acknowledged"),
+        (("Produce", 0), "NONE is no error: a request that is not carried out would be acknowledged"),
     ],
 )
 def test_mistakes_are_named(arguments: tuple[str, str | int], message: str) -> None:
@@ -240,6 +243,23 @@ def test_mistakes_in_options_are_named() -> None:
         faults.fail("Heartbeat", 27, times=0)
     with pytest.raises(ValueError, match="no number of seconds"):
         faults.delay("Heartbeat", -1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"times": "2"}, "times must be int or None, not str"),
+        ({"times": True}, "times must be int or None, not bool"),
+        ({"topic": 5}, "topic must be str or None, not int"),
+        ({"topic": "orders", "partition": "0"}, "partition must be int or None, not str"),
+        ({"client_id": b"app"}, "client_id must be str or None, not bytes"),
+        ({"seconds": "1s"}, "seconds must be int or float, not str"),
+    ],
+)
+def test_a_wrong_type_of_an_option_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError) as refusal:
+        Broker().faults.delay("Produce", **{"seconds": 1, **options})
+    assert str(refusal.value) == message
 
 
 def test_waiting_for_a_fault_that_nobody_meets_ends(broker: Broker) -> None:

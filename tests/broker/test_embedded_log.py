@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 
 from cordwood.embedded import Broker
 from cordwood.model.configuration import InvalidConfiguration
+from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 def transactional(broker: Broker, name: str) -> Producer:
@@ -143,3 +144,24 @@ def test_a_mistaken_setting_is_said_to_be_one() -> None:
     assert str(refusal.value) == "settings: Unknown broker config name: num.partitionz; did you mean num.partitions?"
     with pytest.raises(InvalidConfiguration, match=r"^settings: Invalid value many"):
         Broker(settings={"num.partitions": "many"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("num.partitions=3", "settings must be a mapping of names to values, not str"),
+        ([("num.partitions", 3)], "settings must be a mapping of names to values, not list"),
+        ({3: 4}, "the name of a setting must be str, not int"),
+    ],
+)
+def test_settings_of_a_wrong_type_are_said_to_be(settings: Any, message: str) -> None:
+    with pytest.raises(TypeError) as refusal:
+        Broker(settings=settings)
+    assert str(refusal.value) == message
+
+
+def test_a_topic_that_is_not_there_is_named_as_such() -> None:
+    with Broker() as broker, pytest.raises(ProtocolError) as refusal:
+        list(broker.log.read("orders"))
+    assert str(refusal.value) == "There is no topic 'orders'."
+    assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -54,3 +54,24 @@ def test_an_unknown_topic_is_not_found(cordwood_cli: Cordwood, topic: str) -> No
     for command in (("describe",), ("alter", "-s", "retention.ms=1")):
         code, error = cordwood_cli.error("config", *command, "-t", topic)
         assert (code, error["code"]) == (ExitCode.NOT_FOUND, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_a_groups_settings_are_described_and_altered(cordwood_cli: Cordwood) -> None:
+    session = "consumer.session.timeout.ms"
+    assert cordwood_cli.json("config", "describe", "--group", "billing")[session]["source"] == "default"
+    cordwood_cli("config", "alter", "--group", "billing", "-s", f"{session}=30s")
+    changed = cordwood_cli.json("config", "describe", "-g", "billing", "--changed")
+    assert changed == {session: {"value": "30000", "source": "group", "read_only": False}}
+    cordwood_cli("config", "alter", "--group", "billing", "-d", session)
+    assert cordwood_cli.json("config", "describe", "-g", "billing", "--changed") == {}
+    code, error = cordwood_cli.error("config", "alter", "-g", "billing", "-s", "consumer.session.timeout=30s")
+    assert (code, error["code"]) == (ExitCode.FAILED, "INVALID_CONFIG")
+    assert session in error["message"] + error["hint"]
+    code, _ = cordwood_cli.error("config", "describe", "--topic", "t", "--group", "billing")
+    assert code == ExitCode.USAGE
+
+
+def test_settings_of_groups_are_listed(cordwood_cli: Cordwood) -> None:
+    listed = cordwood_cli.json("config", "list", "--groups")
+    assert {setting["of"] for setting in listed} == {"group"}
+    assert "consumer.session.timeout.ms" in cordwood_cli("config", "list", "consumer.session")

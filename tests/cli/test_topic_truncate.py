@@ -61,7 +61,7 @@ def test_a_dry_run_changes_nothing(cordwood_cli: Cordwood, made: str) -> None:
     assert not shown["deleted"]
     assert [each["new_start"] for each in shown["partitions"]] == [10, 10]
     result = cordwood_cli.run("topic", "truncate", made, "--before", "end", "--dry-run")
-    assert "20 records would be gone" in result.output
+    assert "20 offsets would be gone" in result.output
     assert starts(cordwood_cli, made) == [0, 0]
 
 
@@ -75,7 +75,11 @@ def test_without_a_yes_nothing_is_deleted(cordwood_cli: Cordwood, made: str) -> 
 def test_what_is_not_there_is_said(cordwood_cli: Cordwood, made: str) -> None:
     code, error = cordwood_cli.error("topic", "truncate", made, "--before", "99", "--partition", "0", "--yes")
     assert error["code"] == "OFFSET_OUT_OF_RANGE"
+    assert error["hint"] == "--before end deletes all there is"
     assert code == ExitCode.FAILED
+    code, error = cordwood_cli.error("topic", "truncate", made, "--before", "1d", "--yes")
+    assert error["hint"] == "end, -N, @TIME or an offset"
+    assert code == ExitCode.USAGE
     code, _ = cordwood_cli.error("topic", "truncate", made, "--before", "end", "--partition", "7", "--yes")
     assert code == ExitCode.NOT_FOUND
     code, _ = cordwood_cli.error("topic", "truncate", "not-there", "--before", "end", "--yes")

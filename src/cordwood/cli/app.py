@@ -95,7 +95,7 @@ _group.command("reset")(reset_group)
 _group.command("delete")(delete_groups)
 
 _config = typer.Typer(
-    help="Settings of topics and brokers: what there is, what is set, and changing it.", no_args_is_help=True
+    help="Settings of topics, groups and brokers: what there is, what is set, and changing it.", no_args_is_help=True
 )
 _config.command("list")(list_settings)
 _config.command("describe")(describe_config)

@@ -10,6 +10,12 @@ def topic_settings() -> Mapping[str, Setting]:
     return TOPIC_SETTINGS
 
 
+def group_settings() -> Mapping[str, Setting]:
+    from cordwood.model.group_settings import ONE_GROUP_SETTINGS
+
+    return ONE_GROUP_SETTINGS
+
+
 def broker_settings() -> Mapping[str, Setting]:
     from cordwood.model.broker_settings import BROKER_SETTINGS
 
@@ -18,4 +24,4 @@ def broker_settings() -> Mapping[str, Setting]:
 
 def known_settings() -> list[str]:
     """The name of every setting there is."""
-    return sorted({*topic_settings(), *broker_settings()})
+    return sorted({*topic_settings(), *group_settings(), *broker_settings()})

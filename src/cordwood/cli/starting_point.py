@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 KAFKA_WORDS = {"earliest": "beginning", "latest": "end"}
 """As people who come from Kafka say it."""
+_PLACES = "beginning, end, an offset, -N, @2026-01-31T12:00:00Z, @1700000000000 or committed"
 
 
 class Span(NamedTuple):
@@ -38,7 +39,8 @@ class StartingPoint(NamedTuple):
     number: int = 0
 
     @classmethod
-    def parse(cls, text: str, option: str = "--from") -> "StartingPoint":
+    def parse(cls, text: str, option: str = "--from", places: str = _PLACES) -> "StartingPoint":
+        """`places` are those that the option takes, for the error of a text that is none."""
         text = KAFKA_WORDS.get(text, text)
         if text in ("beginning", "end", "committed"):
             return cls(text)
@@ -53,7 +55,7 @@ class StartingPoint(NamedTuple):
         raise Failure(
             "USAGE",
             f"{option} {text[:80]!r} is no place in a log",
-            "beginning, end, an offset, -N, @2026-01-31T12:00:00Z, @1700000000000 or committed",
+            places,
             ExitCode.USAGE,
         )
 
@@ -104,15 +106,14 @@ def _committed(connection: "Connection", consumer: "Consumer", topic: str, parti
     return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
 
-def out_of_range(index: int, offset: int, start: int, end: int) -> Failure:
-    if offset < start:
-        hint = f"retention removed what was before {start}; --from beginning reads what is left"
-    else:
-        hint = "--from end waits for what comes, with --follow"
+def out_of_range(index: int, offset: int, start: int, end: int, hint: str = "") -> Failure:
+    """`hint` is what to do instead; by default, for reading."""
+    before = f"retention removed what was before {start}; --from beginning reads what is left"
+    behind = "--from end waits for what comes, with --follow"
     return Failure(
         "OFFSET_OUT_OF_RANGE",
         f"partition {index} has offsets {start} to {end - 1}, not {offset}"
         if end > start
         else f"partition {index} is empty (its next offset is {end}), it has no offset {offset}",
-        hint,
+        hint or (before if offset < start else behind),
     )

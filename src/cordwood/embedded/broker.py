@@ -47,7 +47,7 @@ class Broker:
         texts = {"listeners": f"PLAINTEXT://{host}:{port}"}
         if data_dir is not None:
             texts["log.dirs"] = os.fspath(data_dir)
-        for name, value in (settings or {}).items():
+        for name, value in _checked(settings).items():
             if name.strip() in _DIRECTORY_NAMES:
                 raise InvalidSetting(f"{name} is not for settings here: use data_dir, which puts the data on disk")
             texts[name.strip()] = str(value).lower() if isinstance(value, bool) else str(value)
@@ -133,6 +133,17 @@ class Broker:
 
         with suppress(BrokerStopped):
             self._calls.ask(refresh, _STOP_TIMEOUT_S)
+
+
+def _checked(settings: Any) -> Mapping[str, Any]:
+    if settings is None:
+        return {}
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"settings must be a mapping of names to values, not {type(settings).__name__}")
+    for name in settings:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a setting must be str, not {type(name).__name__}")
+    return settings
 
 
 def _with_port(settings: BrokerSettings, port: int) -> BrokerSettings:

@@ -151,6 +151,7 @@ class Faults:
     ) -> Fault:
         """Carries requests out at once, and answers so much later. Answers to later requests of the same connection
         wait behind it, since answers leave in the order of requests."""
+        _check_type("seconds", seconds, int, float)
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"{seconds!r} is no number of seconds to wait")
         target = _target(api, topic, partition, client_id)
@@ -223,6 +224,9 @@ def _target(api: str, topic: str | None, partition: int | None, client_id: str |
     by_name = {handler.api.name: key for key, handler in HANDLERS.items()}
     if api not in by_name:
         raise ValueError(f"there is no API {api!r}{_near(str(api), by_name)}")
+    _check_type("topic", topic, str, None)
+    _check_type("partition", partition, int, None)
+    _check_type("client_id", client_id, str, None)
     if partition is not None and topic is None:
         raise ValueError("a partition belongs to a topic: say which")
     if topic is not None:
@@ -238,16 +242,28 @@ def _code(error: str | int) -> int:
     if isinstance(error, str):
         if error not in ErrorCode.__members__:
             raise ValueError(f"there is no error {error!r}{_near(error, ErrorCode.__members__)}")
-        return ErrorCode[error]
+        error = ErrorCode[error]
     if error not in _CODES:
         raise ValueError(f"{error!r} is no error code")
+    if error == ErrorCode.NONE:
+        raise ValueError("NONE is no error: a request that is not carried out would be acknowledged")
     return int(error)
 
 
 def _checked(times: int | None) -> int | None:
+    _check_type("times", times, int, None)
     if times is not None and times < 1:
         raise ValueError(f"times must be at least 1, or None for always, not {times!r}")
     return times
+
+
+def _check_type(name: str, given: object, *types: type | None) -> None:
+    """A value of a wrong type fits no request: a test would wait for a fault that nobody meets."""
+    # True is an int for Python, and no number of times.
+    fits = None in types if given is None else isinstance(given, tuple(each for each in types if each is not None))
+    if not fits or isinstance(given, bool):
+        expected = " or ".join("None" if each is None else each.__name__ for each in types)
+        raise TypeError(f"{name} must be {expected}, not {type(given).__name__}")
 
 
 def _near(name: str, names: Iterable[str]) -> str:

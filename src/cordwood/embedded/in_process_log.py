@@ -178,7 +178,8 @@ class InProcessLog:
 
     def _partition_count(self, topic: str) -> int:
         def start(server: Server, done: Callable[[int | Exception], None]) -> None:
-            server.node.partition(topic, 0)
+            if topic not in server.node.topics:
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
             done(len(server.node.topics[topic]))
 
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)

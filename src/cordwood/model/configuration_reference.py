@@ -58,8 +58,9 @@ brokers with an empty name); all other broker settings are read when it starts.
 
 
 _OF_GROUPS = """\
-Set on one consumer group, before it has members or while they work (`kafka-configs.sh --entity-type groups`, or any
-admin client that knows the resource type GROUP). A new value holds from each member's next heartbeat on. Kafka's
+Set on one consumer group, before it has members or while they work (`cordwood config alter --group billing --set
+consumer.session.timeout.ms=30s`, `kafka-configs.sh --entity-type groups`, or any admin client that knows the resource
+type GROUP). A new value holds from each member's next heartbeat on. Kafka's
 settings of share and streams groups are refused: there are no such groups here.
 """
 

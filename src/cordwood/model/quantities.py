@@ -26,7 +26,7 @@ _SIZE_UNITS: Final = {
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d{1,1000})(?:\.(\d{1,100}))?\s*([a-z]*)\Z")
 
 _TIME_SETTINGS_MS: Final = {".ms": 1, ".minutes": 60_000, ".hours": 3_600_000}
-_SIZE_SETTINGS: Final = (".bytes", ".buffer.size")
+_SIZE_SETTINGS: Final = (".bytes", ".bytes.per.second", ".buffer.size")
 
 
 def duration_ms(text: str) -> int:

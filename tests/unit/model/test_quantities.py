@@ -2,8 +2,11 @@
 
 import pytest
 
+from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.configuration import InvalidConfiguration, load_settings
+from cordwood.model.group_settings import ONE_GROUP_SETTINGS
 from cordwood.model.quantities import duration_ms, in_plain_unit, size_bytes
+from cordwood.model.topic_settings import TOPIC_SETTINGS
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,7 @@ def test_no_size(text: str) -> None:
         ("retention.bytes", "10GiB", "10737418240"),
         ("segment.bytes", "64m", "67108864"),
         ("log.cleaner.dedupe.buffer.size", "128MiB", "134217728"),
+        ("log.scrub.bytes.per.second", "1MiB", "1048576"),
         ("log.retention.hours", "7d", "168"),
         ("log.retention.minutes", "2h", "120"),
         ("num.partitions", "3", "3"),
@@ -105,3 +109,12 @@ def test_a_brokers_configuration_takes_units_from_every_source() -> None:
     assert settings.topic_settings.segment_bytes == 64 << 20
     with pytest.raises(InvalidConfiguration, match=r"flags: Invalid value 10GiB for configuration log\.retention\.ms"):
         load_settings(flags=["log.retention.ms=10GiB"])
+
+
+def test_every_duration_and_size_of_the_broker_takes_a_unit() -> None:
+    for name in (*BROKER_SETTINGS, *TOPIC_SETTINGS, *ONE_GROUP_SETTINGS):
+        words = name.split(".")
+        if "ms" in words:
+            assert in_plain_unit(name, "1s") == "1000", name
+        elif "bytes" in words:
+            assert in_plain_unit(name, "1KiB") == "1024", name

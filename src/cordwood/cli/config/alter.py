@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.config.resource import BrokerOption, TopicOption, named_resource
+from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -19,6 +19,7 @@ from cordwood.cli.output import print_json, say
 
 def alter(
     topic: TopicOption = None,
+    group: GroupOption = None,
     broker: BrokerOption = None,
     assignments: Annotated[
         list[str] | None,
@@ -32,7 +33,7 @@ def alter(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a topic or a broker while it runs: all of them, or none if one is refused."""
+    """Change settings of a topic, a group or a broker while it runs: all of them, or none if one is refused."""
     from cordwood.cli.config.changes import change_settings
     from cordwood.cli.connection import Connection
 
@@ -40,7 +41,7 @@ def alter(
     if not settings and not delete:
         raise Failure("USAGE", "nothing to alter", "give --set NAME=VALUE or --delete NAME", ExitCode.USAGE)
     connection = Connection(bootstrap_servers, timeout_s)
-    resource = named_resource(connection, topic, broker)
+    resource = named_resource(connection, topic, group, broker)
     change_settings(connection, resource, settings, delete or [])
     if as_json:
         print_json({"set": settings, "deleted": delete or []})

@@ -1,4 +1,4 @@
-"""Changing settings of a topic or a broker, with a hint when a name is not one."""
+"""Changing settings of a topic, a group or a broker, with a hint when a name is not one."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,6 +11,10 @@ from cordwood.cli.setting_tables import known_settings
 
 def topic_resource(topic: str) -> ConfigResource:
     return ConfigResource(ConfigResource.Type.TOPIC, topic)
+
+
+def group_resource(group: str) -> ConfigResource:
+    return ConfigResource(ConfigResource.Type.GROUP, group)
 
 
 def broker_resource(broker: str) -> ConfigResource:

@@ -4,13 +4,14 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cli.config.resource import BrokerOption, TopicOption, named_resource
+from cordwood.cli.config.resource import BrokerOption, GroupOption, TopicOption, named_resource
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, DEFAULT_TIMEOUT_S, AsJson, BootstrapServers, TimeoutSeconds
 from cordwood.cli.output import print_json, print_table, remark
 
 
 def describe(
     topic: TopicOption = None,
+    group: GroupOption = None,
     broker: BrokerOption = None,
     only_changed: Annotated[
         bool, typer.Option("--changed", help="Only settings that somebody set: no defaults.")
@@ -19,13 +20,13 @@ def describe(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show the settings of a topic or a broker: the value, and where it was set."""
+    """Show the settings of a topic, a group or a broker: the value, and where it was set."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import Failure
     from cordwood.cli.topic.view import settings_of
 
     connection = Connection(bootstrap_servers, timeout_s)
-    resource = named_resource(connection, topic, broker)
+    resource = named_resource(connection, topic, group, broker)
     try:
         settings = settings_of(connection, resource)
     except Failure as failure:

@@ -6,7 +6,7 @@ import typer
 
 from cordwood.cli.options import AsJson
 from cordwood.cli.output import print_json, print_table, remark
-from cordwood.cli.setting_tables import broker_settings, topic_settings
+from cordwood.cli.setting_tables import broker_settings, group_settings, topic_settings
 from cordwood.model.settings import Setting
 
 
@@ -16,19 +16,18 @@ def list_settings(
         typer.Argument(metavar="[TEXT]...", help="Only settings whose name contains one of these.", show_default=False),
     ] = None,
     of_topics: Annotated[bool, typer.Option("--topics", help="Only settings of topics.")] = False,
+    of_groups: Annotated[bool, typer.Option("--groups", help="Only settings of single consumer groups.")] = False,
     of_brokers: Annotated[bool, typer.Option("--brokers", help="Only settings of brokers.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List every setting with its default and its meaning. Needs no broker."""
-    tables = []
-    if of_topics or not of_brokers:
-        tables.append(("topic", topic_settings()))
-    if of_brokers or not of_topics:
-        tables.append(("broker", broker_settings()))
+    chosen = {"topic": of_topics, "group": of_groups, "broker": of_brokers}
+    tables = {"topic": topic_settings, "group": group_settings, "broker": broker_settings}
     rows = [
         (kind, setting)
-        for kind, table in tables
-        for setting in table.values()
+        for kind, table in tables.items()
+        if chosen[kind] or not any(chosen.values())
+        for setting in table().values()
         if not names or any(name in setting.name for name in names)
     ]
     if as_json:
@@ -36,7 +35,7 @@ def list_settings(
         return
     if not rows:
         remark("No setting has that in its name.")
-    for kind in ("topic", "broker"):
+    for kind in tables:
         settings = [setting for row_kind, setting in rows if row_kind == kind]
         if settings:
             print_table(

@@ -1,4 +1,4 @@
-"""Which topic or broker a `config` command is about."""
+"""Which topic, group or broker a `config` command is about."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,19 +23,31 @@ BrokerOption = Annotated[
 ]
 
 
-def named_resource(connection: "Connection", topic: str | None, broker: int | None) -> "ConfigResource":
-    """The topic or the broker. Without either: the broker, if there is only one."""
-    from cordwood.cli.config.changes import broker_resource, topic_resource
+GroupOption = Annotated[
+    str | None,
+    typer.Option("--group", "-g", metavar="GROUP", callback=checked_name, help="The consumer group it is about."),
+]
 
-    if topic is not None and broker is not None:
-        raise Failure("USAGE", "--topic and --broker exclude each other", "give one of them", ExitCode.USAGE)
+
+def named_resource(
+    connection: "Connection", topic: str | None, group: str | None, broker: int | None
+) -> "ConfigResource":
+    """The topic, the group or the broker. Without any: the broker, if there is only one."""
+    from cordwood.cli.config.changes import broker_resource, group_resource, topic_resource
+
+    if sum(given is not None for given in (topic, group, broker)) > 1:
+        raise Failure("USAGE", "--topic, --group and --broker exclude each other", "give one of them", ExitCode.USAGE)
     if topic is not None:
         return topic_resource(topic)
+    if group is not None:
+        return group_resource(group)
     brokers = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s)).brokers
     if broker is None:
         if len(brokers) != 1:
             known = ", ".join(str(known) for known in sorted(brokers))
-            raise Failure("USAGE", f"which of the brokers {known}?", "give --broker or --topic", ExitCode.USAGE)
+            raise Failure(
+                "USAGE", f"which of the brokers {known}?", "give --broker, --group or --topic", ExitCode.USAGE
+            )
         broker = next(iter(brokers))
     elif broker not in brokers:
         known = ", ".join(str(known) for known in sorted(brokers))

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
 
 
+_PLACES = "end, -N, @TIME or an offset"
+
+
 class Cut(NamedTuple):
     """Where a partition's log begins, will begin, and ends."""
 
@@ -56,10 +59,11 @@ def truncate(
 
     The topic and all later records stay, with their offsets. Records of all partitions that lie before the place are
     gone for every reader at once; their disk is freed with the segments that hold nothing else.
+    The count is of offsets: markers of transactions and records that compaction removed have offsets, too.
     """
-    where = StartingPoint.parse(before, "--before")
+    where = StartingPoint.parse(before, "--before", _PLACES)
     if where.kind == "committed":
-        raise Failure("USAGE", "--before committed: whose position?", "end, -N, @TIME or an offset", ExitCode.USAGE)
+        raise Failure("USAGE", "--before committed: whose position?", _PLACES, ExitCode.USAGE)
     from cordwood.cli.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -77,9 +81,9 @@ def truncate(
     if as_json:
         print_json({"topic": topic, "deleted": not dry_run, "partitions": [cut._asdict() for cut in cuts]})
     elif dry_run:
-        remark(f"{topic}: {count_in_words(gone, 'record')} would be gone (counted in offsets). Nothing was deleted.")
+        remark(f"{topic}: {count_in_words(gone, 'offset')} would be gone. Nothing was deleted.")
     else:
-        remark(f"{topic}: {count_in_words(gone, 'record')} deleted (counted in offsets).")
+        remark(f"{topic}: {count_in_words(gone, 'offset')} deleted.")
 
 
 def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where: StartingPoint) -> list[Cut]:
@@ -106,7 +110,7 @@ def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where:
         consumer.close()
     for index, place in places.items():
         if place.offset > place.end:
-            raise out_of_range(index, place.offset, place.start, place.end)
+            raise out_of_range(index, place.offset, place.start, place.end, hint="--before end deletes all there is")
     return [
         Cut(index, place.start, max(place.offset, place.start), place.end) for index, place in sorted(places.items())
     ]
@@ -115,7 +119,7 @@ def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where:
 def _ask(topic: str, gone: int) -> None:
     if not sys.stdin.isatty():
         raise Failure("USAGE", "deleting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
-    if not typer.confirm(f"{topic}: {count_in_words(gone, 'record')} will be gone for every reader. Delete?"):
+    if not typer.confirm(f"{topic}: {count_in_words(gone, 'offset')} will be gone for every reader. Delete?"):
         remark("Nothing was deleted.")
         raise typer.Exit(ExitCode.FAILED)
 

@@ -19,6 +19,7 @@ SET_BY_SOMEBODY = frozenset(
         ConfigSource.DYNAMIC_BROKER_CONFIG.value,
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value,
         ConfigSource.STATIC_BROKER_CONFIG.value,
+        ConfigSource.GROUP_CONFIG.value,
     }
 )
 
@@ -133,7 +134,7 @@ def _description(connection: Connection, name: str) -> Any:
 
 
 def settings_of(connection: Connection, resource: ConfigResource) -> dict[str, SettingView]:
-    """A topic's or a broker's settings, with where each value comes from."""
+    """The settings of a topic, a group or a broker, with where each value comes from."""
     entries = connection.ask(lambda admin: admin.describe_configs([resource])[resource])
     return {
         entry.name: SettingView(
@@ -157,6 +158,7 @@ def _source_name(source: Any) -> str:
         ConfigSource.DYNAMIC_BROKER_CONFIG: "broker",
         ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers",
         ConfigSource.STATIC_BROKER_CONFIG: "broker's file, environment or flags",
+        ConfigSource.GROUP_CONFIG: "group",
         ConfigSource.DEFAULT_CONFIG: "default",
     }
     return next((words for known, words in names.items() if known.value == _source_value(source)), "unknown")
