@@ -117,7 +117,7 @@ def test_mutated_batches_read_as_the_slow_reader_reads_them_or_are_called_corrup
         try:
             found = decoded(view)
         except CorruptRecords as error:
-            assert str(error).startswith("offset ")  # noqa: PT017
+            assert str(error).startswith(("offset ", "offsets "))  # noqa: PT017
             return
     assert found == expected(data)
 
@@ -135,7 +135,7 @@ def test_torn_and_mutated_bytes_are_read_or_called_corrupt(
             try:
                 decoded(view, aborted=aborted, decoder=decoder)
             except CorruptRecords as error:
-                assert str(error).startswith("offset ")  # noqa: PT017
+                assert str(error).startswith(("offset ", "offsets "))  # noqa: PT017
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -145,4 +145,4 @@ def test_bytes_that_were_never_batches_are_called_corrupt(data: bytes) -> None:
         try:
             assert decoded(view) == []
         except CorruptRecords as error:
-            assert str(error).startswith("offset ")  # noqa: PT017
+            assert str(error).startswith(("offset ", "offsets "))  # noqa: PT017

@@ -15,13 +15,18 @@ from cordwood.wire.fetch import decode_fetch
 from cordwood.wire.metadata import decode_metadata
 from cordwood.wire.produce import decode_produce
 from cordwood.wire.requests import RequestHeader, decode_request, parse_header
+from cordwood.wire.widths import MAX_ELEMENTS
 
 Decode = Callable[[RequestHeader, memoryview], Any]
 
 BY_HAND: dict[int, Decode] = {0: decode_produce, 1: decode_fetch, 3: decode_metadata, 18: decode_api_versions}
 
 DECODERS: list[tuple[int, int, Decode]] = [
-    *((key, version, decode_request) for key, version in ALL_VERSIONS if APIS[key].serves(version)),
+    *(
+        (key, version, decode_request)
+        for key, version in ALL_VERSIONS
+        if key in MAX_ELEMENTS and APIS[key].serves(version)
+    ),
     *((key, version, BY_HAND[key]) for key, version in ALL_VERSIONS if key in BY_HAND),
     (18, 5, decode_api_versions),
 ]

@@ -7,6 +7,7 @@ from tests.unit.node.speaking import create_topic, delete_topic, fetch, fill
 
 from cordwood.log.findings import MAX_FINDINGS, Finding, Findings, Place
 from cordwood.log.report import Damage
+from cordwood.log.rolling import MAX_CLOSING
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.scrub import FIRST_AFTER_MS
@@ -25,8 +26,9 @@ def world_with(**settings: str) -> World:
 def fill_segments(world: World, topic: str = "orders", count: int = 6) -> None:
     """A segment for each batch; the last one stays open."""
     create_topic(world, topic, segment_bytes="150")
-    fill(world, topic, *[bytes([number % 256]) * 100 for number in range(count)])
-    world.advance(2000)
+    for first in range(0, count, MAX_CLOSING):
+        fill(world, topic, *[bytes([number % 256]) * 100 for number in range(first, min(first + MAX_CLOSING, count))])
+        world.advance(2000)  # a checkpoint: a log rolls so many segments ahead of one
 
 
 def spoil(world: World, offset: int, topic: str = "orders") -> None:
