@@ -31,10 +31,10 @@ def main() -> int:
     _say("[2/4] Spark: a source distribution of some 450 MB, which pip makes a wheel of")
     # The wheel is unpacked at once. Its jars are compressed already; to compress them again takes half of the time.
     stored = "--config-settings=--build-option=--compression=stored"
-    code = _install([*pip, "--no-deps", stored, _spark_requirement()])
-    if code == 0:
-        _say(f"[3/4] the other packages of cordwood[{extras}]: some 250 MB")
-        code = _install([*pip, "--editable", f".[{extras}]"])
+    if _install([*pip, "--no-deps", stored, _spark_requirement()]) != 0:
+        _say("      pip does not know this short cut: Spark is built the long way, with the other packages")
+    _say(f"[3/4] the other packages of cordwood[{extras}]: some 250 MB")
+    code = _install([*pip, "--editable", f".[{extras}]"])
     if code == 0:
         _say(f"[4/4] installed in {time.monotonic() - began:.0f} s; the next run begins at once")
     return code
