@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from tests.broker_process import EXECUTABLE, BrokerProcess
 from tests.crash.conftest import StartBroker
@@ -42,6 +42,19 @@ def send(broker: BrokerProcess, topic: str, values: list[str]) -> None:
 
 def read(broker: BrokerProcess, topic: str) -> list[str]:
     return [(message.value() or b"").decode() for message in read_to_end(broker.bootstrap, topic, [0])]
+
+
+def commit(broker: BrokerProcess, position: TopicPartition) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
+    consumer.commit(offsets=[position], asynchronous=False)
+    consumer.close()
+
+
+def committed(broker: BrokerProcess, partition: TopicPartition) -> int:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
+    (position,) = consumer.committed([partition], timeout=30)
+    consumer.close()
+    return int(position.offset)
 
 
 def flip(path: Path, position: int, bit: int = 0) -> None:
@@ -193,6 +206,7 @@ def test_a_store_that_is_gone_is_refused_and_begun_anew_by_recover(start_broker:
     broker = start_broker()
     create(broker, "orders")
     send(broker, "orders", ["a", "b"])
+    commit(broker, TopicPartition("orders", 0, 1))
     broker.stop()
     for file in broker.data_dir.glob("metadata.sqlite*"):
         file.unlink()
@@ -210,9 +224,11 @@ def test_a_store_that_is_gone_is_refused_and_begun_anew_by_recover(start_broker:
     broker.start()
     assert "orders-0.0-stray is set aside" in broker.output()
     broker.stop()
-    assert recover("put-back", broker.data_dir, "orders").returncode == 0
+    assert recover("put-back", broker.data_dir, "--all").returncode == 0
+    assert "Nothing is set aside." in recover("put-back", broker.data_dir, "--all").stderr
     broker.start()
     assert read(broker, "orders") == ["a", "b"]
+    assert committed(broker, TopicPartition("orders", 0)) == 1, "the group is found in the partition that it was in"
 
 
 def test_a_topic_whose_name_was_taken_since_is_put_back_under_another(

@@ -104,7 +104,11 @@ def lost_topic(topic: SetAsideTopic, name: str, partition_count: int, settings: 
     """What the metadata is to know of it. `partition_count`: how many it has on disk already, at least."""
     overrides = dict(KEEP_ALL)
     if name in INTERNAL_TOPICS:
-        overrides = {key: value for key, value in internal_topic(name, settings).configs.items() if value is not None}
+        created = internal_topic(name, settings)
+        overrides = {key: value for key, value in created.configs.items() if value is not None}
+        # A group or a transactional id is looked for in the partition that its hash gives, modulo this count.
+        # Partitions without a record have no directory: with fewer than there were, no committed position is found.
+        partition_count = max(partition_count, created.partition_count)
     elif any(read.cleaned_to is not None for read in topic.partitions):
         overrides["cleanup.policy"] = "compact"
     return LostTopic(

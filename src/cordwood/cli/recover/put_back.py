@@ -28,10 +28,11 @@ def put_back(
     """Put partitions back that a start set aside: the broker serves them when it next starts.
 
     A topic that the metadata does not know comes back with its id and its partitions. Its settings are lost with the
-    metadata: it keeps everything (`retention.ms=-1`) until you set them. If another topic has its name by now, nothing
-    is changed: give it a new one with --as.
+    metadata: it keeps everything (`retention.ms=-1`) until you set them. The highest partition on disk is its last:
+    add empty ones that it had behind it with `cordwood topic alter --partitions`. If another topic has its name by
+    now, nothing is changed: give it a new one with --as.
     """
-    from cordwood.cli.output import print_json, say
+    from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.restoring import restore
 
@@ -42,6 +43,8 @@ def put_back(
     if as_json:
         print_json(restored)
         return
+    if not restored:
+        remark("Nothing is set aside.")
     for topic in restored:
         partitions = ", ".join(str(number) for number in topic["partitions"])
         say(f"{topic['topic']}: put back, partitions {partitions} of {topic['partition_count']}")
