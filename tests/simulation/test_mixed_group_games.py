@@ -13,6 +13,7 @@ import pytest
 from tests.seeds import seeds
 
 from cordwood.groups import migration
+from cordwood.groups.classic import subscription
 from cordwood.groups.classic.group import Group
 from cordwood.groups.classic.records import StoredGroup
 from cordwood.groups.consumer import classic_members
@@ -24,6 +25,7 @@ from cordwood.simulation.mixed_group_game import play
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
 MOST_GAMES = 60
+UNHEARD = 74
 
 Patch = pytest.MonkeyPatch
 
@@ -31,6 +33,11 @@ Patch = pytest.MonkeyPatch
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_no_schedule_gives_a_partition_to_two_or_takes_a_position_back(seed: int) -> None:
     play(seed)
+
+
+def test_a_member_has_not_heard_of_its_last_assignment_when_the_group_goes_over() -> None:
+    """It still had what it was to give back, and that went to the first member of the other protocol."""
+    play(UNHEARD)
 
 
 def test_a_member_gives_back_in_time_and_is_not_heard_of_for_a_while() -> None:
@@ -63,6 +70,11 @@ def forgets_what_members_have(patch: Patch) -> None:
     patch.setattr(migration, "_taken_over", taken_over)
 
 
+def believes_that_members_know_their_assignment(patch: Patch) -> None:
+    real = subscription.read_subscription
+    patch.setattr(migration, "read_subscription", lambda metadata: real(metadata)._replace(owned=()))
+
+
 def tells_nobody_to_join_again(patch: Patch) -> None:
     real = classic_members.standing
 
@@ -87,6 +99,7 @@ def takes_a_downgraded_group_for_a_settled_one(patch: Patch) -> None:
     ("sabotage", "found", "seeds"),
     [
         (forgets_what_members_have, "was given to|still a member|fenced", range(MOST_GAMES)),
+        (believes_that_members_know_their_assignment, "was given to", [UNHEARD]),
         (tells_nobody_to_join_again, "after .* rounds", range(MOST_GAMES)),
         (takes_a_downgraded_group_for_a_settled_one, "after .* rounds", range(MOST_GAMES)),
     ],
