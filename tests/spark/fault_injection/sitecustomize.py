@@ -1,15 +1,22 @@
 """Kills processes at named steps of the sink. Python imports this file at its start where its directory is on the path.
 
 SINK_FAULTS names a directory. A file in it called like a step holds who is to die when the step is reached: process
-ids, negative ones for process groups, or `self`. The first process to reach the step takes the file away, so that it
+ids, negative ones for process groups, or `self`; `power:` and a path cut the power of the disk that is mounted there,
+before anybody dies. The first process to reach the step takes the file away, so that it
 happens once.
 """
 
+import fcntl
 import os
 import signal
+import struct
 from pathlib import Path
 
 from cordwood.spark.sink.steps import Step, watch
+
+FS_IOC_SHUTDOWN = 0x8004587D
+NO_LOG_FLUSH = 2
+"""As in tests/crash/mounts.py, which processes of Spark cannot import."""
 
 
 def strike(step: Step) -> None:
@@ -20,13 +27,21 @@ def strike(step: Step) -> None:
     except FileNotFoundError:
         return
     victims = taken.read_text().split()
-    for victim in sorted(victims, key=lambda text: text == "self"):
-        if victim == "self":
+    for victim in sorted(victims, key=lambda text: (text == "self") - text.startswith("power:")):
+        if victim.startswith("power:"):
+            _cut_power(victim.removeprefix("power:"))
+        elif victim == "self":
             os.kill(os.getpid(), signal.SIGKILL)
         elif int(victim) < 0:
             os.killpg(-int(victim), signal.SIGKILL)
         else:
             os.kill(int(victim), signal.SIGKILL)
+
+
+def _cut_power(mount: str) -> None:
+    root = os.open(mount, os.O_RDONLY)
+    fcntl.ioctl(root, FS_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+    os.close(root)
 
 
 watch(strike)
