@@ -2,7 +2,8 @@
 
 Spark writes every file of a checkpoint beside its place and renames it, and syncs neither. Each new one is synced by
 itself, sixteen at a time, so that the disk is flushed for many at once. syncfs would also write whatever else is dirty
-on the file system, such as Spark's shuffle files, and is not reliable on every file system.
+on the file system, such as Spark's shuffle files. Its errors are lost here, too: a decision is made in a process that
+begins after the files were written, and a failed write-back that another process's syncfs has seen is not told again.
 
 When the last sync began is kept as the time of an empty file, `.cordwood-synced`. Times are compared as the file system
 gave them out when a file was written or renamed (ctime): no program can set them. If the last sync is not known, or is
@@ -12,6 +13,7 @@ ahead of the clock, everything is synced.
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,15 +23,20 @@ _AT_ONCE: Final = 16
 
 def sync_checkpoint(checkpoint: Path) -> int:
     """How many files and directories were synced. Raises OSError: what could not be synced may be lost."""
+    with files_to_sync(checkpoint) as paths, ThreadPoolExecutor(_AT_ONCE) as threads:
+        return sum(threads.map(sync_file, paths))
+
+
+@contextmanager
+def files_to_sync(checkpoint: Path) -> Iterator[list[Path]]:
+    """Files and directories that are new since the last sync. They count as synced when the block ends well."""
     since_ns, now_ns = _times(checkpoint)
     paths = list(_written_since(checkpoint, since_ns))
     if checkpoint / "metadata" in paths:
         # A new checkpoint: its parents may be as new.
         paths += _parents(checkpoint)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        synced = sum(threads.map(_sync, paths))
+    yield paths
     os.utime(checkpoint / STAMP, ns=(now_ns, now_ns))
-    return synced
 
 
 def _times(checkpoint: Path) -> tuple[int, int]:
@@ -76,7 +83,8 @@ def _parents(checkpoint: Path) -> Iterator[Path]:
         yield directory
 
 
-def _sync(path: Path) -> int:
+def sync_file(path: Path) -> int:
+    """1, or 0 if the file is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
