@@ -3,8 +3,9 @@
 Run: python -m benchmarks.stalls [--elements 249000] [--only Fetch,OffsetFetch] [--source DIRECTORY]
 
 Every API gets the widest request that it takes (`cordwood.wire.widths`), or one of `--elements`, which may be refused.
-Printed for each: the longest wait of an ApiVersions on the other connection, when the answer came, and by how much
-the broker's memory grew. `--source` runs the broker of another checkout, to compare.
+Printed for each: the longest wait of an ApiVersions on the other connection, the most CPU time of the loop's thread
+that one turn of 50 ms or longer took (on a busy machine the honest figure), when the answer came, and by how much the
+broker's memory grew. `--source` runs the broker of another checkout, to compare.
 """
 
 import argparse
@@ -30,7 +31,22 @@ from cordwood.wire.widths import max_elements
 
 PARTITIONS = 1000
 ANSWER_WITHIN_S = 180.0
-_RUN = "import sys; from cordwood.cli import main; sys.exit(main())"
+_RUN = """
+import sys
+from cordwood.broker import loop_watch
+from cordwood.cli import main
+
+held = getattr(loop_watch.LoopWatch, "held", None)
+
+def said(self, api, who, took_s, cpu_s):
+    print(f"TURN {api} {cpu_s * 1000:.1f}", flush=True)
+    held(self, api, who, took_s, cpu_s)
+
+if held is not None:
+    loop_watch.LoopWatch.held = said
+sys.exit(main())
+"""
+_TURN = re.compile(rb"^TURN (\S+) ([0-9.]+)$", re.MULTILINE)
 _READY = re.compile(rb"^cordwood ready on (\S+):(\d+)", re.MULTILINE)
 
 
@@ -139,10 +155,28 @@ def set_up(address: tuple[str, int]) -> Stage:
     return stage
 
 
-def attack(address: tuple[str, int], pid: int, name: str, key: ApiKey, version: int, fields: dict[str, Any]) -> None:
+class Turns:
+    """What the broker's loop watch says of its long turns."""
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        self._read = 0
+
+    def longest(self) -> str:
+        """Since the last time: the one that took most CPU."""
+        said = self._output.read_bytes()[self._read :]
+        self._read += len(said)
+        turns = [(float(cpu_ms), api.decode()) for api, cpu_ms in _TURN.findall(said)]
+        return "{:>6.1f} ms ({})".format(*max(turns)) if turns else "under 50 ms"
+
+
+def attack(
+    address: tuple[str, int], pid: int, turns: Turns, name: str, key: ApiKey, version: int, fields: dict[str, Any]
+) -> None:
     client = Client(address)
     frame = client.frame(key, version, fields)
     before = rss_bytes(pid)
+    turns.longest()
     pinging = Pinging(address)
     time.sleep(0.2)
     started_s = time.monotonic()
@@ -154,8 +188,8 @@ def attack(address: tuple[str, int], pid: int, name: str, key: ApiKey, version: 
     client.close()
     said = f"{len(answer):>11,} bytes" if answer else "      hung up    "
     print(
-        f"{name:<32} {len(frame):>10,} bytes  longest ping {longest_s * 1000:>8.1f} ms  {said} "
-        f"after {took_s:>7.2f} s  {grown:>+8.1f} MB",
+        f"{name:<32} {len(frame):>10,} bytes  longest ping {longest_s * 1000:>8.1f} ms  "
+        f"CPU of a turn {turns.longest():<24} {said} after {took_s:>7.2f} s  {grown:>+8.1f} MB",
         flush=True,
     )
 
@@ -171,6 +205,7 @@ def main() -> None:
         process, address = start_broker(arguments.source, Path(directory))
         try:
             stage = set_up(address)
+            turns = Turns(Path(directory) / "broker.out")
             for key, wide in WIDE.items():
                 name = APIS[key].name
                 if only is not None and name not in only:
@@ -178,10 +213,10 @@ def main() -> None:
                 count = arguments.elements or max_elements(key)
                 if key == ApiKey.OFFSET_FETCH:
                     count = 3000
-                attack(address, process.pid, name, key, wide.version, wide.fields(count, stage))
+                attack(address, process.pid, turns, name, key, wide.version, wide.fields(count, stage))
                 if key == ApiKey.FETCH:
                     fields = fetch_session(count, stage)
-                    attack(address, process.pid, f"{name} (a session)", key, wide.version, fields)
+                    attack(address, process.pid, turns, f"{name} (a session)", key, wide.version, fields)
         finally:
             process.terminate()
             process.wait(30)

@@ -6,9 +6,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.unit.node.speaking import create_topic, fetch_values
+from tests.unit.node.speaking import batch_of, create_topic, fetch_values
 
 from cordwood.node.handlers import positions
+from cordwood.node.handlers.produce import BATCHES_PER_STEP
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
@@ -152,3 +153,15 @@ def test_the_usual_request_is_served_without_generators(
     finally:
         sys.setprofile(None)
     assert not paused
+
+
+def test_a_wide_produce_is_read_in_one_turn_and_appended_in_others(orders: World) -> None:
+    batches = [{"index": number % PARTITIONS, "records": batch_of(orders)} for number in range(2 * BATCHES_PER_STEP)]
+    values = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": batches}]}
+    asked = orders.connect().request(ApiKey.PRODUCE, 9, values)
+    log = orders.node.partition("orders", 0).replica.log
+    orders.do(orders.steps()[-1][1])
+    assert log.log_end_offset == 0
+    settle_network_first(orders)
+    assert asked.answered
+    assert log.log_end_offset == len([batch for batch in batches if batch["index"] == 0])

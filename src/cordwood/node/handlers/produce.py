@@ -78,13 +78,13 @@ def produce(node: Node, request: Request) -> Steps | None:
     body = decode_produce(request.header, request.frame)
     if node.preparation.may_concern(body.topics):
         if body.transactional_id is None and _is_wide(body):
-            return _prepare_in_steps(node, request, _kept(body))
+            return _prepare_in_steps(node, request, memoryview(bytearray(request.frame)))
         if _produce_prepared(node, request, body):
             return None
     if body.transactional_id is not None:
         _produce_in_transaction(node, request, body, body.transactional_id, None)
     elif _is_wide(body):
-        return _append_in_steps(node, request, _kept(body))
+        return _append_in_steps(node, request, memoryview(bytearray(request.frame)))
     else:
         _append_all(node, request, body, None, None)
     return None
@@ -117,9 +117,12 @@ def _produce_prepared(node: Node, request: Request, body: ProduceRequest) -> boo
     return True
 
 
-def _prepare_in_steps(node: Node, request: Request, body: ProduceRequest) -> Steps:
+def _prepare_in_steps(node: Node, request: Request, frame: memoryview) -> Steps:
     """A wide request whose batches may need work first. A piece of it that waits for that holds up no other."""
     preparation, connection_id = node.preparation, request.reply.connection_id
+    # Reading so many batches was a step. The frame's copy is read again: to copy each batch would take as long.
+    yield
+    body = decode_produce(request.header, frame)
     refused = _brought_zstd(request, body)
     refusal = _refusal(body)
     results: Results = []
@@ -339,9 +342,12 @@ def _append_all(
     _end(request, body, results, waiting)
 
 
-def _append_in_steps(node: Node, request: Request, body: ProduceRequest) -> Steps:
+def _append_in_steps(node: Node, request: Request, frame: memoryview) -> Steps:
     results: Results = []
     waiting: WaitingProduce | None = None
+    # Reading so many batches was a step. The frame's copy is read again: to copy each batch would take as long.
+    yield
+    body = decode_produce(request.header, frame)
     refusal = _refusal(body)
     for piece in _pieces(body):
         request.now_ms = node.now_ms
