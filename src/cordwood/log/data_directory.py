@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_checkpoints
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
+from cordwood.log.log_start_witness import check_against_witness, write_witness
 from cordwood.log.partition_files import holds_a_log
 from cordwood.log.retention import condemn_directory, condemned_part, lose_files
 from cordwood.log.set_aside import read_note, remove_note, set_aside
@@ -426,6 +427,8 @@ class DataDirectory:
                         continue
                     data = encode_offsets(by_partition)
                     if data != self._written.get(name):
+                        if name == LOG_START_FILE:
+                            write_witness(self.filesystem, self.path, data, self._written.get(name))
                         self.filesystem.replace(self._file(name), data)
                         self._written[name] = data
                     if name == RECOVERY_POINT_FILE:
@@ -559,6 +562,8 @@ class DataDirectory:
         """A missing or damaged checkpoint costs time, not data: logs are then recovered from their start."""
         try:
             data = self.filesystem.read_bytes(self._file(name))
+            if name == LOG_START_FILE:
+                check_against_witness(self.filesystem, self.path, data)
             offsets = decode_offsets(data)
         except FileNotFoundError:
             return {}

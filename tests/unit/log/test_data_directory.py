@@ -10,6 +10,7 @@ from tests.unit.log.log_making import NOW_MS, append, fill, flush, values
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory, Identity
 from cordwood.log.log import Log
+from cordwood.log.log_start_witness import WITNESS_FILE
 from cordwood.log.memory_filesystem import MemoryFilesystem
 from cordwood.log.os_filesystem import OsFile, OsFilesystem
 from cordwood.log.strays import Fate, Known
@@ -18,7 +19,7 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Suffix
-from cordwood.segments.offset_checkpoint import RECOVERY_POINT_FILE, decode_offsets
+from cordwood.segments.offset_checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
 
 PATH = "/broker/data"
 SETTINGS = TopicSettings(segment_bytes=1000, index_interval_bytes=200)
@@ -234,6 +235,54 @@ def test_a_damaged_checkpoint_costs_a_scan_and_no_data() -> None:
     log = log_of(directory)
     assert values(log) == written
     assert log.recovery.scanned_bytes == log.size_bytes
+
+
+def with_a_log_start(filesystem: Filesystem) -> list[bytes]:
+    """The values of a log of 40 records of which the first 15 are deleted, stopped in order."""
+    directory = opened(filesystem)
+    written = fill(log_of(directory), 40)
+    log_of(directory).delete_records_before(15)
+    directory.close()
+    return written
+
+
+def test_a_bit_flipped_in_a_log_start_hides_no_record() -> None:
+    """Hidden records are deleted next: retention removes segments before the log start."""
+    filesystem = MemoryFilesystem()
+    written = with_a_log_start(filesystem)
+    checkpoint = f"{PATH}/{LOG_START_FILE}"
+    whole = filesystem.read_bytes(checkpoint)
+    filesystem.replace(checkpoint, whole.replace(b" 15", b" 35"))
+    directory = opened(filesystem)
+    assert "log-start-offset-checkpoint is damaged" in directory.problems[0]
+    assert values(log_of(directory))[-25:] == written[15:]
+
+
+def test_a_crash_between_the_log_starts_and_their_witness_loses_neither() -> None:
+    filesystem = MemoryFilesystem()
+    with_a_log_start(filesystem)
+    before = filesystem.read_bytes(f"{PATH}/{LOG_START_FILE}")
+    directory = opened(filesystem)
+    log_of(directory).delete_records_before(20)
+    directory.close()
+    filesystem.replace(f"{PATH}/{LOG_START_FILE}", before)
+    directory = opened(filesystem)
+    assert directory.clean
+    assert not directory.problems
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_log_starts_without_a_witness_are_believed(harm: str) -> None:
+    filesystem = MemoryFilesystem()
+    with_a_log_start(filesystem)
+    witness = f"{PATH}/{WITNESS_FILE}"
+    if harm == "missing":
+        filesystem.remove(witness)
+    else:
+        filesystem.replace(witness, filesystem.read_bytes(witness).swapcase()[:-3])
+    directory = opened(filesystem)
+    assert directory.clean
+    assert log_of(directory).log_start_offset == 15
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
