@@ -1,6 +1,7 @@
 """Closed segments that go bad on a real broker: found without a reader, said, refused, and remembered."""
 
 import logging
+import shutil
 import time
 import urllib.request
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.errors import DamagedRecords
 from cordwood.client.settings import ClientSettings
 from cordwood.embedded import Broker
+from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition as Name
 from cordwood.node import scrub
 
@@ -158,3 +160,21 @@ def test_a_segment_whose_end_is_missing_is_not_passed_over_in_silence(tmp_path: 
         assert last == int(sorted((data / f"{TOPIC}-0").glob("*.log"))[1].name[:20]) - 1
         got = polled(broker, 0, lost + 1)
         assert got[lost] == KafkaError.INVALID_MSG
+
+
+def test_records_that_an_older_copy_of_a_partition_lacks_are_still_missed_after_a_restart(tmp_path: Path) -> None:
+    """The first life goes on behind the gap. The second opened both sides of it as sound, and passed over it."""
+    directory, copy = tmp_path / "data", tmp_path / "copy"
+    for value in ("a", "b"):
+        with started(directory) as broker:
+            broker.log.append(TOPIC, None, value, partition=0)
+        if value == "a":
+            shutil.copytree(directory / f"{TOPIC}-0", copy)
+    shutil.rmtree(directory / f"{TOPIC}-0")
+    shutil.copytree(copy, directory / f"{TOPIC}-0")
+    with started(directory, **{"log.scrub.bytes.per.second": "0"}) as broker:
+        assert broker.log.append(TOPIC, None, "c", partition=0) == 2
+    with started(directory, **{"log.scrub.bytes.per.second": "0"}) as broker:
+        with pytest.raises(DamagedLog, match="offsets 1 to 1 cannot be read"):
+            list(broker.log.read(TOPIC, 0))
+        assert [record.value for record in broker.log.read(TOPIC, 0, 2)] == [b"c"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.log import opening
 from cordwood.log.lookup import LogSlice, NotABatch, NotCached, find_slice
+from cordwood.log.scrubbing import confirm
 from cordwood.log.segment import Segment, base_offset_of
 from cordwood.model.errors import DamagedLog
 
@@ -101,7 +102,10 @@ def search(
 def _examine(log: "Log", segment: Segment, end_offset: int) -> None:
     """The index or the log is wrong. Looking at every batch tells which, and finds what can be read."""
     active = segment is log.active
-    segment.examine(end_offset, log.settings.index_interval_bytes, closed=not active)
+    if active:
+        segment.examine(end_offset, log.settings.index_interval_bytes, closed=False)
+    else:
+        confirm(log, segment, end_offset)
     log.damage.extend(opening.damage_of(log, segment))
     if active:
         log.checkpoint_due = True

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from cordwood.log import opening
 from cordwood.log.findings import FILE_NAME, Finding, Findings, Place
 from cordwood.log.scrubbing import SegmentCheck, Step, confirm
-from cordwood.model.errors import StorageFailure
+from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.segments.damaged import DamagedCheckpoint
 
 if TYPE_CHECKING:
@@ -331,8 +331,25 @@ class Scrub:
 
     # On disk
 
+    def finish(self) -> None:
+        """At a clean stop, when nothing runs in the background any more: keeps all that is known. May block."""
+        self._gather()
+        if self.findings.changed:
+            try:
+                self._node.logs.filesystem.replace(self._path, self.findings.to_bytes())
+            except DiskFull as failure:
+                logger.error("%s: the next start has to find the damage again", failure)
+
+    def _gather(self) -> None:
+        """Takes in damage that logs met at their first use. The next life opens these logs without a look at them."""
+        for partition in self._node.partitions():
+            if partition.opened is not None and partition.opened.log.damage:
+                self.look_at(partition.opened.log)
+
     def _save_if_due(self, now_ms: int) -> None:
         if now_ms - self._saved_ms >= SAVE_EVERY_MS or now_ms < self._saved_ms:
+            self._saved_ms = now_ms
+            self._gather()
             self._save(now_ms)
 
     def _save(self, now_ms: int) -> None:
