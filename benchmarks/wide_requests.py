@@ -197,7 +197,6 @@ def _describe_configs(count: int, stage: Stage) -> Fields:
 
 
 WIDE: Final[dict[ApiKey, Wide]] = {
-    ApiKey.DAMAGE_LIST: Wide(0, lambda count, _: {"topics": _names(count)}),
     ApiKey.PRODUCE: Wide(9, _produce),
     ApiKey.FETCH: Wide(12, _fetch),
     ApiKey.LIST_OFFSETS: Wide(7, _list_offsets),
