@@ -59,8 +59,9 @@ def mirror(stage: Stage) -> None:
         what="the topic's settings",
     )
     positions = until(lambda: _positions(target.bootstrap), 90, what="the group's positions")
-    # MirrorMaker knows the offsets of both sides for some records only, and takes one that is not too late.
-    assert set(positions) == {0, 1}
+    # MirrorMaker knows the offsets of both sides for some records only, and takes one that is not too late. In a
+    # partition where it knows none before the group's position it gives none.
+    assert positions.keys() <= {0, 1}
     assert all(0 <= position <= RECORDS // 4 for position in positions.values()), positions
     running.stop()
     assert "AclBinding" not in running.output()
