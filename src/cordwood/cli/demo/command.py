@@ -24,7 +24,7 @@ def demo(
 
     Starts a broker of its own in a temporary directory, and ends by itself. Every claim is checked; the exit code is 0
     if all held. The chapters on the broker take about a quarter of a minute. Those on Spark start it five times and
-    take some two minutes; they are left out where Spark is not installed.
+    take two to three minutes; they are left out where Spark is not installed.
     """
     from cordwood.cli.demo.chapters import UnknownChapter
     from cordwood.cli.demo.story import CHAPTERS, run
