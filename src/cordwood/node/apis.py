@@ -1,4 +1,4 @@
-"""What this node serves, put together from the handlers' own declarations."""
+"""The table of APIs that this node serves, gathered from the handlers' own declarations."""
 
 from cordwood.node.handlers import (
     acls,

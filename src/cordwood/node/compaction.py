@@ -1,6 +1,6 @@
-"""Which log is compacted next: the one with the largest share that was never compacted, one at a time.
+"""Chooses the log to compact next: the log with the largest share of bytes never compacted. One log at a time.
 
-The work itself is done elsewhere (`Node.compact`, in another process); here the segments are chosen and swapped in.
+Compaction itself runs in another process (`Node.compact`); this module chooses the segments and swaps in the results.
 """
 
 import logging
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.compaction")
 
 FAILED_PAUSE_MS = 300_000
-"""How long a log that could not be compacted is passed over: it would be the first choice again, for ever."""
+"""How long a log whose compaction failed is passed over. Without the pause it would be the first choice for ever."""
 
 
 class Candidate(NamedTuple):
@@ -46,7 +46,7 @@ class Compaction:
             self.compact_one(now_ms)
 
     def compact_one(self, now_ms: int) -> None:
-        """Starts compacting the log that needs it most, if one does."""
+        """Starts to compact the log with the highest dirty ratio, if any log is due."""
         candidates = [
             candidate
             for partition in self._node.partitions()
@@ -60,7 +60,7 @@ class Compaction:
         def compacted(result: CompactionResult | Exception) -> None:
             self._working = False
             if not self._node.owns(chosen.partition):
-                return  # deleted, and its files with it: that is no failure, and no concern of a new one of its name
+                return  # the topic was deleted with its files; a new topic may have its name
             if isinstance(result, Exception):
                 self._node.storage_failed(result)
                 self._pause(chosen.name)
@@ -95,7 +95,7 @@ class Compaction:
         log = replica.log
         if any(damage.end_offset > log.log_start_offset for damage in log.damage):
             return None
-        # Not the log's own recovery point: a crash before that is saved would find gaps where it expects none.
+        # The saved recovery point bounds compaction: above it recovery expects no gaps, and compaction leaves some.
         settled = min(log.recovery_point, self._node.logs.durable_recovery_point(partition.name))
         end_offset, count = self._closed_part(log, min(replica.last_stable_offset, settled), now_ms)
         segments = log.segments[:count]
@@ -131,7 +131,7 @@ class Compaction:
         end_offset, count = log.log_start_offset, 0
         for place, segment in enumerate(log.segments):
             segment_end = log.end_of_segment(place)
-            # Compaction reads the file of aborted transactions: not while it has some that there never were.
+            # Compaction reads the transaction index, which lists aborts that never happened until it is rewritten.
             if segment is log.active or segment.rewrite_transactions or segment_end > limit_offset:
                 break
             newest_ms = segment.max_timestamp_ms(segment_end, settings.index_interval_bytes)
@@ -163,7 +163,7 @@ class Compaction:
             self._node.storage_failed(failure)
             return
         finally:
-            # What a waiting fetch has found may have been in the segments that are gone.
+            # A waiting fetch may hold slices of the segments that were replaced.
             partition.wake_readers(self._node.now_ms)
         self._node.logs.set_clean_offset(partition.name, result.clean_offset)
         self._node.maintenance.checkpoint_soon()

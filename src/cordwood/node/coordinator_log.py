@@ -1,11 +1,11 @@
 """An internal topic as the log of state machines: one machine per partition, brought back by replaying its records.
 
 The contract of every coordinator: a request yields records and an answer; state changes only when those records are
-replayed, at append; the answer, and whatever reads that state, waits until they are committed. A shard is loaded from
-its log when it is first asked for, and requests wait for that.
+replayed, at append; the answer, and every read of that state, waits until the records are committed. The first request
+for a shard loads it from its log, and requests wait for the load.
 
-Records of a transaction are held back until its marker: a commit replays them, an abort drops them, whatever machine
-it is.
+Records of a transaction are held back until its marker: a commit replays the records, an abort drops them, in every
+kind of machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOAD_CHUNK_BYTES = 1 << 20
 COMMIT_TIMEOUT_MS = 5_000
 
 Record = tuple[bytes, bytes | None]
-"""Key and value to append; a null value removes."""
+"""Key and value to append; a null value removes the key."""
 
 Done = Callable[[ErrorCode], None]
 
@@ -43,17 +43,18 @@ class Writer(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a batch of the log holds: records, those of a transaction, or the end of one."""
+    """The content of one batch of the log: plain records, records of a transaction, or the marker that ends a
+    transaction."""
 
     records: list[tuple[int, bytes, bytes | None]]
     """Offset, key, value."""
     producer_id: int = -1
-    """Of the transaction; -1: none."""
+    """The producer of the transaction; -1: no transaction."""
     marker: TransactionMarker | None = None
 
 
 class Machine(Protocol):
-    """State that comes only from records."""
+    """State that is built from records alone."""
 
     def replay(self, key: bytes, value: bytes | None) -> None: ...
 
@@ -73,10 +74,10 @@ class Shard(Generic[M]):
         self.waiting: list[Done] = []
         self.last_written_offset = -1
         self.pending = PendingRecords()
-        """Records of open transactions: not state yet."""
+        """Records of open transactions, which are not state yet."""
 
     def take_over(self, found: Found) -> None:
-        """What is in the log becomes state, or waits for the end of its transaction."""
+        """Replays a batch of the log, or holds it back until its transaction ends."""
         if found.marker is not None:
             for key, value in self.pending.ended(found.producer_id, found.marker.committed):
                 self.machine.replay(key, value)
@@ -107,8 +108,8 @@ class CoordinatorLog(Generic[M]):
         self._waiting_for_topic: list[Callable[[ProtocolError | None], None]] = []
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
-        """The internal topic is made when somebody first looks for a coordinator."""
-        # Who comes while others still wait must not overtake them: the later of two commits has to win.
+        """Calls back once the internal topic exists; the first request for a coordinator creates the topic."""
+        # A request must not overtake requests that still wait for the topic: the later of two commits has to win.
         if self.topic in self._node.topics and not self._waiting_for_topic:
             done(None)
             return
@@ -124,7 +125,7 @@ class CoordinatorLog(Generic[M]):
         self._node.create_internal_topic(self.topic, created)
 
     def with_shard(self, index_of: Callable[[int], int], done: Callable[[Shard[M]], None], failed: Done) -> None:
-        """Calls `done` with the loaded shard of the partition that `index_of` picks among so many."""
+        """Calls `done` with the loaded shard of the partition that `index_of` picks, given the number of partitions."""
         partitions = self._node.topics.get(self.topic)
         if partitions is not None and not self._waiting_for_topic:
             found = self._shards.get(index_of(len(partitions)))
@@ -145,7 +146,7 @@ class CoordinatorLog(Generic[M]):
     def each_shard_with_records(
         self, done: Callable[[Shard[M]], None], finished: Done = lambda worst_error: None
     ) -> None:
-        """Calls back for every partition that holds something, once it is loaded, and when all are done."""
+        """Calls `done` for the shard of every partition with records once the shard is loaded, then `finished` once."""
         holding = [
             index
             for index, partition in enumerate(self._node.topics.get(self.topic, ()))
@@ -175,7 +176,7 @@ class CoordinatorLog(Generic[M]):
         return [shard for shard in self._shards.values() if shard.loaded]
 
     def when_loaded(self, done: Callable[[list[Shard[M]]], None]) -> None:
-        """Calls back once, with all shards that hold something and could be loaded."""
+        """Calls back once, with all shards that have records and could be loaded."""
         shards = [
             self._shard(index)
             for index, partition in enumerate(self._node.topics.get(self.topic, ()))
@@ -195,10 +196,10 @@ class CoordinatorLog(Generic[M]):
             self._load_then(shard, loaded)
 
     def write(self, shard: Shard[M], records: list[Record], done: Done, writer: Writer | None = None) -> None:
-        """Appends, replays what was appended, and calls back when it is committed.
+        """Appends the records, replays them, and calls back when they are committed.
 
-        With a writer the records are part of its transaction, which the caller knows to be open and to include this
-        partition.
+        With a writer the records are part of the writer's transaction. The caller has made sure that the transaction is
+        open and includes this partition.
         """
         if not records:
             done(ErrorCode.NONE)
@@ -234,7 +235,7 @@ class CoordinatorLog(Generic[M]):
         failed: Done,
         done: Callable[[int], None],
     ) -> None:
-        """Appends the marker to a partition of this topic: what the transaction wrote becomes state, or is dropped.
+        """Appends the marker to a partition of this topic: the transaction's records become state, or are dropped.
 
         `done` gets the marker's offset at once; the marker is safe when that offset is committed.
         """
@@ -269,7 +270,7 @@ class CoordinatorLog(Generic[M]):
         return appended.base_offset
 
     def when_committed(self, shard: Shard[M], done: Done) -> None:
-        """Calls back when all that this shard's state comes from is committed."""
+        """Calls back when every record behind this shard's state is committed."""
         if shard.partition.replica.high_watermark > shard.last_written_offset:
             done(ErrorCode.NONE)
             return
@@ -301,7 +302,7 @@ class CoordinatorLog(Generic[M]):
             self._load_from(shard, log.log_start_offset)
 
     def _load_from(self, shard: Shard[M], offset: int) -> None:
-        """Reads on from an offset, a chunk at a time, in a thread; replays in the loop."""
+        """Reads the log from an offset on in chunks: a thread reads, the loop replays."""
         log = shard.partition.replica.log
         end_offset = shard.last_written_offset + 1
         try:
@@ -344,7 +345,7 @@ class CoordinatorLog(Generic[M]):
 
 
 def _read_records(chunk: LogSlice) -> tuple[list[Found], int]:
-    """What the whole batches in a slice hold, and the offset after them."""
+    """The content of the whole batches in a slice, and the offset after the last of these batches."""
     data = chunk.file.read(chunk.position, chunk.length)
     batches: list[Found] = []
     next_offset = chunk.base_offset
@@ -364,7 +365,7 @@ def _read_records(chunk: LogSlice) -> tuple[list[Found], int]:
 
 
 def _told(error: ErrorCode) -> ErrorCode:
-    """What a client of a coordinator is told when the append to its log did not become safe."""
+    """The error code for a coordinator's client when the append to the coordinator's log was not committed."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error

@@ -1,9 +1,9 @@
-"""How often a fetch that waits for records is answered early, because another request of its connection has arrived.
+"""Limits how often a waiting fetch is answered early because another request of its connection has arrived.
 
-Answers leave in the order of requests, so a request behind a waiting fetch would wait with it. Kafka lets it wait. A
-fetch that is answered early lets an idle consumer have its watermarks at once; but a client that answers each empty
-fetch with another request and the next fetch would poll in a circle, as fast as it can. So each connection has a
-hundred early answers in a second, and beyond them its requests wait, as with Kafka.
+Answers leave in the order of requests, so a request behind a waiting fetch would wait with it. Kafka lets that request
+wait. A fetch that is answered early lets an idle consumer have its watermarks at once; but a client that answers each
+empty fetch with another request and the next fetch would poll in a circle, as fast as it can. So each connection has a
+hundred early answers in a second. Beyond that limit its requests wait, as with Kafka.
 """
 
 WINDOW_MS = 1000
@@ -11,14 +11,14 @@ MOST_IN_WINDOW = 100
 
 
 class EarlyAnswers:
-    """Of one node. Remembers only connections that had one in the last second or so."""
+    """The early answers of one node. Remembers only connections that had an early answer in the last second or so."""
 
     def __init__(self) -> None:
         self._since_ms = 0
         self._given: dict[int, int] = {}
 
     def may_give(self, connection_id: int, now_ms: int) -> bool:
-        """Whether a fetch of this connection may be answered early now; if so, that is counted."""
+        """Whether a fetch of this connection may be answered early now. Counts an early answer if so."""
         if not 0 <= now_ms - self._since_ms < WINDOW_MS:
             self._since_ms = now_ms
             self._given.clear()

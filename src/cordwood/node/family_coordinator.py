@@ -1,7 +1,7 @@
-"""Families on this node: slots are given out, batches are decided, and who decided hears when readers see all of it.
+"""Transaction families on this node: gives out slots, decides batches, and answers when readers see a whole batch.
 
-A decision is written and committed before the first marker. Its answer waits until all markers are committed, also
-those of earlier decisions; whoever does not want to wait that long asks again and is told that it is decided.
+A decision is written and committed before the first marker. The answer waits until all markers are committed, also the
+markers of earlier decisions. A client whose wait times out asks again and hears that the batch is decided.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
     from cordwood.node.transaction_coordinator import TransactionCoordinator
 
 MAX_FAMILIES = 10_000
-"""In one partition of __transaction_state."""
+"""The most families in one partition of __transaction_state."""
 
 MAX_PLANS_BYTES = 4 << 20
-"""Of the plans that the families in one partition of __transaction_state keep. Beyond, their digests are kept."""
+"""The most bytes of plans that the families in one partition of __transaction_state keep. Beyond that, only digests are
+kept."""
 
 _FULL = f"There are {MAX_FAMILIES} families already; `cordwood transaction forget-family` removes some."
 
 
 class Standing(NamedTuple):
-    """How a batch stands with its family."""
+    """Whether a family has decided a batch."""
 
     error: ErrorCode
     decided: bool = False
@@ -61,14 +62,14 @@ class FamilyCoordinator:
         self._transactions = transactions
         self._log = transactions.log
         self._leases: dict[int, Leases] = {}
-        """By partition of __transaction_state."""
+        """Leases by partition of __transaction_state."""
         self._waiting: dict[str, list[_Waiting]] = {}
-        """By the slot that they wait for."""
+        """Waiting decisions by the slot whose markers are missing."""
 
     # Requests
 
     def join(self, name: str, batch_id: int, timeout_ms: int, done: Callable[[Joined], None]) -> None:
-        """Calls back when the slot is the writer's, for good, or when the batch is decided, for good."""
+        """Calls back when the record that gives the writer its slot, or that decides the batch, is committed."""
 
         def loaded(shard: Shard[Transactions]) -> None:
             self._join(shard, name, batch_id, timeout_ms, no_producer_id, done)
@@ -96,7 +97,7 @@ class FamilyCoordinator:
                 if isinstance(producer_id, ErrorCode):
                     done(Joined(producer_id))
                 else:
-                    # Others were served in the meantime, so it is decided anew.
+                    # Other requests were served in the meantime, so the join is decided anew.
                     self._join(shard, name, batch_id, timeout_ms, lambda: producer_id, done)
 
             self._node.producer_ids.next(allocated)
@@ -113,7 +114,7 @@ class FamilyCoordinator:
         self._write(shard, joined.appends, committed)
 
     def renew(self, name: str, batch_id: int, done: Callable[[Standing], None]) -> None:
-        """A sign of life of all who joined for this batch."""
+        """Renews the leases of all writers that joined for this batch."""
 
         def loaded(shard: Shard[Transactions]) -> None:
             family = shard.machine.families.get(name)
@@ -129,7 +130,7 @@ class FamilyCoordinator:
         self._with_shard(name, loaded, lambda error: done(Standing(error)))
 
     def decide(self, name: str, asked: Asked, timeout_ms: int, done: Callable[[Decision], None]) -> None:
-        """Calls back when readers see all of the batch, or nothing of it if it was aborted."""
+        """Calls back when readers see the whole batch, or no record of it if the batch was aborted."""
 
         def loaded(shard: Shard[Transactions]) -> None:
             family = shard.machine.families.get(name)
@@ -156,7 +157,8 @@ class FamilyCoordinator:
                     marked(error)
                 else:
                     self._when_marked(slots, timeout_ms, marked)
-                # What was appended is decided whenever it is committed, even if that takes longer than anybody waits.
+                # An appended decision holds once it is committed, even if the commit takes longer than the client
+                # waits.
                 self._transactions.complete_all(shard, slots)
 
             self._write(shard, decision.appends, committed)
@@ -164,7 +166,7 @@ class FamilyCoordinator:
         self._with_shard(name, loaded, lambda error: done(Decision(error)))
 
     def recall(self, name: str, done: Callable[[ErrorCode, Memory | None], None]) -> None:
-        """Calls back with what a family remembers, once that is committed; None if it has decided nothing."""
+        """Calls back with a family's memory once it is committed; None if the family has decided nothing."""
 
         def loaded(shard: Shard[Transactions]) -> None:
             memory = shard.machine.families.get(name).memory
@@ -187,7 +189,8 @@ class FamilyCoordinator:
         return self._leases.setdefault(shard.partition.name.partition, Leases())
 
     def _write(self, shard: Shard[Transactions], appends: Sequence[list[Record]], done: Done) -> None:
-        """Calls back once, when all that was appended, or else all that was read, is committed."""
+        """Calls back once, when all appends are committed; without appends, when the state that was read is
+        committed."""
         if not appends:
             self._log.when_committed(shard, done)
             return
@@ -204,7 +207,7 @@ class FamilyCoordinator:
             self._log.write(shard, append, one_done)
 
     def _when_marked(self, slots: list[str], timeout_ms: int, done: Done) -> None:
-        """Calls back when all markers of these slots are committed, or when the time is up."""
+        """Calls back when all markers of these slots are committed, or with REQUEST_TIMED_OUT after `timeout_ms`."""
         if not slots:
             done(ErrorCode.NONE)
             return
@@ -224,7 +227,7 @@ class FamilyCoordinator:
         self._node.effects.wake()
 
     def marked(self, transactional_id: str) -> None:
-        """All markers of this id's transaction are committed."""
+        """Answers decisions that waited for the markers of this id's transaction: the markers are committed."""
         for waiting in self._waiting.pop(transactional_id, ()):
             waiting.slots.discard(transactional_id)
             if not waiting.slots:
@@ -235,7 +238,7 @@ class FamilyCoordinator:
     # Time
 
     def look(self, shard: Shard[Transactions]) -> None:
-        """Ends what nobody has renewed for too long. What has written something is completed by whoever looks."""
+        """Ends slots whose leases have run out. The caller writes the markers of slots that have written records."""
         now_ms = self._node.now_ms
         leases = self._leases_of(shard)
         ended: list[Record] = []
@@ -264,7 +267,7 @@ class FamilyCoordinator:
 
 
 def _is_full(shard: Shard[Transactions], name: str) -> bool:
-    """Whether there is no place for a family that is not known yet."""
+    """Whether the family is new and its shard has no place for another family."""
     families = shard.machine.families
     return name not in families and len(families) >= MAX_FAMILIES
 
@@ -275,5 +278,5 @@ def _plan_room_bytes(families: Families, family: Family) -> int:
 
 
 def _unfinished(decision: Decision, error: ErrorCode) -> Decision:
-    """It may be decided, but it is not yet what every reader sees. Asking again is safe, and waits again."""
+    """The answer for a batch that may be decided but is not yet visible to every reader. Asking again is safe."""
     return Decision(error, "The batch is not complete yet: ask again.", decision.already_decided)

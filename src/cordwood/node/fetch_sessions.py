@@ -1,9 +1,9 @@
 """Fetch sessions (KIP-227): the broker remembers which partitions a reader reads, so that a fetch names only changes.
 
-The protocol's table of (session id, session epoch) is decided in `FetchSessions.resolve`, in one place.
-Bounded are the sessions, those of one connection, and the partitions that all of them remember together. When a
-connection closes, a large session that it used ends with it: a reader that comes back begins a new one. Small ones are
-kept, and make room first.
+`FetchSessions.resolve` decides the protocol's table of (session id, session epoch), in one place. Three numbers are
+bounded: all sessions, the sessions of one connection, and the partitions that all sessions remember. When a connection
+closes, its large sessions end: a reader that comes back begins a new session. Small sessions are kept, and are evicted
+first when room is needed.
 """
 
 import random
@@ -19,22 +19,22 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 NO_SESSION = 0
 NOBODY = -1
-"""In place of a connection: that of the reader is closed."""
+"""The connection id of a session whose reader's connection is closed."""
 EVICTION_AGE_MS = 120_000
 
 MAX_REMEMBERED = 250_000
-"""Partitions in all sessions: at some 400 bytes each, 100 MB."""
+"""The most partitions in all sessions: at some 400 bytes each, 100 MB."""
 LARGE = 1_000
-"""Partitions of a session that is not kept for a reader whose connection is closed."""
+"""A session with more partitions ends when its reader's connection closes."""
 MAX_OF_CONNECTION = 4
-"""Sessions. A client has one at a time with each broker."""
+"""The most sessions of one connection. A client has one session at a time with each broker."""
 
 TopicKey: TypeAlias = "str | TopicId"
 TargetKey: TypeAlias = "tuple[TopicKey, int]"
 
 
 class Target:
-    """One partition that a reader wants, where it is in it, and what it was last told."""
+    """One partition that a reader reads: the reader's fetch offset, and the watermarks that it was last sent."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -89,7 +89,7 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.connection_id = connection_id
-        """Where it was used last."""
+        """The connection that used the session last."""
         self.targets = targets
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
@@ -109,7 +109,7 @@ class Mode(Enum):
 
 
 class FetchPlan(NamedTuple):
-    """What one fetch reads, and in which session (None: sessionless)."""
+    """The partitions that one fetch reads, and its session (None: sessionless)."""
 
     targets: list[Target]
     mode: Mode
@@ -121,16 +121,16 @@ class FetchPlan(NamedTuple):
 
 
 class FetchSessions:
-    """All sessions of a node, bounded in number and in what they remember."""
+    """All sessions of a node, bounded in number and in remembered partitions."""
 
     def __init__(self, slots: int, seed: int, max_remembered: int = MAX_REMEMBERED) -> None:
         self._slots = slots
         self._max_remembered = max_remembered
         self._sessions: dict[int, FetchSession] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
-        """Ids of the sessions that each connection has, the one used longest ago first."""
+        """Ids of each connection's sessions, the session used longest ago first."""
         self.remembered = 0
-        """Partitions in all of them."""
+        """Partitions in all sessions."""
         # Ids only have to be hard to guess by accident: a reader that comes back after a restart must not hit
         # somebody else's session.
         self._ids = random.Random(seed)
@@ -148,7 +148,7 @@ class FetchSessions:
         now_ms: int,
         connection_id: int = 0,
     ) -> FetchPlan:
-        """What this request reads. Raises the top-level errors of the session protocol."""
+        """Plans which partitions this request reads. Raises the top-level errors of the session protocol."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id in self._sessions:
                 self._forget(session_id)
@@ -193,7 +193,7 @@ class FetchSessions:
             self._forget(session.id)
             return FetchPlan([], Mode.FULL, None)
         if self.remembered > self._max_remembered or len(session.targets) > READ_BY_ONE_CLIENT:
-            # Its reader asks for all of its partitions again, and goes on without a session if there is no room.
+            # The reader asks for all of its partitions again, and goes on without a session if there is no room.
             self._forget(session.id)
             raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == 0x7FFFFFFF else session.epoch + 1
@@ -202,7 +202,7 @@ class FetchSessions:
     def _create(
         self, targets: dict[TargetKey, Target], uses_topic_ids: bool, connection_id: int, now_ms: int
     ) -> FetchSession | None:
-        """A new session, or None where there is no room: the reader goes on with full fetches."""
+        """Creates a session; None if there is no room: the reader goes on with full fetches."""
         while len(mine := self._of_connection.get(connection_id, {})) >= MAX_OF_CONNECTION:
             self._forget(next(iter(mine)))
         while len(self._sessions) >= self._slots or self.remembered + len(targets) > self._max_remembered:
@@ -235,7 +235,8 @@ class FetchSessions:
             self.remembered -= len(session.targets)
 
     def _evict(self, new_size: int, now_ms: int) -> bool:
-        """Makes room: a session whose reader has gone, one unused for two minutes, or a smaller one that is as old."""
+        """Evicts a session whose reader is gone, a session unused for two minutes, or a smaller session older than
+        that."""
         orphan = next(iter(self._of_connection.get(NOBODY, ())), None)
         if orphan is not None:
             self._forget(orphan)

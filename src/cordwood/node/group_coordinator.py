@@ -1,4 +1,4 @@
-"""The coordinator of groups on this node: its shards, the members and the positions in them, and their operators."""
+"""The group coordinator of this node: shards, members, positions, and the requests of operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GroupCoordinator:
         self._log.when_topic_exists(done)
 
     def topics_changed(self, created: list[str], deleted: list[str]) -> None:
-        """The image has it already."""
+        """Tells topic subscriptions of new and deleted topics. The image is up to date already."""
         self.shards.topics.topics_changed(created, deleted)
 
     def stop_waiting(self) -> None:
@@ -40,7 +40,7 @@ class GroupCoordinator:
     # Administration
 
     def describe(self, group_id: str, done: Callable[[GroupShard], None], failed: Done) -> None:
-        """Shows the shard that the group lives in, if it does; the caller changes nothing."""
+        """Calls back with the shard of the group, whether the group exists or not. The caller only reads the shard."""
 
         def loaded(shard: Shard[GroupShard]) -> None:
             def committed(error: ErrorCode) -> None:
@@ -54,14 +54,14 @@ class GroupCoordinator:
         self.shards.with_shard(group_id, loaded, failed)
 
     def list_groups(self, done: Callable[[list[GroupListing], ErrorCode], None]) -> None:
-        """All groups that could be read, and what went wrong with the rest."""
+        """Lists all groups of readable shards, with the error of the others."""
         found: list[GroupListing] = []
         self._log.each_shard_with_records(
             lambda shard: found.extend(shard.machine.listing()), lambda error: done(sorted(found), error)
         )
 
     def visit_shards(self, visit: Callable[[GroupShard], None], finished: Done) -> None:
-        """Shows every shard that holds something, and says when all were shown; the caller changes nothing."""
+        """Calls `visit` with every shard that has records, then `finished`. The caller only reads the shards."""
         self._log.each_shard_with_records(lambda shard: visit(shard.machine), finished)
 
     def delete(self, group_id: str, done: Done) -> None:

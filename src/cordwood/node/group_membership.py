@@ -1,4 +1,4 @@
-"""Members of groups, in the classic and the consumer protocol: they join, say that they are alive, and leave."""
+"""Members of groups join, send heartbeats and leave, in the classic and the consumer protocol."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GroupMembership:
                 failed(ErrorCode.GROUP_MAX_SIZE_REACHED)
                 return
             if not request.member_id and (records := machine.to_classic(group_id)):
-                # Before anybody joins: a disk without room for it must not leave the group with members of both kinds.
+                # The group is converted before the member joins: a full disk must not leave members of both protocols.
                 self._log.write(shard, records, nothing)
                 if machine.to_classic(group_id):
                     failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -69,7 +69,7 @@ class GroupMembership:
             machine, now_ms = shard.machine, self._node.now_ms
             found = machine.heartbeat(group_id, *author, now_ms)
             if found is ErrorCode.REBALANCE_IN_PROGRESS:
-                # It may have a deadline for that from now on, which is before all others.
+                # The member may now have a rebalance deadline, which may be the group's next deadline.
                 self._shards.set_alarm(shard, group_id)
             if found is ErrorCode.NONE and at_once and self._held.is_patient(connection_id):
                 longest_ms = self._node.settings.group_heartbeat_hold_ms
@@ -89,7 +89,7 @@ class GroupMembership:
             found = shard.machine.standing(group_id, *author)
             self._log.when_committed(shard, lambda error: done(error or found))
 
-        # Later the connection may have asked for something else, which must not wait behind this.
+        # Once the shard had to be loaded, the connection may have sent another request, which must not wait.
         at_once = True
         self._shards.with_shard(group_id, loaded, done)
         at_once = False
@@ -114,14 +114,14 @@ class GroupMembership:
         request: HeartbeatRequest,
         done: Callable[[HeartbeatAnswer | ProtocolError], None],
     ) -> None:
-        """The consumer protocol's only request: all else follows from it."""
+        """Handles the consumer protocol's only request: members join, leave and rebalance by heartbeats."""
 
         def failed(error: ErrorCode) -> None:
             done(ProtocolError(error, "The coordinator is not available."))
 
         def loaded(shard: Shard[GroupShard]) -> None:
             def matched(refused: dict[str, ProtocolError]) -> None:
-                # What is in the log and no longer an expression matches nothing new; a new one has to be one.
+                # A stored expression that no longer compiles matches no new topic; the request's own has to compile.
                 refusal = refused.get(request.expression or "")
                 if refusal is None:
                     beat(shard)

@@ -1,4 +1,4 @@
-"""Positions of groups: committed, also in transactions, fetched, deleted, and forgotten when nobody needs them."""
+"""Positions of groups: commits, also in transactions, fetches, deletions, and expiry."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 MINUTE_MS = 60_000
 
 UNSTABLE = Position(-1, -1, "", -1)
-"""Stands for a position that an open transaction is about to move."""
+"""The placeholder for a position that an open transaction is about to move."""
 
 
 Settled = Callable[[list[ErrorCode]], None]
-"""Gets one error code for each position."""
+"""The callback of a commit, with one error code for each position."""
 
 
 class CommitRequest(NamedTuple):
-    """Positions that a reader wants to be remembered, and in whose name."""
+    """Positions that a reader commits, and the member in whose name it commits."""
 
     group_id: str
     author: Author
     commits: list[Commit]
     partitions: list[Partition]
-    """That these are in."""
+    """The partition of each commit."""
     knows_epochs: bool = True
-    """Whether the version of the request is one that members of the consumer protocol use."""
+    """Whether members of the consumer protocol may use the version of the request."""
 
 
 class GroupPositions:
@@ -50,14 +50,14 @@ class GroupPositions:
         self._log = shards.log
         self._in_turns = node.in_turns
         self._deleted_topics: dict[Shard[GroupShard], list[TopicId]] = {}
-        """Whose positions a shard is to be looked through for."""
+        """Deleted topics whose positions are still to be removed from each shard."""
         self._expiring: set[Shard[GroupShard]] = set()
-        """Those that are to be looked through for positions that nobody needs any more."""
+        """Shards that wait for the removal of expired positions."""
 
     # Committing
 
     def commit(self, asked: CommitRequest, done: Settled) -> None:
-        """Remembers the positions. `done` gets one error code for each of them, once they are committed."""
+        """Stores the positions. `done` gets one error code for each position, once all records are committed."""
         self._shards.with_shard(asked.group_id, partial(self._commit, asked, None, done), partial(_refuse, asked, done))
 
     def commit_in_transaction(
@@ -65,8 +65,8 @@ class GroupPositions:
     ) -> None:
         """As `commit`, but the positions hold only once the writer's transaction is committed.
 
-        `admit` asks the transaction's coordinator whether the partition of __consumer_offsets is part of it, and calls
-        back at a moment when that is true.
+        `admit` asks the transaction's coordinator whether the transaction includes the partition of __consumer_offsets,
+        and calls back at a moment when the answer holds.
         """
 
         def loaded(shard: Shard[GroupShard]) -> None:
@@ -99,7 +99,8 @@ class GroupPositions:
         self._log.write(shard, outcome.records, lambda error: done(outcome.told(error)), writer)
 
     def _records(self, asked: CommitRequest, machine: GroupShard, now_ms: int) -> CommitOutcome:
-        """Who waited for the coordinator may find that a topic was deleted meanwhile, and even created anew."""
+        """Checks again that each topic exists: while the commit waited, a topic may have been deleted, and even created
+        anew."""
         owns, partitions = self._node.owns, asked.partitions
         present = [commit for commit, partition in zip(asked.commits, partitions, strict=True) if owns(partition)]
         outcome = machine.positions.commit(
@@ -114,7 +115,7 @@ class GroupPositions:
         )
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """Where the positions of a group are kept; the topic exists."""
+        """The partition that stores the positions of a group. __consumer_offsets has to exist."""
         count = len(self._node.topics[CONSUMER_OFFSETS_TOPIC])
         return TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinating_partition(group_id, count))
 
@@ -128,7 +129,8 @@ class GroupPositions:
         *,
         require_stable: bool = False,
     ) -> None:
-        """All positions of a group, as committed by now; UNSTABLE, if asked for, where that is about to change."""
+        """Calls back with all committed positions of a group; `require_stable` puts UNSTABLE where an open transaction
+        has one."""
 
         def loaded(shard: Shard[GroupShard]) -> None:
             refusal = shard.machine.check_fetch(group_id, reader.member_id, reader.generation)
@@ -155,7 +157,7 @@ class GroupPositions:
     # Forgetting
 
     def topic_deleted(self, topic: str, topic_id: TopicId) -> None:
-        """Positions in a topic that is gone go with it: soon, and until then the topic's id keeps them from sight."""
+        """Removes the positions in a deleted topic soon; until then the topic's id hides them from readers."""
 
         def look(shard: Shard[GroupShard]) -> None:
             positions = shard.machine.positions
@@ -174,7 +176,7 @@ class GroupPositions:
         self._forget(shard, shard.machine.positions.of_topics(deleted), now_ms)
 
     def expire(self) -> None:
-        """One shard after the other: a hundred thousand positions take a while, and others are served in between."""
+        """Removes expired positions, one shard in each turn: a hundred thousand positions take a while."""
 
         def look(shard: Shard[GroupShard]) -> None:
             if shard not in self._expiring:
@@ -189,8 +191,8 @@ class GroupPositions:
         self._forget(shard, shard.machine.expired(now_ms, retention_ms), now_ms)
 
     def _forget(self, shard: Shard[GroupShard], tombstones: list[Record], now_ms: int) -> None:
-        # What an open transaction is about to move is in use: a tombstone that comes later would undo its commit. That
-        # may be the position in a new topic of the same name.
+        # A position that an open transaction is about to move is in use, possibly in a new topic of the same name. A
+        # later tombstone would undo the transaction's commit.
         moving = frozenset(shard.pending.moving_keys())
         self._log.write(shard, [record for record in tombstones if record[0] not in moving], nothing)
 

@@ -1,7 +1,7 @@
-"""The shards of groups on this node, and what every request to a group goes through: find, settle, be woken in time.
+"""The shards of groups on this node, and the steps of every group request: find the shard, settle, set the alarm.
 
-One `GroupShard` per partition of __consumer_offsets. Every answer waits until all that its shard has written is
-committed, so nobody acts on what a crash could take back.
+One `GroupShard` per partition of __consumer_offsets. Every answer waits until all records of its shard are committed,
+so no client acts on state that a crash could take back.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def nothing(error: ErrorCode) -> None:
-    """For whoever waits for no answer."""
+    """The callback of a write whose outcome nobody waits for."""
 
 
 class Author(NamedTuple):
-    """In whose name a request is made: a member of a generation, or nobody in particular."""
+    """The member and generation in whose name a request is made; by default no member."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -44,7 +44,7 @@ class Alarm(NamedTuple):
 
 
 class GroupShards:
-    """All groups of this node. Members and positions are other modules' business."""
+    """All groups of this node. `GroupMembership` and `GroupPositions` handle the requests."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -83,7 +83,7 @@ class GroupShards:
     # Settling
 
     def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, done: Done = nothing) -> None:
-        """Writes what a transition wants remembered, and gives its answers when that is committed."""
+        """Writes the records of a transition, and gives its answers when the records are committed."""
         if done is nothing and out.is_empty:
             self._held.look(group_id, self._node.now_ms)
             self.set_alarm(shard, group_id)
@@ -108,14 +108,14 @@ class GroupShards:
     # Time, and the end of it
 
     def stop_waiting(self) -> None:
-        """The broker stops: members that wait for a round find another coordinator, or this one again."""
+        """Refuses members that wait for a round: the broker stops, and members look for a coordinator again."""
         for shard in self.log.loaded_shards():
             out = Outbox()
             shard.machine.refuse_all(out, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             out.settle(ErrorCode.NONE)
 
     def shift_deadlines(self, by_ms: int) -> None:
-        """The wall clock was set; the node's timers are shifted already."""
+        """Shifts the deadlines of groups after the wall clock was set. The node's timers are shifted already."""
         for shard in self.log.loaded_shards():
             shard.machine.shift_deadlines(by_ms)
         self._alarms = {group_id: Alarm(at_ms + by_ms, timer) for group_id, (at_ms, timer) in self._alarms.items()}
@@ -126,7 +126,8 @@ class GroupShards:
             self.set_alarm(shard, group_id)
 
     def set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:
-        """One timer for each group, never later than its next deadline: heartbeats need not touch it."""
+        """Keeps one timer for each group, never later than the group's next deadline: heartbeats need not move the
+        timer."""
         wake_ms = shard.machine.wake_ms(group_id)
         alarm = self._alarms.get(group_id)
         if alarm is not None:

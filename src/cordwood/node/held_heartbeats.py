@@ -1,12 +1,12 @@
 """Heartbeats that wait for news: members hear of a rebalance when it begins, not when their next heartbeat is due.
 
-In the classic protocol a member learns by the answer to a heartbeat that its group begins a new round, and sends one
-every few seconds. Here the answer to a member that has nothing to learn is held back for a while: until its group
-begins a round, or the while is over. So all members of a group join the round within milliseconds.
+In the classic protocol a member learns of a new round by the answer to a heartbeat, and sends a heartbeat every few
+seconds. This broker holds back the answer to a member without news until the group begins a round or the hold time is
+over. So all members of a group join the round within milliseconds.
 
-Only on connections of clients that send heartbeats beside their work: some others read no records before they have the
-answer. Answers leave in the order of requests, so a heartbeat is answered before anything else that its connection asks
-for is looked at.
+Only clients that send heartbeats beside their work are held: some other clients read no records before they have the
+answer. Answers leave in the order of requests, so a held heartbeat is answered before the next request of its
+connection is handled.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 PATIENT_SOFTWARE: Final = ("apache-kafka-java", "librdkafka", "confluent-kafka")
-"""How the names begin by which such clients introduce themselves (ApiVersions 3 and later).
+"""Prefixes of the software names of clients that send heartbeats beside their work (ApiVersions 3 and later).
 
 librdkafka goes by its own name, or by that of a binding of its makers.
 """
@@ -28,7 +28,7 @@ HasNews = Callable[[], bool]
 
 
 class HeldHeartbeat:
-    """Answered once: by news of its group, by the next request of its connection, or when the while is over."""
+    """A heartbeat that is answered once: by news of its group, by the next request of its connection, or in time."""
 
     def __init__(
         self, held: "HeldHeartbeats", group_id: str, connection_id: int, has_news: HasNews, answer: Answer
@@ -52,13 +52,13 @@ class HeldHeartbeats:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._patient: set[int] = set()
-        """Connections."""
+        """Connections whose heartbeats may be held."""
         self._stopped = False
         self._of_group: dict[str, dict[HeldHeartbeat, None]] = {}
         self.of_connection: dict[int, HeldHeartbeat] = {}
 
     def introduced(self, connection_id: int, software: str) -> None:
-        """A client says on a connection what it is."""
+        """Notes the software name that a client gave on its connection."""
         if software.startswith(PATIENT_SOFTWARE) and not self._stopped:
             self._patient.add(connection_id)
 
@@ -66,7 +66,7 @@ class HeldHeartbeats:
         self._patient.discard(connection_id)
 
     def stop(self) -> None:
-        """From now on nobody is kept waiting."""
+        """Holds no further heartbeat."""
         self._stopped = True
         self._patient.clear()
 
@@ -74,7 +74,7 @@ class HeldHeartbeats:
         return connection_id in self._patient
 
     def hold(self, group_id: str, connection_id: int, until_ms: int, has_news: HasNews, answer: Answer) -> None:
-        """`answer` is called once, then at the latest."""
+        """Calls `answer` exactly once, no later than `until_ms`."""
         waiting = HeldHeartbeat(self, group_id, connection_id, has_news, answer)
         waiting.timer = self._node.timers.at(until_ms, waiting.hurry)
         self._of_group.setdefault(group_id, {})[waiting] = None
@@ -82,7 +82,7 @@ class HeldHeartbeats:
         self._node.park(connection_id, waiting)
 
     def look(self, group_id: str, now_ms: int) -> None:
-        """Something happened in a group: whom it concerns is answered."""
+        """Answers the held heartbeats of a group that have news now."""
         for waiting in list(self._of_group.get(group_id, ())):
             if waiting.has_news():
                 waiting.hurry(now_ms)

@@ -1,8 +1,8 @@
-"""Which keys make a partition hot, by looking into one of its newest batches now and then.
+"""Finds the keys that make a partition hot, by a look into the partition's newest batch now and then.
 
 Only if `metrics.hot.keys` is on: keys are data. Batches stay opaque on the way in; once in each sweep of the lag watch
-the newest batch of each hot partition is opened in a thread and its keys go into a sketch of fixed size. It is
-a sample: shares are of the records with keys in the batches that were opened.
+the newest batch of each hot partition is opened in a thread and its keys go into a sketch of fixed size. The result is
+a sample: shares count the records with keys in the batches that were opened.
 """
 
 from itertools import islice
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 HOT_FACTOR = 2.0
-"""A partition is hot that gets so many times its even share of its topic's traffic."""
+"""A partition is hot if it gets at least so many times its even share of its topic's traffic."""
 MAX_HOT_PARTITIONS = 8
 KEYS_PER_PARTITION = 64
 MAX_KEY_BYTES = 128
-"""Longer keys are cut: those that begin alike count as one."""
+"""Longer keys are cut to this length: keys with the same beginning count as one key."""
 MAX_BATCH_BYTES = 1 << 20
 MAX_RECORDS = 1000
 FADE_AFTER_RECORDS = 20_000
@@ -40,7 +40,7 @@ class HotKeys:
         self._sampled_end: dict[TopicPartition, int] = {}
 
     def shares(self) -> dict[tuple[TopicPartition, bytes], float]:
-        """Of the most frequent keys of each hot partition, their shares of its records: at most so much."""
+        """Upper bounds for the share of records that the most frequent keys of each hot partition have."""
         return {
             (name, heavy.key): min(heavy.occurrences / sketch.total, 1.0)
             for name, sketch in sorted(self._sketches.items())
@@ -49,7 +49,7 @@ class HotKeys:
         }
 
     def sample(self, traffic: "dict[TopicPartition, PartitionTraffic]") -> None:
-        """Looks into the hottest partitions; forgets those that have cooled down."""
+        """Samples the hottest partitions; forgets partitions that have cooled down."""
         if not self._node.settings.metrics_hot_keys:
             return
         hot = hot_partitions(traffic)
@@ -77,7 +77,7 @@ class HotKeys:
         def read(keys: list[bytes] | Exception) -> None:
             sketch = self._sketches.get(name)
             if isinstance(keys, Exception) or sketch is None:
-                return  # Only a sample: retention may have been faster, or the batch be damaged.
+                return  # A sample may be missing: retention removed the batch, or the batch is damaged.
             for key in keys:
                 sketch.add(key)
             if sketch.total > FADE_AFTER_RECORDS:
@@ -87,7 +87,7 @@ class HotKeys:
 
 
 def hot_partitions(traffic: "dict[TopicPartition, PartitionTraffic]") -> list[TopicPartition]:
-    """Those with the most traffic among those that get far more than their even share, a few at most."""
+    """The partitions with far more than their even share of traffic, the busiest first, at most MAX_HOT_PARTITIONS."""
     totals: dict[str, float] = {}
     for name, seen in traffic.items():
         totals[name.topic] = totals.get(name.topic, 0.0) + seen.bytes_per_s
@@ -102,7 +102,7 @@ def hot_partitions(traffic: "dict[TopicPartition, PartitionTraffic]") -> list[To
 
 
 def _keys_in(newest: LogSlice) -> list[bytes]:
-    """Runs in a thread."""
+    """Reads the keys of a batch. Runs in a thread."""
     data = newest.file.read(newest.position, newest.length)
     keys: list[bytes] = []
     for position, header in batches_in(data):

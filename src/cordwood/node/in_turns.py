@@ -1,6 +1,6 @@
-"""The node's own work that takes a while, one piece in each turn of the loop: others are served in between.
+"""The node's own long work, one piece in each turn of the loop: requests are served in between.
 
-What a connection asked for, and nobody needs when that is closed, is in `turns`.
+Work for a connection's request, which ends when the connection closes, is in `turns`.
 """
 
 from collections import deque
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from cordwood.node.timers import Timers
 
 Work = Callable[[int], None]
-"""Gets the time at which it is done."""
+"""One piece of work. Gets the current time."""
 
 
 class InTurns:
-    """Pieces are done in the order in which they came."""
+    """A queue of pieces of work, done in the order of arrival."""
 
     def __init__(self, timers: Timers, wake: Callable[[], None], now_ms: Callable[[], int]) -> None:
         self._timers = timers
@@ -34,5 +34,5 @@ class InTurns:
         self._waiting[0](now_ms)
         self._waiting.popleft()
         if self._waiting:
-            # One deadline at a time: of several, all that came due during a long piece would be met in one turn.
+            # One deadline at a time: several deadlines that came due during a long piece would run in one turn.
             self._call_at(now_ms + 1)

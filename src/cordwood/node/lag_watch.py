@@ -1,8 +1,8 @@
-"""Watches how far every group is behind in every partition, and says so in the log before anything is lost.
+"""Watches the lag of every group in every partition, and warns in the log before retention removes unread records.
 
-By the clock, a few positions at a time: each sweep samples the ends of logs and the committed positions, evaluates them
-with the pure functions of `lag/`, and keeps the results for whoever asks (metrics). Nothing here is on the way of a
-request. What is kept is bounded: positions beyond MAX_WATCHED are counted and left out.
+Sweeps run by the clock, a few positions at a time. Each sweep samples the ends of logs and the committed positions,
+evaluates both with the pure functions of `lag/`, and keeps the results for metrics. No request waits for a sweep. The
+results are bounded: positions beyond MAX_WATCHED are counted and left out.
 """
 
 import logging
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger("cordwood.lag")
 
 MAX_WATCHED = 20_000
-"""Positions, over all groups: about 1 KB each."""
+"""The most positions of all groups together, at about 1 KB each."""
 STEPS_PER_TURN = 32
 PAUSE_MS = 5
 REARM_FACTOR = 2
-"""A warning is given again only after the time to loss was this many times the warning time: it may waver around it."""
+"""A warning is repeated only after the time to loss was this many times the warning time: estimates waver."""
 
 
 class PartitionTraffic(NamedTuple):
-    """What was seen of one partition's growth."""
+    """Samples of one partition's growth."""
 
     ends: tuple[Sample, ...]
     reached: Sample
-    """The newest end, and when it was first seen: in a log that rests, long before the samples."""
+    """The newest end, and when it was first seen: for an idle log, long before the samples."""
     bytes: tuple[Sample, ...]
     fetched_bytes: int
     size_bytes: int
     start_offset: int
     topic_partitions: int
-    """How many partitions its topic has."""
+    """The number of partitions of the topic."""
 
     @property
     def records_per_s(self) -> float:
@@ -59,9 +59,9 @@ class WatchedPosition(NamedTuple):
     lag: PositionLag
     samples: tuple[Sample, ...]
     warned: bool
-    """That a loss is near."""
+    """Whether a warning of an impending loss was given."""
     mourned: bool
-    """That the position was overtaken."""
+    """Whether the loss was logged: retention has overtaken the position."""
 
 
 Watched = dict[tuple[str, TopicPartition], WatchedPosition]
@@ -71,11 +71,11 @@ class LagWatch:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self.positions: Watched = {}
-        """As of the last whole sweep, by group and partition. Replaced whole, never changed."""
+        """Results of the last whole sweep, by group and partition. The dict is replaced whole, never changed."""
         self.traffic: dict[TopicPartition, PartitionTraffic] = {}
-        """Of the partitions whose logs are open. Replaced whole, never changed."""
+        """Traffic of the partitions whose logs are open. The dict is replaced whole, never changed."""
         self.left_out = 0
-        """Positions that the last sweep did not look at, for want of room."""
+        """Positions beyond MAX_WATCHED in the last sweep."""
         self.overtaken_total = 0
         """How often a position was overtaken since the broker started."""
         self._steps: Iterator[None] | None = None
@@ -85,11 +85,11 @@ class LagWatch:
         self._node.timers.at(now_ms + self._node.settings.lag_check_interval_ms, self._begin)
 
     def clock_jumped(self) -> None:
-        """Samples from before say nothing about the time since."""
+        """Drops all samples: after the wall clock was set, rates between old and new samples would be wrong."""
         self.positions = {key: watched._replace(samples=()) for key, watched in self.positions.items()}
         self.traffic = {}
         if self._steps is not None:
-            # A look that is half done has some of them: the next one begins in its time.
+            # A sweep that is half done has old samples, so it ends here. The next sweep begins at its time.
             self._steps = iter(())
 
     def _begin(self, now_ms: int) -> None:
@@ -115,7 +115,7 @@ class LagWatch:
         self._node.effects.wake()
 
     def _sweep(self, shards: list[GroupShard]) -> Iterator[None]:
-        """One look at everything, in small steps."""
+        """Samples all partitions and evaluates all positions, in small steps."""
         yield from self._sample_traffic()
         spans: dict[TopicPartition, LogSpan] = {}
         watched: Watched = {}
@@ -133,7 +133,7 @@ class LagWatch:
                     except StorageFailure as failure:
                         self._node.report_storage_failure(failure)
                     yield
-                # Also where all of a group's positions are left out: of those there may be any number.
+                # Groups whose positions are all left out are steps, too: there may be any number of such groups.
                 yield
         self.positions, self.left_out = watched, left_out
         self._newest = {name: known for name, known in self._newest.items() if name in spans}
@@ -222,7 +222,8 @@ class LagWatch:
 
     @staticmethod
     def _marks(partition: Partition, span: LogSpan, position: int | None, ends: list[Sample]) -> list[Mark]:
-        """Times of places around the first unread record: samples of the end, segments' ends, its time index."""
+        """Offsets with known times around the first unread record: sampled ends, ends of segments, time index
+        entries."""
         if position is None or position >= span.end_offset or partition.opened is None:
             return []
         first_unread = max(position, span.start_offset)
@@ -237,7 +238,7 @@ class LagWatch:
     # Warnings: once for each event
 
     def _warn_of_loss(self, group_id: str, partition: Partition, lag: PositionLag, warned: bool) -> bool:
-        """Whether a warning has been given for the loss that is near now."""
+        """Warns once of a loss that is near. Returns whether the warning for the present loss was given."""
         limit_ms = warning_time_ms(self._node.settings.lag_warning_ms, partition.settings)
         loss_ms = lag.time_to_data_loss_ms
         if not limit_ms or loss_ms is None or not lag.lag_records or loss_ms > limit_ms * REARM_FACTOR:
@@ -284,12 +285,13 @@ def retention_rules(settings: TopicSettings) -> RetentionRules:
 
 
 def warning_time_ms(setting_ms: int, settings: TopicSettings) -> int:
-    """At most half of a topic's retention: where records live for minutes, an hour before the end is always."""
+    """The warning time, at most half of a topic's retention: records that live for minutes are always within an hour of
+    their end."""
     return setting_ms if settings.retention_ms < 0 else min(setting_ms, settings.retention_ms // 2)
 
 
 def duration_in_words(duration_ms: float) -> str:
-    """`now`, `40 s`, `12 min`, `3.5 h`, `2.0 d`."""
+    """A duration as text: `less than a second`, `40 s`, `12 min`, `3.5 h`, `2.0 d`."""
     seconds = duration_ms / 1000
     if seconds < 1:
         return "less than a second"
@@ -301,7 +303,7 @@ def duration_in_words(duration_ms: float) -> str:
 
 
 def _time_index_marks(log: Log, offset: int) -> list[Mark]:
-    """Around the offset, as far as its segment's time index is in memory."""
+    """Time index entries around the offset, if the segment's time index is in memory."""
     if not log.segments:
         return []
     segment = log.segments[log.place_of(offset)]

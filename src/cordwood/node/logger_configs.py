@@ -1,7 +1,7 @@
-"""The levels of this broker's loggers, seen and changed as configuration (resource type BROKER_LOGGER).
+"""Shows and changes the levels of this broker's loggers as configuration (resource type BROKER_LOGGER).
 
 As in Kafka: a level holds until the broker stops, is not stored, and is named TRACE, DEBUG, INFO, WARN, ERROR or FATAL.
-A logger whose level is deleted has that of the logger above it.
+A logger whose level is deleted takes the level of the logger above it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
 class LogLevels(Protocol):
-    """The loggers of the process, by name. Levels are those above."""
+    """The loggers of the process, by name, with levels from LEVELS."""
 
     topmost: str
     """The logger above all others; it always has a level."""
@@ -25,7 +25,7 @@ class LogLevels(Protocol):
         """The level that holds for each logger."""
 
     def set_level(self, logger: str, level: str | None) -> None:
-        """None: that of the logger above it."""
+        """Sets a logger's level; None: the logger takes the level of the logger above it."""
 
 
 def describe_loggers(levels: LogLevels, node_id: int, broker: str, names: Sequence[str] | None) -> list[ConfigEntry]:
@@ -40,7 +40,7 @@ def describe_loggers(levels: LogLevels, node_id: int, broker: str, names: Sequen
 def alter_loggers(
     levels: LogLevels, node_id: int, broker: str, changes: Sequence[ConfigChange], *, validate_only: bool
 ) -> None:
-    """All of the changes, or ProtocolError and none."""
+    """Makes all of the changes, or raises ProtocolError and makes none."""
     _check_broker(node_id, broker)
     known = levels.levels()
     for change in changes:

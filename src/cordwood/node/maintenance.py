@@ -1,6 +1,6 @@
-"""What a node does by the clock: retention, rolling, checkpoints, forgetting idle producers and old positions.
+"""The node's duties by the clock: retention, rolling, checkpoints, expiry of idle producers and old positions.
 
-Partitions are visited a few at a time, so that ten thousand of them do not stall the loop.
+Partitions are visited a few at a time, so that ten thousand partitions do not stall the loop.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Maintenance:
         timers.at(now_ms + settings.offsets_retention_check_interval_ms, self._expire_positions)
 
     def clock_jumped(self, by_ms: int) -> None:
-        """The wall clock was set; the node's timers are shifted already."""
+        """Shifts the times kept here after the wall clock was set. The node's timers are shifted already."""
         self._reported = {message: last_ms + by_ms for message, last_ms in self._reported.items()}
         for log in self._node.logs.logs:
             log.deletions = [deletion.shifted(by_ms) for deletion in log.deletions]
@@ -75,7 +75,7 @@ class Maintenance:
             replica = partition.replica
             log = replica.log
             if log.roll_if_due(now_ms):
-                # Compaction takes only what a checkpoint has covered.
+                # Compaction takes only segments below the saved recovery point.
                 self.checkpoint_soon()
             removed = log.apply_retention(now_ms, limit_offset=replica.high_watermark)
             for deleted in removed:
@@ -90,7 +90,7 @@ class Maintenance:
             log.remove_deleted(now_ms)
             if removed:
                 self.checkpoint_soon()
-                # What a waiting fetch has found may have been in them.
+                # A waiting fetch may hold slices of the removed segments.
                 partition.wake_readers(now_ms)
         except StorageFailure as failure:
             self._node.storage_failed(failure)
@@ -117,7 +117,8 @@ class Maintenance:
         self._checkpoint(now_ms)
 
     def _checkpoint(self, now_ms: int) -> None:
-        """Index entries, snapshots and recovery points of what has changed, so that a crash costs little time."""
+        """Saves index entries, snapshots and recovery points of changed logs, so that recovery after a crash is
+        short."""
         if self._checkpoint_under_way:
             self.checkpoint_soon()
             return
@@ -146,7 +147,7 @@ class Maintenance:
     # Files that go
 
     def delete_logs(self, topic_id: TopicId, partitions: list[Partition]) -> None:
-        """A topic was deleted: its files are out of the way at once, and gone soon; then its tombstone goes."""
+        """Renames the files of a deleted topic at once and removes them soon; then the topic's tombstone is removed."""
         node = self._node
         free_disk = node.logs.condemn_logs([partition.name for partition in partitions])
 
@@ -160,14 +161,15 @@ class Maintenance:
 
     def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
         def forgotten(result: Exception | None) -> None:
-            # The next start does it: until then the tombstones take a little space.
+            # The next start removes the tombstones; until then they take a little space.
             if isinstance(result, Exception):
                 self._node.report_storage_failure(result)
 
         self._node.effects.controller(lambda controller: controller.forget_deletions(topic_ids), forgotten)
 
     def sort_out_strays(self) -> None:
-        """At the start: what was deleted goes, what is unknown is set aside, partitions without directory are named."""
+        """At the start: deletes logs of deleted topics, sets unknown logs aside, and names partitions without a
+        directory."""
         node = self._node
         tombstones = dict(node.image.deleted_topics)
         remaining: set[TopicId] = set()
@@ -183,7 +185,7 @@ class Maintenance:
                 node.report_storage_failure(failure)
         self.report_set_aside()
         if tombstones.keys() - remaining:
-            # Not now: nobody drives the node yet.
+            # The controller is asked later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
             node.timers.at(node.now_ms, lambda _: self._forget_deletions(forgotten))
         for name in node.logs.missing([partition.name for partition in node.partitions()]):
@@ -209,7 +211,7 @@ class Maintenance:
                 )
 
     def report_set_aside(self) -> None:
-        """Names directories that were set aside since the last call; at the start, all that there are."""
+        """Logs the directories that were set aside since the last call; at the start, all such directories."""
         logs = self._node.logs
         fresh = logs.set_aside_directories[self._reported_set_aside :]
         self._reported_set_aside += len(fresh)
@@ -226,7 +228,7 @@ class Maintenance:
     # Words
 
     def report_recovery(self, log: Log) -> None:
-        """What opening a log cut, by partition and offset. The scrub says what is damaged."""
+        """Logs what opening a log has cut and rebuilt. The scrub reports damage."""
         recovery = log.recovery
         for cut in recovery.cuts:
             logger.warning("%s", cut)
@@ -234,7 +236,7 @@ class Maintenance:
             logger.info("%s: made %s again from the log", log.partition, path)
 
     def report(self, level: int, message: str) -> None:
-        """Says it once, and again only after a while: a full disk must not fill the log as well."""
+        """Logs a message, and repeats it only after REPEAT_AFTER_MS: a full disk must not fill the log as well."""
         now_ms = self._node.now_ms
         last_ms = self._reported.get(message)
         if last_ms is not None and now_ms - last_ms < REPEAT_AFTER_MS:

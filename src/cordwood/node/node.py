@@ -1,7 +1,8 @@
 """A broker without sockets, threads and clocks: requests come in with the time, answers and effects go out.
 
-The node owns its partitions and who waits on them. It is driven by one thread, the event loop's; what would block
-goes through `Effects`. Acks wait until a flush round reports that a log is durable (`take_flush_tickets`, `flushed`).
+The node owns its partitions and the requests that wait for them. One thread drives the node, the event loop's; blocking
+work goes through `Effects`. Acks wait until a flush round reports that a log is durable (`take_flush_tickets`,
+`flushed`).
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ ACK_EXPIRY_INTERVAL_MS = 500
 
 
 class Parked(Protocol):
-    """A request that waits for something to happen."""
+    """A request whose answer waits for an event."""
 
     def abandon(self) -> None: ...
 
     def hurry(self, now_ms: int) -> None:
-        """Answer with what there is."""
+        """Answers now, with the data at hand."""
 
 
 class Node:
@@ -111,9 +112,9 @@ class Node:
         """Batches of producers that were refused since the start, by the name of the error."""
         self.served_apis = SERVED_APIS
         self._dirty: dict[Partition, None] = {}
-        """What the next flush round takes."""
+        """Partitions that the next flush round syncs."""
         self._unsynced: dict[Partition, None] = {}
-        """Appended to under ack.durability=os, and not synced since."""
+        """Partitions with appends under ack.durability=os that are not synced yet."""
         self._partitions_with_acks: dict[Partition, None] = {}
         self._parked: dict[int, dict[Parked, None]] = {}
         self._early_answers = EarlyAnswers()
@@ -136,8 +137,8 @@ class Node:
     # Requests
 
     def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
-        """Answers the request, now or later. The frame is not kept. Between `reply.hold` and `reply.release` no other
-        request of its connection is brought."""
+        """Answers the request, now or later. The frame is not kept. Between `reply.hold` and `reply.release` the driver
+        brings no other request of the connection."""
         self.now_ms = now_ms
         if reply.connection_id in self._parked:
             self._make_way(reply.connection_id, header.api_key, now_ms)
@@ -157,10 +158,11 @@ class Node:
             self.turns.begin(reply, steps)
 
     def _make_way(self, connection_id: int, api_key: int, now_ms: int) -> None:
-        """Answers leave in the order of requests: what waits for news must not keep this request waiting, too.
+        """Answers waiting requests of the connection: answers leave in order, and the new request must not wait behind
+        them.
 
-        Only a fetch waits behind a fetch: a reader that asks ahead would else be answered at once, again and again. And
-        a connection that has its fetches answered early too often waits, as with Kafka (`EarlyAnswers`).
+        A fetch does wait behind a fetch: a reader that fetches ahead would else be answered at once, again and again. A
+        connection beyond its limit of early answers waits, as with Kafka (`EarlyAnswers`).
         """
         held = self.held_heartbeats.of_connection.get(connection_id)
         if held is not None:
@@ -172,7 +174,7 @@ class Node:
             parked.hurry(now_ms)
 
     def connection_closed(self, connection_id: int) -> None:
-        """Nobody reads the answers of this connection any more."""
+        """Drops the waiting requests of a closed connection: nobody reads their answers."""
         self.held_heartbeats.connection_closed(connection_id)
         self.turns.forget(connection_id)
         self.fetch_sessions.connection_closed(connection_id)
@@ -191,7 +193,7 @@ class Node:
                 del self._parked[connection_id]
 
     def stop_waiting(self, now_ms: int) -> None:
-        """The broker stops: who waits for more to read is answered with what there is."""
+        """The broker stops: answers waiting fetches with the records at hand, and waiting members with a refusal."""
         self.now_ms = now_ms
         self.held_heartbeats.stop()
         for parked in [parked for waiting in self._parked.values() for parked in waiting]:
@@ -201,7 +203,7 @@ class Node:
     # Topics and partitions
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition, or UNKNOWN_TOPIC_OR_PARTITION."""
+        """The partition; raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         partitions = self.topics.get(topic)
         if partitions is None or not 0 <= index < len(partitions):
             raise no_such_partition(topic, index)
@@ -211,7 +213,7 @@ class Node:
         return 0 <= index < len(self.topics.get(topic, ()))
 
     def owns(self, partition: Partition) -> bool:
-        """Whether this is still a partition here: its topic may have been deleted, and even created anew."""
+        """Whether this node still has the partition: its topic may have been deleted, and even created anew."""
         topic, index = partition.name
         partitions = self.topics.get(topic, ())
         return index < len(partitions) and partitions[index] is partition
@@ -229,11 +231,11 @@ class Node:
         return ZERO_TOPIC_ID if topic is None else topic.topic_id
 
     def topic_id_of(self, name: TopicPartition) -> TopicId | None:
-        """The topic that a partition belongs to; None if there is no such partition."""
+        """The topic id of a partition; None if the partition does not exist."""
         return self.topic_id(name.topic) if self.has_partition(*name) else None
 
     def apply(self, delta: ImageDelta, now_ms: int) -> None:
-        """The cluster's metadata changed; the image has it already."""
+        """Applies a change of the cluster's metadata. The image is up to date already."""
         self.now_ms = now_ms
         for topic in delta.deleted:
             self._topic_deleted(topic, now_ms)
@@ -265,7 +267,8 @@ class Node:
         replica = partition.opened
         if replica is None:
             return
-        # What is visible may now have to be durable, and what waited for more replicas or the disk may be enough.
+        # Visible records may now have to be durable, and records that waited for replicas or the disk may be committed
+        # now.
         if settings.acks_mean_disk and replica.log.log_end_offset > replica.log.durable_end_offset:
             self._dirty[partition] = None
             self.effects.wake()
@@ -312,13 +315,13 @@ class Node:
     def auto_create(
         self, names: list[str], done: Callable[[dict[str, CreatedTopic | ProtocolError] | Exception], None]
     ) -> None:
-        """Topics that come into being because a client asked about them."""
+        """Creates topics that a client asked about and that do not exist."""
         self.effects.controller(lambda controller: controller.create_topics([NewTopic(name) for name in names]), done)
 
     # Appending and waiting
 
     def append(self, partition: Partition, batch: memoryview, acks: int, now_ms: int) -> tuple[Appended, bool]:
-        """Appends a client's batch. True if it is already as safe as its acks ask for."""
+        """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
         replica = partition.replica
         if acks == ALL_REPLICAS and not replica.enough_in_sync:
             raise ProtocolError(
@@ -340,7 +343,7 @@ class Node:
     def append_internal(
         self, partition: Partition, batch: bytearray, now_ms: int, marker: TransactionMarker | None = None
     ) -> Appended:
-        """Appends records of a coordinator, or the end of a transaction."""
+        """Appends records of a coordinator, or the marker of a transaction."""
         replica = partition.replica
         log = replica.log
         appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms, marker=marker)
@@ -351,7 +354,7 @@ class Node:
     def _appended(self, partition: Partition, log: Log, now_ms: int) -> None:
         settings = partition.settings
         if log.closing:
-            # A segment was rolled: its indexes go to disk soon, and a crash need not look at it again.
+            # A segment was rolled: a checkpoint saves its indexes, and recovery after a crash skips the segment.
             self.maintenance.checkpoint_soon()
         if settings.ack_durability == "disk":
             self._dirty[partition] = None
@@ -361,7 +364,7 @@ class Node:
         partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
         self._unsynced[partition] = None
         if len(self._unsynced) > self.image.settings.open_files_max // 2:
-            # Files with unsynced writes stay open: before they use up the handles they are synced, all in one round.
+            # Files with unsynced writes stay open. Before they use up the handles, one round syncs all of them.
             self._dirty.update(self._unsynced)
             self._unsynced.clear()
             self.effects.wake()
@@ -402,7 +405,7 @@ class Node:
         self._partitions_with_acks[partition] = None
 
     def take_flush_tickets(self) -> list[FlushTicket]:
-        """What the next flush round has to make durable."""
+        """Takes the tickets of the logs that the next flush round makes durable."""
         tickets = []
         for partition in self._dirty:
             ticket = partition.replica.log.begin_flush()
@@ -412,14 +415,14 @@ class Node:
         return tickets
 
     def flushed(self, tickets: list[FlushTicket], now_ms: int) -> None:
-        """A flush round is over: these logs are durable up to their tickets' ends."""
+        """Notes that a flush round made these logs durable up to their tickets' ends."""
         self.now_ms = now_ms
         for ticket in tickets:
             ticket.log.finish_flush(ticket)
             self.became_durable(ticket.log, now_ms)
 
     def became_durable(self, log: Log, now_ms: int) -> None:
-        """A log's durable end moved: acks and readers that waited for it are told."""
+        """Wakes acks and readers that waited for a log's durable end."""
         topic, index = log.partition
         partitions = self.topics.get(topic, ())
         if index < len(partitions):
@@ -434,12 +437,12 @@ class Node:
     # Time
 
     def tick(self, now_ms: int) -> int | None:
-        """Runs what is due; returns when it wants to be called again."""
+        """Runs the timers that are due; returns the next deadline."""
         self.now_ms = now_ms
         return self.timers.run(now_ms)
 
     def clock_jumped(self, by_ms: int) -> None:
-        """The wall clock was set: deadlines keep their distance."""
+        """Shifts all deadlines after the wall clock was set: remaining times stay the same."""
         self.timers.shift(by_ms)
         self.groups.shift_deadlines(by_ms)
         self.transactions.clock_jumped(by_ms)
@@ -455,7 +458,8 @@ class Node:
         self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
 
     def recover_all(self) -> Iterator[TopicPartition]:
-        """After an unclean stop, before the first request: opens, and so recovers, every log there is, one by one."""
+        """Before the first request: sorts out strays and, after an unclean stop, opens and so recovers every log, one
+        by one."""
         self.maintenance.sort_out_strays()
         for partition in list(self.partitions()):
             if not self.logs.clean and self.logs.has_log(partition.name):
@@ -466,12 +470,13 @@ class Node:
                 yield partition.name
 
     def storage_failed(self, failure: Exception) -> None:
-        """A write that promises depend on failed. A failed sync is the end of this broker; anything else is said."""
+        """Handles a failed write that promises depend on. A failed sync stops the broker; any other failure is
+        logged."""
         if isinstance(failure, SyncFailure):
             raise failure
         self.report_storage_failure(failure)
 
     def report_storage_failure(self, failure: Exception) -> None:
-        """Said once for each kind and place: a full disk must not fill the log as well."""
+        """Logs a failure, at most once in a while for each text: a full disk must not fill the log as well."""
         level = logging.ERROR if isinstance(failure, EnvironmentFailure) else logging.CRITICAL
         self.maintenance.report(level, str(failure))

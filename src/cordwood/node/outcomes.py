@@ -1,4 +1,4 @@
-"""What the controller made of each thing it was asked for, as responses say it."""
+"""Outcomes of the controller's changes, in the fields of responses."""
 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def each_outcome(node: "Node", outcomes: Any, keys: list[Key]) -> list[tuple[Key, Any]]:
-    """Key and outcome of everything asked for; if the controller itself failed, that failure for each."""
+    """Pairs each key with its outcome; if the controller itself failed, each key has that failure."""
     if isinstance(outcomes, Exception):
         node.report_storage_failure(outcomes)
         error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The metadata store failed: {outcomes}")

@@ -1,7 +1,7 @@
-"""One partition on this node: its leader, and who waits for it to move.
+"""One partition on this node: its leader replica, and the acks and fetches that wait for it.
 
-Three kinds of waiting, each woken by exactly one thing: acks that wait for this replica's disk, acks (and coordinators)
-that wait for the high watermark, and fetches that wait for something to read.
+Three kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
+coordinators) wait for the high watermark, and fetches wait for records.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ Done = Callable[[ErrorCode], None]
 
 
 class WaitingAck:
-    """Called once: when the offset is reached, when the deadline passes, or when the partition goes away."""
+    """A callback for an offset, called once: at the offset, at the deadline, or when the partition goes away."""
 
     __slots__ = ("deadline_ms", "done", "offset")
 
@@ -32,7 +32,7 @@ class WaitingReader(Protocol):
 
 
 class Partition:
-    """A partition that this node leads. Its log is opened when it is first needed."""
+    """A partition that this node leads. The first use opens its log."""
 
     __slots__ = (
         "_open",
@@ -74,7 +74,7 @@ class Partition:
         self.flush_due = False
         self.appended_bytes = 0
         self.fetched_bytes = 0
-        """Since the broker started."""
+        """Bytes sent to readers since the broker started."""
 
     @property
     def replica(self) -> LeaderReplica:
@@ -84,12 +84,12 @@ class Partition:
 
     @property
     def opened(self) -> LeaderReplica | None:
-        """The replica if its log is open: what duties that need not open it look at."""
+        """The replica if its log is open, for duties that must not open a log."""
         return self._replica
 
     @property
     def must_sync(self) -> bool:
-        """Whether the ack of what was appended last waits for this replica's disk."""
+        """Whether the ack of the last append waits for this replica's disk."""
         settings = self.settings
         return settings.ack_durability == "disk" or self.unsynced_messages >= settings.flush_messages
 
@@ -107,16 +107,16 @@ class Partition:
         self.waiting_committed.append(WaitingAck(offset, deadline_ms, done))
 
     def synced(self, durable_end_offset: int, now_ms: int) -> None:
-        """The log's durable end moved."""
+        """Wakes the acks below the log's new durable end."""
         waiting = self.waiting_durable
         while waiting and waiting[0].offset < durable_end_offset:
             waiting.popleft().done(ErrorCode.NONE)
         self.moved(now_ms)
 
     def moved(self, now_ms: int) -> None:
-        """The log's or a follower's end moved: advance the high watermark and wake who waited for it."""
+        """Advances the high watermark after the log's or a follower's end moved, and wakes acks and readers."""
         replica = self._replica
-        assert replica is not None, "it can only move once it is open"
+        assert replica is not None, "a partition moves only once its log is open"
         if not replica.advance():
             return
         waiting = self.waiting_committed
@@ -131,7 +131,7 @@ class Partition:
             reader.woken_by(self, now_ms)
 
     def expire_acks(self, now_ms: int) -> bool:
-        """Acks past their deadline are told REQUEST_TIMED_OUT. True if some still wait."""
+        """Answers acks past their deadline with REQUEST_TIMED_OUT. True if other acks still wait."""
         for waiting in (self.waiting_durable, self.waiting_committed):
             if any(ack.deadline_ms <= now_ms for ack in waiting):
                 kept = [ack for ack in waiting if ack.deadline_ms > now_ms]
@@ -147,7 +147,7 @@ class Partition:
             ack.deadline_ms += by_ms
 
     def gone(self, error: ErrorCode, now_ms: int) -> None:
-        """This node no longer leads the partition, or it was deleted."""
+        """Ends all waits: the partition was deleted, or this node no longer leads it."""
         for waiting in (self.waiting_durable, self.waiting_committed):
             while waiting:
                 waiting.popleft().done(error)

@@ -1,8 +1,8 @@
-"""Requests that are worked on outside of the loop before they are appended keep their order in each partition.
+"""Keeps the order of requests in each partition while they are prepared outside of the loop.
 
 A request takes its place in the queue of every partition that it names, all at once. Its turn comes when its own work
-is done and it is the first in all of them. So requests of different partitions pass each other, and no two requests of
-one partition do; since all take their places in the order of arrival, none waits for one that came later.
+is done and it is the first in all of these queues. So requests of different partitions pass each other, and requests of
+one partition do not. Places are taken in the order of arrival, so no request waits for a later one.
 """
 
 from collections import deque
@@ -21,10 +21,10 @@ class _Place:
 class PartitionOrder:
     def __init__(self) -> None:
         self.queues: dict[Hashable, deque[_Place]] = {}
-        """The requests that wait, by partition; empty if nobody waits."""
+        """Waiting requests by partition; partitions without waiting requests are left out."""
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Whether any request waits."""
         return bool(self.queues)
 
     def busy(self, partitions: Iterable[Hashable]) -> bool:
@@ -32,7 +32,8 @@ class PartitionOrder:
         return any(partition in self.queues for partition in partitions)
 
     def enter(self, partitions: Iterable[Hashable], go: Callable[[], None]) -> Callable[[], None]:
-        """Takes a place. What it returns is called once when the request's own work is done; `go` in its turn."""
+        """Takes a place. The caller calls the result once, when the request's own work is done; `go` is called in
+        turn."""
         place = _Place(tuple(dict.fromkeys(partitions)), go)
         for partition in place.partitions:
             self.queues.setdefault(partition, deque()).append(place)
@@ -45,7 +46,7 @@ class PartitionOrder:
         return ready
 
     def _advance(self, place: _Place) -> None:
-        """Lets this request go if it is its turn, and then those that waited behind it."""
+        """Calls `go` of this request if its turn has come, then of the requests that waited behind it."""
         pending = deque((place,))
         while pending:
             place = pending.popleft()

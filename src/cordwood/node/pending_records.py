@@ -1,14 +1,14 @@
 """Records that transactions wrote to a coordinator's log, held back until the transactions end.
 
-The log's order decides between records of one key, as it does for compaction: a later record that became state first
-leaves nothing for an earlier one to say.
+The log's order decides between records of one key, as for compaction: a record does not become state after a later
+record of its key has.
 """
 
 from collections.abc import Iterable, Iterator
 
 
 class PendingRecords:
-    """By producer id and key: offset and value."""
+    """Held records by producer id and key: offset and value."""
 
     __slots__ = ("_by_producer",)
 
@@ -24,7 +24,7 @@ class PendingRecords:
             held[key] = (offset, value)
 
     def ended(self, producer_id: int, committed: bool) -> list[tuple[bytes, bytes | None]]:
-        """The transaction is over: the records that become state by it."""
+        """Ends a transaction; returns the records that become state."""
         held = self._by_producer.pop(producer_id, {})
         if not committed:
             return []
@@ -33,7 +33,7 @@ class PendingRecords:
         return [(key, value) for key, (_, value) in held.items()]
 
     def superseded(self, key: bytes, offset: int) -> None:
-        """The record of this key at this offset is state: earlier ones can no more become it."""
+        """Drops held records of this key below `offset`: the record at `offset` is state."""
         for held in self._by_producer.values():
             earlier = held.get(key)
             if earlier is not None and earlier[0] < offset:

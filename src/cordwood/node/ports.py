@@ -1,4 +1,4 @@
-"""What a node needs from whoever drives it: a place for answers, and the slow outside world.
+"""The ports of a node towards its driver: `Reply` for answers, `Effects` for slow work.
 
 The broker drives a node on uvloop; the simulator drives the same node from a seeded heap.
 """
@@ -22,30 +22,31 @@ class Reply(Protocol):
     connection_id: int
 
     def hold(self) -> None:
-        """Its connection's requests are handled in steps: bring no other request of it until `release`."""
+        """Asks the driver to bring no other request of the connection until `release`: a request is handled in
+        steps."""
 
     def release(self) -> None: ...
 
     def send(self, frame: Frame) -> None: ...
 
     def nothing(self) -> None:
-        """The protocol has no answer to this request (acks=0)."""
+        """Ends the request without an answer, as the protocol has it for acks=0."""
 
     def hang_up(self, reason: str) -> None:
-        """The only answer left is to close the connection."""
+        """Closes the connection: the protocol has no other answer left."""
 
 
 class Effects(Protocol):
     """Work that must not be done in the loop. `done` is called in the loop, with the result or the exception."""
 
     def controller(self, call: Callable[[Controller], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
-        """Ask the cluster's controller: it goes through the metadata store."""
+        """Asks the cluster's controller, which goes through the metadata store."""
 
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """The broker's own work on files (checkpoints, loading of coordinators), in a thread."""
+        """Does the broker's own work on files (checkpoints, loading of coordinators) in a thread."""
 
     def for_client(self, connection_id: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """Work that a client's request asks for, in other threads: no connection gets all of them."""
+        """Does the work of a client's request in other threads; no connection gets all of these threads."""
 
     def wake(self) -> None:
-        """A log became dirty or a deadline moved: flush and tick soon. Cheap; called often."""
+        """Asks for a flush and a tick soon: a log became dirty or a deadline moved. Cheap; called often."""

@@ -1,12 +1,12 @@
-"""Batches that need work outside of the loop before they are appended.
+"""Prepares batches that need work outside of the loop before they are appended.
 
-Two kinds of topics ask for it. Where compression.type names a codec, a batch that has another one is compressed anew.
-Where single records matter (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest record),
-the records of a batch are looked at: a few of them in the loop, more in another process.
+Two kinds of topics ask for preparation. Where compression.type names a codec, a batch with another codec is compressed
+anew. Where single records matter (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest
+record), the records of a batch are checked: a few records in the loop, more in another process.
 
 The batches of a request are prepared together. The request is appended when it has its turn (`PartitionOrder`):
-requests of one connection keep their order in each partition, those of others are not held up. Acks, sequences and
-transactions are decided at append, as for any other request.
+requests of one connection keep their order in each partition, and requests of other connections are not held up. Acks,
+sequences and transactions are decided at append, as for any other request.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 RECORDS_IN_LOOP = 256
 BYTES_IN_LOOP = 64 * 1024
 HEADERS_IN_LOOP = 256
-"""So much of one request is opened in the loop, which takes half a millisecond. Requests with more go elsewhere."""
+"""The most of one request that the loop opens, in half a millisecond. A process checks larger requests."""
 
 Outcome = memoryview | ProtocolError
-"""A batch as the log is to take it, or why it is refused."""
+"""A batch ready for the log, or the reason why it is refused."""
 
 
 class _Request:
@@ -48,25 +48,25 @@ class _Request:
         self.connection_id = connection_id
         self.batches = batches
         self.tasks = tasks
-        """One for each batch; None: it stays as it is."""
+        """One task for each batch; None: the batch stays as it is."""
         self.reserved_bytes = reserved_bytes
         self.outcome: list[Outcome] = []
         self.ready: Callable[[], None] = lambda: None
 
 
 class Preparation:
-    """At most queued.max.request.bytes are reserved for batches that are made or wait for their turn."""
+    """The requests in preparation. At most queued.max.request.bytes are reserved for their batches."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._topics: set[str | TopicId] = set()
-        """Those that ask for it, by name and by id."""
+        """Topics that ask for preparation, by name and by id."""
         self._order = PartitionOrder()
         self._waiting: deque[_Request] = deque()
         self._reserved_bytes = 0
 
     def topic_settled(self, topic: TopicImage) -> None:
-        """The topic was created or its settings changed."""
+        """Notes whether a new or changed topic asks for preparation."""
         names = (topic.name, topic.topic_id)
         if _asks_for_it(topic.settings) and topic.name not in INTERNAL_TOPICS:
             self._topics.update(names)
@@ -77,13 +77,13 @@ class Preparation:
         self._topics.difference_update((topic.name, topic.topic_id))
 
     def may_concern(self, topics: Sequence[tuple[str | TopicId, object]]) -> bool:
-        """Whether a request that names these topics has to come here: cheap, and nearly always False."""
+        """Whether a request that names these topics may need preparation. Cheap, and nearly always False."""
         if self._order.queues:
             return True
         return bool(self._topics) and any(topic in self._topics for topic, _ in topics)
 
     def at_once(self, connection_id: int, batches: Sequence[tuple[Partition, memoryview]]) -> list[memoryview] | None:
-        """The batches of a request as they can be appended right now; None if they need `in_turn`."""
+        """The batches of a request, ready to be appended now; None if the request needs `in_turn`."""
         if self._order.busy((partition, connection_id) for partition, _ in batches):
             return None
         records, size, headers = RECORDS_IN_LOOP, BYTES_IN_LOOP, HEADERS_IN_LOOP
@@ -105,7 +105,7 @@ class Preparation:
                 size - taken.uncompressed_bytes,
                 headers - taken.headers,
             )
-            # One that is refused stays as it is: the log finds the same fault, after those of its header.
+            # A refused batch stays as it is: the log finds the same fault, after faults of the header.
             ready.append(batch if taken.refusal is not None else memoryview(LookedAt(batch)))
         return ready
 
@@ -115,7 +115,7 @@ class Preparation:
         batches: Sequence[tuple[Partition, memoryview]],
         go: Callable[[list[Outcome]], None],
     ) -> None:
-        """Calls `go` with what became of each batch, when it is the turn of their request. The batches are kept."""
+        """Calls `go` with the outcome for each batch when the request has its turn. The batches are kept."""
         tasks = [self._task(partition, batch) for partition, batch in batches]
         settings = self._node.settings
         most = sum(max(task.max_bytes, len(task.batch)) for task in tasks if task is not None)
@@ -143,7 +143,7 @@ class Preparation:
         return Task(batch, rules, codec, level_of(settings, codec), settings.max_message_bytes)
 
     def _start(self) -> None:
-        """Begins with requests, in the order in which they came, as far as there is memory for what they become."""
+        """Starts requests in the order of arrival, as far as there is memory for the prepared batches."""
         limit = self._node.settings.queued_max_request_bytes
         while self._waiting and (
             not self._reserved_bytes or self._reserved_bytes + self._waiting[0].reserved_bytes <= limit
@@ -166,7 +166,8 @@ class Preparation:
             request.ready()
 
         def work() -> list[Prepared]:
-            # Also without a task a request comes this way: many that waited for one are not appended in one turn.
+            # A request without a task goes through a thread, too: else many requests behind one would be appended in
+            # one turn.
             if not tasks:
                 return []
             as_bytes = [task._replace(batch=bytes(task.batch)) for task in tasks]

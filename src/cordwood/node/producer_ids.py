@@ -1,4 +1,4 @@
-"""Producer ids, handed out from a block that the cluster reserved for this node, so that no two nodes give the same."""
+"""Hands out producer ids from a block that the cluster reserved for this node: no two nodes give the same id."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ class ProducerIds:
         self._waiting: list[Callable[[int | ErrorCode], None]] = []
 
     def next(self, done: Callable[[int | ErrorCode], None]) -> None:
-        """Calls back with an id that was never given before, or with an error if the cluster cannot reserve any."""
+        """Calls back with an id that was never given before, or with an error if the cluster cannot reserve a block."""
         if self._ids and not self._waiting:
             done(self._take())
             return

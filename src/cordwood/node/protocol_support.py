@@ -1,4 +1,4 @@
-"""docs/protocol-support.md, made from the handlers' own declarations: what is not written there is not served.
+"""Generates docs/protocol-support.md from the handlers' own declarations.
 
 `python -m cordwood.node.protocol_support > docs/protocol-support.md`, or `make docs`.
 """

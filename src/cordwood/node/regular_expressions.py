@@ -1,7 +1,7 @@
 """Regular expressions that come from clients: RE2, whose time is linear in the text and whose memory is bounded here.
 
-None of them ever gets to Python's own `re`, which twenty bytes can keep busy for a day. As in Kafka an expression has
-to match the whole name.
+No expression of a client gets to Python's own `re`, which twenty bytes can keep busy for a day. As in Kafka an
+expression has to match the whole name.
 """
 
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 MAX_EXPRESSION_BYTES = 8192
 MAX_MEMORY_BYTES = 1 << 20
-"""Of one compiled expression. What needs more is refused."""
+"""The memory of one compiled expression. An expression that needs more is refused."""
 
 
 def names_matching(expression: str, names: Iterable[str]) -> list[str]:
-    """The names that the expression matches; INVALID_REGULAR_EXPRESSION, with the reason, if it is not one.
+    """The names that the expression matches. Raises INVALID_REGULAR_EXPRESSION, with the reason.
 
-    For a thread: ten thousand names take some tens of milliseconds.
+    Runs in a thread: ten thousand names take some tens of milliseconds.
     """
-    import re2  # few brokers need it
+    import re2  # few brokers use expressions
 
     if len(expression.encode()) > MAX_EXPRESSION_BYTES:
         raise ProtocolError(

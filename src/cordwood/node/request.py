@@ -1,4 +1,4 @@
-"""One request on its way through the node, and what a handler declares beside itself."""
+"""One request on its way through the node, and the declaration of a handler."""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 
 
 NARROW_BYTES = 2 * 1024
-"""Requests of at most so many bytes are read in one go: an element takes a byte or more."""
+"""Requests of at most so many bytes are decoded in one go: an element takes a byte or more."""
 
 T = TypeVar("T")
 
 
 class Request:
-    """A request and the place for its answer. The frame is the network's buffer: valid until the handler returns, or
-    pauses for the first time."""
+    """A request and its reply. The frame is the network's buffer, valid until the handler returns or first pauses."""
 
     __slots__ = ("_turns", "frame", "header", "now_ms", "reply", "version")
 
@@ -38,18 +37,18 @@ class Request:
         return decode_request(self.header, self.frame)
 
     def read(self) -> Generator[None, None, Any]:
-        """As `decode`, in steps where it is wide."""
+        """Decodes the request as `decode` does, a wide request in steps."""
         if len(self.frame) <= NARROW_BYTES:
             return decode_request(self.header, self.frame)
         return (yield from decode_in_steps(self.header, self.frame))
 
     def let_go_of_frame(self) -> None:
-        """For a request that may wait for minutes: the network's buffer is not kept in memory for it."""
+        """Frees the network's buffer: the request may wait for minutes."""
         self.frame = memoryview(b"")
 
     def answer(self, **values: Any) -> None:
-        """Sends the response made of these values, in the request's version; in steps where it is wide. Arrays may be
-        `Made`: then their elements are made in these steps, too."""
+        """Sends the response made of these values, in the request's version, a wide response in steps. The elements of
+        `Made` arrays are made in these steps."""
         turns = self._turns
         if turns.answered_bytes > ANSWERED_BYTES_PER_EVENT and turns.answered_much():
             turns.add(self.reply, self._answering(values))
@@ -81,7 +80,7 @@ class Request:
 
 
 class Made(Generic[T]):
-    """An array of an answer whose elements are made one by one, while they are written."""
+    """An array of a response whose elements are made one by one, while the response is written."""
 
     __slots__ = ("_make", "_of")
 
@@ -97,11 +96,11 @@ class Made(Generic[T]):
 
 
 class Handler(NamedTuple):
-    """An API as this node serves it: the versions stand beside the function, so what is advertised is true."""
+    """An API as this node serves it: the versions stand beside the function, so the advertised versions are true."""
 
     api: Api
     handle: Callable[["Node", Request], Steps | None]
-    """Returns steps where a request may be wide: `wire.widths` says how wide."""
+    """Returns steps if the request may be wide (`wire.widths`)."""
 
 
 def serves(
@@ -111,7 +110,7 @@ def serves(
 
 
 def in_order(count: int, done: Callable[[list[Any]], None]) -> Callable[[int, Any], None]:
-    """For answers that come one by one: `done` gets all of them, each in its place, when the last is there."""
+    """Collects answers that come one by one: `done` gets all answers, each in its place, after the last."""
     answers: list[Any] = [None] * count
     missing = count
 
@@ -128,7 +127,7 @@ def in_order(count: int, done: Callable[[list[Any]], None]) -> Callable[[int, An
 
 
 def by_topic(results: Iterable[tuple[str, dict[str, Any]]], name_field: str = "name") -> list[dict[str, Any]]:
-    """Per-partition results as the protocol nests them: grouped by topic, in the order they came."""
+    """Groups per-partition results by topic, as the protocol nests them, in order of first appearance."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, result in results:
         topics.setdefault(topic, []).append(result)

@@ -1,10 +1,10 @@
-"""The scrub: closed segments are read again and again, slowly, so that damage is known before somebody needs them.
+"""The scrub reads closed segments again and again, slowly, so that damage is known before a reader needs the records.
 
-A pass goes through the partitions by name and through the closed segments of each, oldest first, and goes on after a
-restart where it was. Only what is below the recovery point is read. Pieces are small and far apart
-(`log.scrub.bytes.per.second`, and at most BATCHES_PER_SECOND), in a thread that nobody else waits for. A finding is
-said once, kept (`log/findings.py`), and from then on its offsets are refused to readers. Segments with findings of an
-earlier life are read first: they may have been put right.
+A pass goes through the partitions by name and through the closed segments of each partition, oldest first. After a
+restart the pass goes on where it was. Only segments below the recovery point are read, in small pieces that are far
+apart (`log.scrub.bytes.per.second`, and at most BATCHES_PER_SECOND), in a thread of their own. A finding is logged once
+and kept (`log/findings.py`); from then on its offsets are refused to readers. Segments with findings from before a
+restart are read first: they may have been repaired.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ logger = logging.getLogger("cordwood.scrub")
 T = TypeVar("T")
 
 FIRST_AFTER_MS: Final = 10_000
-"""A start has other things to read."""
+"""The scrub leaves the disk to the start of the broker for so long."""
 STEP_BYTES: Final = 1024 * 1024
 STEP_BATCHES: Final = 256
-"""So many batches are about a millisecond of the interpreter, which the loop may have to wait for."""
+"""So many batches hold the interpreter for about a millisecond, for which the loop may have to wait."""
 BATCHES_PER_SECOND: Final = 8192
 LOOK_AGAIN_MS: Final = 60_000
 PARTITIONS_PER_TURN: Final = 32
 SAVE_EVERY_MS: Final = 60_000
 
 InBackground = Callable[[Callable[[], Any], Callable[[Any], None]], None]
-"""Does work in a thread that nobody waits for; the second is called in the loop with its result or its exception."""
+"""Does the work (first argument) in the scrub's thread; calls the second in the loop with the result or exception."""
 
 
 class ScrubbedNode(Protocol):
@@ -88,19 +88,19 @@ class _Target(NamedTuple):
 
 
 class Scrub:
-    """Nothing is read before `begin`."""
+    """Reads all closed segments of a node, again and again, from `begin` on."""
 
     def __init__(self, node: ScrubbedNode) -> None:
         self._node = node
         self._path = f"{node.logs.path}/{FILE_NAME}"
         self.findings = self._load()
         self.bytes_read = 0
-        """Since the broker started."""
+        """Bytes that the scrub has read since the broker started."""
         self._in_background: InBackground | None = None
         self._said: set[Finding] = set()
         self._suspects: deque[Place] = deque()
         self._waiting: deque[Partition] | None = None
-        """Partitions that this pass has not come to; None: it has not begun in this life."""
+        """Partitions that this pass has not come to yet; None: no pass has begun since the broker started."""
         self._target: _Target | None = None
         self._check: SegmentCheck | None = None
         self._saved_ms = 0
@@ -112,7 +112,7 @@ class Scrub:
         except FileNotFoundError:
             return Findings()
         except (DamagedCheckpoint, StorageFailure) as failure:
-            logger.warning("%s: what the scrub had found is forgotten, it begins anew", failure)
+            logger.warning("%s: the scrub forgets its findings and begins anew", failure)
             return Findings()
 
     def begin(self, in_background: InBackground, now_ms: int) -> None:
@@ -128,7 +128,7 @@ class Scrub:
     # What is known
 
     def log_opened(self, log: Log) -> None:
-        """Segments that had damage in an earlier life are looked at before anybody reads them."""
+        """Marks segments with findings from before a restart: they are checked before their next use."""
         self.look_at(log)
         known = {finding.segment_base_offset for finding in self.findings.of(log.partition)}
         for segment in log.segments if known else ():
@@ -136,7 +136,7 @@ class Scrub:
                 segment.suspect = True
 
     def look_at(self, log: Log) -> None:
-        """Somebody found damage in this log, or opened it: says what is new, and keeps it."""
+        """Takes in the damage that a log knows of: logs new findings, and keeps them."""
         if not log.damage and not len(self.findings):
             return
         self.findings.add(log.damage, self._node.now_ms)
@@ -157,7 +157,7 @@ class Scrub:
                 )
 
     def known(self) -> list[Finding]:
-        """The damage of what the logs still have, by partition and offset."""
+        """The findings in records that the logs still have, by partition and offset."""
         starts = (
             {
                 partition.name: partition.opened.log.log_start_offset
@@ -179,7 +179,7 @@ class Scrub:
         self._node.effects.wake()
 
     def _turn(self, now_ms: int) -> None:
-        """Reads a piece, or looks for the next segment."""
+        """Reads a piece of the current segment, or looks for the next segment."""
         rate = self._node.settings.log_scrub_bytes_per_second
         self._save_if_due(now_ms)
         if rate == 0:
@@ -195,7 +195,7 @@ class Scrub:
             self._again(now_ms + 1)
 
     def _choose(self, now_ms: int) -> bool:
-        """Whether there is a segment to read now. Looks at a few partitions only."""
+        """Chooses the next segment to read; False if there is none now. Looks at a few partitions only."""
         while self._suspects:
             place = self._suspects.popleft()
             partition = next((each for each in self._node.partitions() if each.name == place.partition), None)
@@ -237,7 +237,8 @@ class Scrub:
         self._save(now_ms)
 
     def _take(self, partition: Partition, base_offset: int | None, after: int | None) -> bool:
-        """Begins with the segment at this offset, or with the first behind `after`; False if there is none."""
+        """Begins with the segment at `base_offset`, or with the first segment behind `after`; False if there is no such
+        segment."""
         if not self._node.owns(partition):
             return False
         if partition.opened is None and not self._node.logs.has_log(partition.name):
@@ -283,7 +284,8 @@ class Scrub:
         self._in_background(lambda: check.step(max_bytes, STEP_BATCHES), stepped)
 
     def _confirm(self, target: _Target) -> None:
-        """Finds out what exactly is damaged. All of the segment is read at once: it is bad, and readers wait."""
+        """Finds the damaged offsets of a bad segment. The whole segment is read at once, since readers may run into
+        it."""
         assert self._in_background is not None
 
         def confirmed(result: Exception | None) -> None:
@@ -301,7 +303,7 @@ class Scrub:
         self._in_background(lambda: confirm(target.log, target.segment, target.end_offset), confirmed)
 
     def _checked(self, target: _Target) -> None:
-        """Done with this segment. What was found in it once and is not there any more is forgotten."""
+        """Ends the check of this segment. Forgets findings in the segment that the check did not confirm."""
         self._target = self._check = None
         if not self._there(target):
             return
@@ -321,7 +323,7 @@ class Scrub:
             self.findings.changed = True
 
     def _give_up(self, target: _Target, failure: Exception) -> None:
-        """The segment could not be read to its end: it was taken away meanwhile, or the disk does not give it."""
+        """Ends the check of a segment that could not be read: it was removed meanwhile, or the disk fails."""
         if self._there(target):
             self._node.storage_failed(failure)
         self._checked(target)
@@ -332,16 +334,17 @@ class Scrub:
     # On disk
 
     def finish(self) -> None:
-        """At a clean stop, when nothing runs in the background any more: keeps all that is known. May block."""
+        """Saves all findings at a clean stop, when nothing runs in the background any more. May block."""
         self._gather()
         if self.findings.changed:
             try:
                 self._node.logs.filesystem.replace(self._path, self.findings.to_bytes())
             except DiskFull as failure:
-                logger.error("%s: the next start has to find the damage again", failure)
+                logger.error("%s: findings are not saved, the next start has to find the damage again", failure)
 
     def _gather(self) -> None:
-        """Takes in damage that logs met at their first use. The next life opens these logs without a look at them."""
+        """Takes in damage that logs met at the first use of a segment. The next start would not look at these
+        segments."""
         for partition in self._node.partitions():
             if partition.opened is not None and partition.opened.log.damage:
                 self.look_at(partition.opened.log)

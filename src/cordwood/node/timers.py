@@ -1,14 +1,14 @@
-"""Deadlines of a node: a heap of callbacks. Cancelled ones are skipped, and cleared away when they are too many."""
+"""Deadlines of a node: a heap of callbacks. Cancelled timers are skipped, and cleared away when there are too many."""
 
 import heapq
 from collections.abc import Callable
 
 FEWEST_TO_CLEAR = 1024
-"""From so many on it is worth looking for those that were cancelled."""
+"""With fewer timers a search for cancelled ones is not worth its time."""
 
 
 class Timer:
-    """One deadline. It can be cancelled, or called before its time."""
+    """One deadline, which can be cancelled or fired before its time."""
 
     __slots__ = ("callback",)
 
@@ -19,7 +19,7 @@ class Timer:
         self.callback = None
 
     def fire(self, now_ms: int) -> None:
-        """Calls back now, unless that has happened, and not again."""
+        """Calls back now, unless the timer has fired or was cancelled. The timer fires only once."""
         callback, self.callback = self.callback, None
         if callback is not None:
             callback(now_ms)
@@ -32,7 +32,7 @@ class Timers:
         self._clear_at = FEWEST_TO_CLEAR
 
     def __len__(self) -> int:
-        """How many are kept, with those that are cancelled."""
+        """The number of timers in the heap, cancelled ones included."""
         return len(self._heap)
 
     def at(self, deadline_ms: int, callback: Callable[[int], None]) -> Timer:
@@ -45,16 +45,18 @@ class Timers:
         return timer
 
     def _clear_cancelled(self) -> None:
-        """A fetch may be willing to wait for days, and be answered at once, a thousand times a second."""
-        # Twice as many may come before the next look.
+        """Removes cancelled timers: fetches that may wait for days but are answered at once leave a thousand a
+        second."""
+        # The heap may double before the next clearing.
         self._heap = [entry for entry in self._heap if entry[2].callback is not None]
         heapq.heapify(self._heap)
         self._clear_at = max(FEWEST_TO_CLEAR, 2 * len(self._heap))
 
     def run(self, now_ms: int) -> int | None:
-        """Fires what is due, in order; returns the next deadline.
+        """Fires the timers that are due, in order; returns the next deadline.
 
-        What comes to be due meanwhile waits for the next time, so that nobody who is always due keeps others waiting.
+        Timers that become due during the run wait for the next run: a timer that is always due must not keep others
+        waiting.
         """
         due = []
         while (deadline_ms := self._next_ms()) is not None and deadline_ms <= now_ms:
@@ -74,6 +76,6 @@ class Timers:
         return None
 
     def shift(self, by_ms: int) -> None:
-        """The wall clock jumped: what was to wait a while still waits that while."""
+        """Shifts all deadlines after the wall clock was set: the remaining times stay the same."""
         self._heap = [(deadline_ms + by_ms, sequence, timer) for deadline_ms, sequence, timer in self._heap]
         heapq.heapify(self._heap)

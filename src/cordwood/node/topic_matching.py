@@ -1,8 +1,8 @@
-"""Which topics the regular expressions of groups match, kept up as topics come and go.
+"""Matches the regular expressions of groups against the topics, and keeps the matches up to date.
 
 Matching is done in a thread, one piece of work at a time: a new expression against all topics, or new topics against
-all expressions. Whoever asks for an expression that is not worked out yet waits for it. What is kept is bounded: the
-expressions that were not asked for the longest are forgotten, and worked out again when they are.
+all expressions. A request with an expression that is not matched yet waits. The kept matches are bounded: the
+expressions used longest ago are forgotten, and matched again at their next use.
 """
 
 from collections import OrderedDict
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 MAX_EXPRESSIONS = 10_000
-"""If more are in use at a time, heartbeats have them matched again and again."""
+"""If more expressions are in use at a time, heartbeats match them again and again."""
 
 Known = Callable[[ProtocolError | None], None]
 
 
 class _Work(NamedTuple):
-    """A copy of all that the thread needs."""
+    """One piece of work for the thread, with copies of its inputs."""
 
     version: int
     now_ms: int
     names: frozenset[str]
-    """All topics."""
+    """Names of all topics."""
     added: frozenset[str]
     asked: tuple[str, ...]
-    """Expressions that are new."""
+    """New expressions, to be matched against all topics."""
     known: dict[str, Resolution]
-    """Expressions that topics came for, or went from."""
+    """Known expressions, if topics were created or deleted."""
 
 
 _Found = dict[str, Resolution | ProtocolError]
@@ -47,7 +47,7 @@ class TopicMatching:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._known: OrderedDict[str, Resolution] = OrderedDict()
-        """By when they were last asked for."""
+        """Matches by expression, the expression used longest ago first."""
         self._waiting: dict[str, list[Known]] = {}
         self._added: set[str] = set()
         self._removed: set[str] = set()
@@ -70,7 +70,7 @@ class TopicMatching:
     # What happens
 
     def when_known(self, expressions: Collection[str], done: Callable[[dict[str, ProtocolError]], None]) -> None:
-        """Calls back when all are worked out, with those that are no regular expressions, and why."""
+        """Calls back when all expressions are matched, with the reasons why some are not regular expressions."""
         refused: dict[str, ProtocolError] = {}
         missing = [expression for expression in expressions if expression not in self._known]
         left = len(missing)
@@ -105,7 +105,7 @@ class TopicMatching:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Begins the next piece of work, if there is one and the last is done."""
+        """Begins the next piece of work if the last is done."""
         if self._busy or not (self._waiting or self._added or self._removed):
             return
         image = self._node.image
@@ -142,7 +142,7 @@ class TopicMatching:
 
 
 def _matched(work: _Work) -> _Found:
-    """In the thread."""
+    """Does the work in the thread. Known expressions appear in the result only if their topics changed."""
     found: _Found = {}
     for expression in work.asked:
         try:

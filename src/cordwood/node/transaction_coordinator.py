@@ -1,7 +1,7 @@
 """The transaction coordinator on this node: one `Transactions` per partition of __transaction_state.
 
-A decision is written and committed before its first marker, all markers are committed before the completion is
-written, and what was decided when the broker stopped goes on when it starts.
+A decision is written and committed before its first marker, all markers are committed before the completion is written,
+and a start completes the transactions that were decided before the stop.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 RETRY_AFTER_MS = 500
 LONGEST_RETRY_MS = 10_000
-"""A completion that fails is tried again after the first, then after twice as long each time, up to the second: a disk
-that is full stays so for a while, and thousands may wait for it."""
+"""A failed completion is tried again after RETRY_AFTER_MS, then after twice as long each time, up to LONGEST_RETRY_MS:
+a full disk stays full for a while, and thousands of transactions may wait for it."""
 
 PATIENCE_MS = 100
 """How long a request waits for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
 before they ask again, mostly for longer than the markers take."""
 
 MARKERS_AT_ONCE = 200
-"""Of decisions over many ids: the loop serves others in between."""
+"""The most markers written in one turn for a decision over many ids: the loop serves requests in between."""
 
 _GONE_FOR_GOOD = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""Outcomes of a marker after which there is nothing left to end in that partition."""
+"""Outcomes of a marker after which the partition has no open part of the transaction."""
 
 Stepped = Callable[[Step], None]
 Decide = Callable[[Transaction | None, NewProducerId, int], Step]
@@ -58,20 +58,21 @@ class TransactionCoordinator:
         self.log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
         self.families = FamilyCoordinator(node, self)
         self._completing: set[str] = set()
-        """Those whose markers are being written, or will be tried again."""
+        """Transactional ids whose markers are being written, or will be tried again."""
         self._marked: dict[str, frozenset[TopicPartition]] = {}
-        """Where markers are already, of those that could not be completed yet: trying again must not fill logs."""
+        """Partitions with committed markers, for each id that is not complete yet: another try must not write them
+        again."""
         self._pause_ms: dict[str, int] = {}
-        """How long the last pause before another try was, of those that could not be completed yet."""
+        """The last pause before another try, for each id that is not complete yet."""
         self._patient: dict[str, list[Timer]] = {}
-        """Requests that wait for a completion, by transactional id: each is decided again then, or when its time is
-        up."""
+        """Requests that wait for a completion, by transactional id. Each is decided again after the completion, or
+        after PATIENCE_MS."""
 
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         self.log.when_topic_exists(done)
 
     def schedule(self, now_ms: int) -> None:
-        """What was decided or open when the broker stopped goes on."""
+        """Starts the timers. The first look completes transactions that were decided before the broker stopped."""
         settings = self._node.settings
         timers = self._node.timers
         timers.at(now_ms, self._look_at_all)
@@ -93,7 +94,7 @@ class TransactionCoordinator:
         client_version: int,
         done: Done,
     ) -> None:
-        """Calls back when the partitions are part of the transaction, for good."""
+        """Calls back when the record that adds the partitions to the transaction is committed."""
 
         def decide(found: Transaction | None, _: NewProducerId, now_ms: int) -> Step:
             return adding.add_partitions(found, *writer, partitions, client_version=client_version, now_ms=now_ms)
@@ -107,8 +108,8 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
-        """Calls back at a moment when the answer is true: what is appended before the callback returns is part of the
-        transaction, since its end, too, is decided in this loop."""
+        """Calls back at a moment when the answer holds: a batch appended before the callback returns is part of the
+        transaction, since the transaction's end is decided in the same loop."""
 
         def failed(error: ErrorCode) -> None:
             done(dict.fromkeys(partitions, error))
@@ -135,7 +136,7 @@ class TransactionCoordinator:
         *,
         add: bool,
     ) -> None:
-        """`verify_partitions`, with `add` after having added those that were not part of the transaction."""
+        """Verifies the partitions; with `add`, adds missing partitions to the transaction first."""
 
         def verify(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
@@ -149,7 +150,7 @@ class TransactionCoordinator:
             verify(ErrorCode.NONE)
 
     def end(self, transactional_id: str, writer: Writer, commit: bool, client_version: int, done: Stepped) -> None:
-        """Commits or aborts. Calls back when that is decided for good; the markers follow."""
+        """Commits or aborts. Calls back when the decision is committed; the markers follow."""
 
         def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
             return ending.end_transaction(
@@ -208,7 +209,7 @@ class TransactionCoordinator:
         patient: bool = True,
     ) -> None:
         def again(producer_ids: NewProducerId, *, patient: bool) -> None:
-            # Others were served in the meantime, so it is decided anew.
+            # Other requests were served in the meantime, so the step is decided anew.
             self._decide(shard, transactional_id, decide, producer_ids, done, patient=patient)
 
         try:
@@ -254,10 +255,11 @@ class TransactionCoordinator:
         self.log.write(shard, [record_of(changed)], written)
 
     def _when_safe(self, shard: Shard[Transactions], partitions: Collection[TopicPartition], done: Done) -> None:
-        """Calls back when what the shard says of a transaction is as safe as what is written in its partitions.
+        """Calls back when the shard's record of a transaction is as safe as the records in the transaction's
+        partitions.
 
-        If acks of one of them mean that it is on disk, and those of __transaction_state do not: what a power cut leaves
-        there would be part of a transaction that nobody remembers, and that never ends.
+        If acks of a partition mean the disk and acks of __transaction_state do not, a power cut could leave records in
+        the partition whose transaction is forgotten and never ends.
         """
 
         def committed(error: ErrorCode) -> None:
@@ -270,7 +272,7 @@ class TransactionCoordinator:
         self.log.when_committed(shard, committed)
 
     def _outlast(self, shard: Shard[Transactions], partitions: Collection[TopicPartition]) -> bool:
-        """Whether one of these partitions keeps after a power cut what the shard may not."""
+        """Whether records in one of these partitions may survive a power cut that the shard's records do not."""
         if shard.partition.settings.acks_mean_disk:
             return False
         topics = self._node.image.topics
@@ -279,7 +281,7 @@ class TransactionCoordinator:
     # From the decision to the completion
 
     def complete_all(self, shard: Shard[Transactions], transactional_ids: Sequence[str]) -> None:
-        """Completes many transactions, some at a time."""
+        """Completes many transactions, a few in each turn."""
         node = self._node
         markers = taken = 0
         for transactional_id in transactional_ids:
@@ -295,7 +297,7 @@ class TransactionCoordinator:
             node.effects.wake()
 
     def _complete(self, shard: Shard[Transactions], transactional_id: str) -> None:
-        """Writes the markers of a transaction that is decided, then that it is complete. Tries until it is."""
+        """Writes the markers of a decided transaction, then its completion. Tries again until both are committed."""
         node = self._node
         found = shard.machine.get(transactional_id)
         if found is None or found.state not in PREPARED or transactional_id in self._completing:
@@ -305,7 +307,7 @@ class TransactionCoordinator:
         already = self._marked.get(transactional_id, frozenset())
 
         def again_later() -> None:
-            # Still under way for whoever looks meanwhile: each of them would otherwise begin tries of its own.
+            # The id stays in `_completing`: else each look at it would begin tries of its own.
             self._completing.add(transactional_id)
             last_ms = self._pause_ms.get(transactional_id)
             pause_ms = RETRY_AFTER_MS if last_ms is None else min(2 * last_ms, LONGEST_RETRY_MS)
@@ -350,11 +352,12 @@ class TransactionCoordinator:
             how = Ending(writer, marker, decided.client_version, durable=shard.partition.settings.acks_mean_disk)
             write_markers(node, how, sorted(decided.partitions - already), marked)
 
-        # Not only what the caller knows of: somebody else may have ended it a moment ago.
+        # The shard may hold a newer record than the caller's: another request may have ended the transaction a moment
+        # ago.
         self._when_safe(shard, decided.partitions, committed)
 
     def _when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
-        """Calls back when the markers are written, or soon."""
+        """Calls back when the markers are written, or after PATIENCE_MS."""
         node = self._node
 
         def fired(_: int) -> None:
@@ -372,7 +375,7 @@ class TransactionCoordinator:
     # Time
 
     def _look_at_all(self, now_ms: int) -> None:
-        """Ends what was open for too long, and goes on with what is decided."""
+        """Aborts transactions that were open for too long, and completes decided ones."""
         node = self._node
         interval_ms = node.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         node.timers.at(now_ms + interval_ms, self._look_at_all)
@@ -400,7 +403,7 @@ class TransactionCoordinator:
         self.log.each_shard_with_records(look)
 
     def clock_jumped(self, by_ms: int) -> None:
-        """The wall clock was set."""
+        """Shifts the times of transactions after the wall clock was set."""
         for shard in self.log.loaded_shards():
             shard.machine.clock_jumped(by_ms)
         self.families.clock_jumped(by_ms)

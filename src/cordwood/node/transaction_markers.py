@@ -1,4 +1,4 @@
-"""Markers: the ends of transactions, written to the partitions that took part in them."""
+"""Writes transaction markers to the partitions of a transaction: a marker ends the transaction there."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -25,8 +25,8 @@ class Ending(NamedTuple):
     marker: TransactionMarker
     transaction_version: int
     durable: bool = False
-    """Whether the markers have to be on disk, whatever the acks of their topics mean: what remembers that they were
-    written is, and would never write them again."""
+    """Whether the markers have to be on disk, whatever the acks of their topics mean. The completion is on disk, and
+    after it the markers are never written again."""
 
 
 def write_markers(
@@ -35,8 +35,8 @@ def write_markers(
     partitions: Iterable[TopicPartition],
     done: Callable[[dict[TopicPartition, ErrorCode]], None],
 ) -> None:
-    """Appends the marker to each partition, so many in each turn; calls back once, when each is committed or has
-    failed."""
+    """Appends the marker to each partition, MARKERS_PER_TURN in a turn; calls back once, when every marker is committed
+    or has failed."""
     wanted = list(partitions)
     outcomes: dict[TopicPartition, ErrorCode] = {}
     if not wanted:
@@ -94,7 +94,8 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
 
 
 def _check_epoch(ending: Ending, partition: Partition) -> None:
-    """With version 2 the end has a higher epoch than what it ends: an old marker cannot hit the next transaction."""
+    """Refuses a marker whose epoch is not above the transaction's: in version 2 an old marker must not end the next
+    transaction."""
     if ending.transaction_version < EPOCH_BUMPED:
         return
     open_epoch = partition.replica.log.producers.epoch_in_transaction(ending.writer.producer_id)
@@ -107,7 +108,7 @@ def _check_epoch(ending: Ending, partition: Partition) -> None:
 
 
 def _check_coordinator(node: "Node", ending: Ending, partition: Partition) -> None:
-    """A coordinator that there never was would be believed from then on, and the real one refused for ever."""
+    """Refuses a coordinator epoch that no coordinator has had: it would fence the real coordinator for ever."""
     epoch = ending.marker.coordinator_epoch
     highest = max((each.leader_epoch for each in node.topics.get(TRANSACTION_STATE_TOPIC, ())), default=0)
     if epoch <= highest or epoch == partition.replica.log.producers.coordinator_epoch_of(ending.writer.producer_id):
@@ -115,7 +116,7 @@ def _check_coordinator(node: "Node", ending: Ending, partition: Partition) -> No
     raise ProtocolError(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         f"A marker for producer {ending.writer.producer_id} in {partition.name} claims coordinator epoch {epoch}; "
-        f"the highest that there is is {highest}.",
+        f"the highest coordinator epoch is {highest}.",
     )
 
 

@@ -1,6 +1,6 @@
-"""Batches of transactions on their way into a log: the coordinator vouches for the first one in each partition.
+"""Appends of transactional batches: the coordinator vouches for the first batch in each partition.
 
-What comes while its producer's earlier batches wait for that waits behind them, so that sequences stay in order.
+Later batches of a producer wait while the coordinator is asked about earlier ones, so that sequences stay in order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Queue:
     def __init__(self) -> None:
         self.waiting: deque[Callable[[], None]] = deque()
         self.active = False
-        """Somebody's turn has begun and is not over."""
+        """Whether a request has its turn now."""
         self.draining = False
 
 
@@ -44,13 +44,13 @@ class TransactionalAppends:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._queues: dict[str, _Queue] = {}
-        """By transactional id; only of those that are busy."""
+        """Queues by transactional id; ids without requests have no queue."""
 
     def busy(self, transactional_id: str) -> bool:
         return transactional_id in self._queues
 
     def in_turn(self, transactional_id: str, start: Callable[[], None]) -> None:
-        """Calls `start` when those of the same id that came earlier are through. It must lead to `through`."""
+        """Calls `start` when earlier requests of the same id are through. `start` must lead to a call of `through`."""
         queue = self._queues.setdefault(transactional_id, _Queue())
         queue.waiting.append(start)
         if not queue.active and not queue.draining:
@@ -78,7 +78,8 @@ class TransactionalAppends:
         version: int,
         done: Verified,
     ) -> None:
-        """Calls back with what Produce of this version is told of each partition, at a moment when it is true."""
+        """Calls back with the error code of each partition for this version of Produce, at a moment when the codes
+        hold."""
         by_writer: dict[Writer, list[TopicPartition]] = {}
         for partition, writer in writers.items():
             by_writer.setdefault(writer, []).append(partition)
@@ -107,7 +108,8 @@ class TransactionalAppends:
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:
-    """How a producer is told: old clients know few of the coordinator's errors, and retry this one."""
+    """The error code for the producer: old clients know few of the coordinator's errors, and retry
+    NOT_ENOUGH_REPLICAS."""
     if error in _NOT_NOW:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM_VERSION:

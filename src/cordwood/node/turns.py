@@ -1,9 +1,9 @@
-"""Wide requests in steps: one step in each turn of the loop, and the connections that have such work take turns.
+"""Handles wide requests in steps: one step in each turn of the loop, and connections with such requests take turns.
 
-Who asks for one thing is answered in one straight call. Who asks for ten thousand has its request read, handled and
-answered in steps of a few milliseconds, and others are served in between. The next request of its own connection
-waits until the steps are done, so that requests of one connection take effect in their order. What a request found may
-be gone at its next step: a topic is looked up in the step that uses it.
+A request for one thing is answered in one straight call. A request for ten thousand things is decoded, handled and
+answered in steps of a few milliseconds, and other connections are served in between. The next request of the same
+connection waits until the steps are done, so that requests of one connection take effect in their order. A topic may be
+deleted between two steps: a topic is looked up in the step that uses it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from cordwood.wire.errors import AnswerTooLarge, BadRequest
 logger = logging.getLogger("cordwood.node")
 
 Steps = Generator[None, None, None]
-"""Work that pauses where others may be served."""
+"""Work that pauses where other requests may be served."""
 
 ANSWERED_BYTES_PER_EVENT = 64 * 1024
-"""A flush may answer hundreds of requests: from so many bytes on the rest is made in turns."""
+"""A flush may answer hundreds of requests: answers beyond so many bytes are made in turns."""
 
 
 class Waiting(Protocol):
@@ -40,25 +40,25 @@ class Waiting(Protocol):
 
 class Turns:
     def __init__(self, timers: Timers, wake: Callable[[], None], now_ms: Callable[[], int]) -> None:
-        """`now_ms` gives the time of the node's event at hand: all of one event has the same."""
+        """`now_ms` gives the time of the node's current event, which does not change within the event."""
         self._timers = timers
         self._wake = wake
         self._now_ms = now_ms
         self._work: dict[int, deque[tuple[Waiting, Steps]]] = {}
-        """By connection, in the order in which they get their next turn."""
+        """Work by connection, in the order of the connections' next turns."""
         self.stepped_for: object | None = None
-        """Whose request the last step was for: whoever drives the node clears it before an event, and can then tell
-        what a long one was for."""
+        """The reply of the last step. The driver clears it before an event, and can then name the request of a long
+        event."""
         self._counted_from_ms = 0
         self.answered_bytes = 0
-        """Since counting began: whoever sends an answer made from values adds its size."""
+        """Bytes of answers in the current event: senders of answers add their sizes."""
 
     def __len__(self) -> int:
-        """How many connections have work under way."""
+        """The number of connections with work under way."""
         return len(self._work)
 
     def begin(self, reply: Waiting, steps: Steps) -> None:
-        """Takes the first step now, the others in later turns."""
+        """Takes the first step now, the other steps in later turns."""
         self.stepped_for = reply
         try:
             for _ in steps:
@@ -68,8 +68,8 @@ class Turns:
             reply.hang_up(str(reason))
 
     def answered_much(self) -> bool:
-        """Asked from ANSWERED_BYTES_PER_EVENT on: whether the next answer waits for a turn. Where another event has
-        begun since the last time, counting begins anew instead."""
+        """Whether the next answer waits for a turn: this event has answered ANSWERED_BYTES_PER_EVENT. In a new event
+        counting begins anew instead."""
         now_ms = self._now_ms()
         if self._counted_from_ms == now_ms:
             return True
@@ -77,7 +77,7 @@ class Turns:
         return False
 
     def forget(self, connection_id: int) -> None:
-        """The connection is closed: nobody waits for its answers."""
+        """Drops the work of a closed connection: nobody waits for its answers."""
         for _, steps in self._work.pop(connection_id, ()):
             steps.close()
 
@@ -93,7 +93,7 @@ class Turns:
         reply.hold()
 
     def _call_at(self, now_ms: int) -> None:
-        # What comes to be due while deadlines are met waits for the next turn of the loop.
+        # A timer that becomes due while timers run waits for the next turn of the loop.
         self._timers.at(now_ms, self._turn)
         self._wake()
 
@@ -113,7 +113,7 @@ class Turns:
             done = True
         if done:
             waiting.popleft()
-        # Its next turn comes after those of the others.
+        # The connection's next turn comes after those of the other connections.
         self._work.pop(connection_id, None)
         if waiting:
             self._work[connection_id] = waiting
@@ -123,7 +123,7 @@ class Turns:
             self._call_at(now_ms)
 
     def _taken(self, reply: Waiting, steps: Steps) -> bool:
-        """Takes a step. True if it was the last."""
+        """Takes a step. True if the step was the last."""
         self.stepped_for = reply
         try:
             next(steps)

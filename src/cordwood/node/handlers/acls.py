@@ -1,8 +1,8 @@
 """Access control lists: DescribeAcls, CreateAcls, DeleteAcls, all refused with SECURITY_DISABLED.
 
 There is no authorizer, so there are no lists. Kafka without an authorizer answers the same way, and clients that copy
-access control lists (MirrorMaker) take this answer for "there are none" and go on. A closed connection they report
-as a failure.
+access control lists (MirrorMaker) take this answer for "there are none" and go on. Such clients report a closed
+connection as a failure.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 _REFUSAL = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": "No Authorizer is configured."}
-"""In Kafka's words: tools look for them."""
+"""Kafka's own words, which tools look for."""
 
 
 def describe_acls(node: "Node", request: Request) -> Steps:

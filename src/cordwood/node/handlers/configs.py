@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def describe(node: "Node", request: Request) -> Steps:
     body = yield from request.read()
-    # However often it is asked for, each is answered once.
+    # A resource that is asked for more than once is answered once.
     resources = {ConfigResource(asked.resource_type, asked.resource_name): asked for asked in reversed(body.resources)}
 
     def entry(found: ConfigEntry) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def incremental_alter(node: "Node", request: Request) -> Steps:
         for resource in body.resources
     ]
     resources = [resource for resource, _ in asked]
-    # Levels of loggers are this process's own affair: they are not stored.
+    # Levels of loggers belong to this process and are not stored.
     loggers = _alter_loggers(node, asked, validate_only=body.validate_only)
     stored = [(resource, changes) for resource, changes in asked if resource not in loggers]
 
@@ -126,7 +126,7 @@ def _altered(node: "Node", request: Request, resources: list[ConfigResource], ou
 
 
 def list_resources(node: "Node", request: Request) -> None:
-    """Version 0 knows only client metrics, of which there are none here."""
+    """Lists resources with settings. Version 0 asks for client metrics, and this broker has none."""
     body = request.decode()
     wanted = [ResourceType.CLIENT_METRICS] if request.version == 0 else list(body.resource_types)
     resources = config_resources(node.image, wanted)

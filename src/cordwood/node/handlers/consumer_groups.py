@@ -83,7 +83,7 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
 
 
 def _owned(node: Node, topics: Any) -> Share | None:
-    """What it has of all that there is. What is gone nobody else can get, so it counts as given back."""
+    """The partitions that the member owns. Partitions that no longer exist are dropped: they count as given back."""
     if topics is None:
         return None
     owned: dict[int, list[int]] = {}
@@ -106,7 +106,7 @@ def consumer_group_describe(node: Node, request: Request) -> Steps:
     def description(shard: GroupShard, group_id: str) -> Answer:
         group = shard.consumer_groups.get(group_id)
         if group is None:
-            return _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no such group of this protocol.")
+            return _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no group of the consumer protocol with this id.")
         return _description(node, group)
 
     yield from describe_each(

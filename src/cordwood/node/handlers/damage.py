@@ -1,4 +1,4 @@
-"""What is known of damage on this broker's disk: DamageList, an API of our own."""
+"""DamageList, an API of our own: the damage on this broker's disk that the broker knows of."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ NEVER = -1
 
 
 def damage_list(node: "Node", request: Request) -> None:
-    """The damage in these topics (null: in all). As many findings as are kept, which is bounded."""
+    """Lists the damage in these topics (null: in all). The number of kept findings is bounded."""
     wanted = request.decode().topics
     topics = None if wanted is None else set(wanted)
     findings = node.scrub.findings

@@ -1,8 +1,7 @@
-"""Families, which the Kafka protocol has no word for: FamilyJoin, FamilyRenew, FamilyDecide, FamilyRecall,
-FamilyList.
+"""Transaction families, APIs of our own: FamilyJoin, FamilyRenew, FamilyDecide, FamilyRecall, FamilyList.
 
-Fields are those of `wire/messages/Family*.txt`. Errors that are worth another try are the coordinator's usual ones and
-REQUEST_TIMED_OUT; all others come with a message and stay.
+Fields are those of `wire/messages/Family*.txt`. Clients may retry after the coordinator's usual errors and
+REQUEST_TIMED_OUT; all other errors are final and have a message.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 
 MAX_WINNERS = MAX_SLOTS
 MAX_WAIT_MS = 300_000
-"""The longest that a decision waits for its markers: whoever wants to know later asks again."""
+"""The longest that the answer to a decision waits for markers. A client may ask again."""
 
 
 def family_join(node: Node, request: Request) -> None:
-    """A slot for a writer of a batch, unless the batch is decided."""
+    """Gives a slot to a writer of a batch, unless the batch is decided."""
     body = request.decode()
     request.let_go_of_frame()
 
@@ -63,7 +62,7 @@ def family_join(node: Node, request: Request) -> None:
 
 
 def family_renew(node: Node, request: Request) -> None:
-    """All who joined for the batch have their full timeout again."""
+    """Renews the lease of a batch: its writers have their full timeout again."""
     body = request.decode()
 
     def answer(standing: Standing, message: str | None = None) -> None:
@@ -82,8 +81,8 @@ def family_renew(node: Node, request: Request) -> None:
 
 
 def family_decide(node: Node, request: Request) -> Steps:
-    """Commits what the winners wrote and aborts the rest, or aborts everything, or only those that are named; answers
-    when the markers are there."""
+    """Commits the slots of the winners and aborts the rest, or aborts all slots, or only the named ones; answers when
+    the markers are committed."""
     body = yield from request.read()
     request.let_go_of_frame()
 
@@ -114,7 +113,7 @@ def family_decide(node: Node, request: Request) -> Steps:
 
 
 def family_recall(node: Node, request: Request) -> None:
-    """What a family remembers of the batch that it decided last."""
+    """Answers with a family's memory of the last batch that it decided."""
     body = request.decode()
 
     def answer(error: ErrorCode, memory: Memory | None, message: str | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Fetch: what a reader may see of each partition, now or as soon as there is enough of it.
+"""Fetch: answers with the visible records of each partition, now or as soon as there are enough.
 
-Records stay in their files: an answer holds slices, and whoever sends it reads them. A fetch that waits keeps what it
-has found; when a partition moves, only that partition is read again.
+Records stay in their files: an answer holds slices, and the sender of the answer reads the slices. A waiting fetch
+keeps what it has found; when a partition moves, only that partition is read again.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ EMPTY = b""
 
 
 PARTITIONS_PER_STEP = 100
-"""Some ten microseconds each, and more where a log is opened first."""
+"""A partition takes some ten microseconds, and more if its log has to be opened."""
 TARGETS_PER_STEP = 1_000
 NARROW_BYTES = 4096
-"""A request of at most so many bytes names some hundred partitions."""
+"""A request of at most so many bytes names at most some hundred partitions."""
 
 
 def fetch(node: Node, request: Request) -> Steps | None:
@@ -62,7 +62,7 @@ def fetch(node: Node, request: Request) -> Steps | None:
 
 
 def _fetch_in_steps(node: Node, request: Request) -> Steps:
-    """The same for a request that names many partitions."""
+    """`fetch` for a request that names many partitions."""
     body = yield from decode_fetch_in_steps(request.header, bytes(request.frame))
     targets: list[Target] = []
     for topic, partitions in body.topics:
@@ -77,7 +77,7 @@ def _fetch_in_steps(node: Node, request: Request) -> Steps:
 
 
 def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target]) -> FetchPlan | None:
-    """What the fetch reads; None if it was refused as a whole."""
+    """Plans which partitions the fetch reads; None if the whole request was refused."""
     header = request.header
     try:
         if body.replica_id >= 0:
@@ -148,19 +148,19 @@ class Fetching:
         self._cold: set[int] = set()
         """Places in `_found` that a thread is looking up."""
         self._moved: set[int] = set()
-        """Those of them whose partition moved meanwhile."""
+        """Cold places whose partition moved meanwhile."""
         self._timer: Timer | None = None
         self._abandoned = False
 
     def start(self) -> None:
-        """Reads everything once; answers, or waits for more."""
+        """Reads every partition once; answers, or waits for more."""
         for place, target in enumerate(self._plan.targets):
             self._found.append(self._look(place, target))
         self._answer_or_wait()
 
     def start_in_steps(self) -> Steps:
-        """The same, so many partitions at a time. What was found in a partition that moves or goes meanwhile is looked
-        up again, as for a fetch that waits."""
+        """`start` in steps of PARTITIONS_PER_STEP. A partition that moves or goes between two steps is read again, as
+        for a waiting fetch."""
         try:
             for place, target in enumerate(self._plan.targets):
                 if place and not place % PARTITIONS_PER_STEP:
@@ -182,14 +182,15 @@ class Fetching:
             self._urgent = True
         if not self._answer_if_enough():
             self._node.park(self._request.reply.connection_id, self)
-            # Also while it only waits for the disk: what was found in a topic that is deleted meanwhile is gone.
+            # A fetch that only waits for the disk listens, too: a topic that is deleted meanwhile takes its slices
+            # away.
             for partition in self._places:
                 partition.waiting_readers[self] = None
             if not self._urgent:
                 self._timer = self._node.timers.at(self._request.now_ms + self._wait_ms, self._timed_out)
 
     def woken_by(self, partition: Partition, now_ms: int) -> None:
-        """A partition that this fetch waits for has moved, or is gone."""
+        """Reads a partition again that has moved, or is gone."""
         place = self._places[partition]
         if place in self._cold:
             self._moved.add(place)
@@ -218,7 +219,7 @@ class Fetching:
         return True
 
     def abandon(self) -> None:
-        """The connection is gone: nobody waits for the answer."""
+        """Ends the fetch without an answer: its connection is closed."""
         self._abandoned = True
         self._leave()
 
@@ -230,7 +231,7 @@ class Fetching:
         self._node.unpark(self._request.reply.connection_id, self)
 
     def _look(self, place: int, target: Target) -> FetchedPartition:
-        """What there is for this target now. Counts the bytes; an error or a divergence makes the answer urgent."""
+        """Reads a target now. Counts the bytes; an error or a divergence makes the answer urgent."""
         try:
             return self._read(place, target)
         except ProtocolError as refusal:
@@ -247,7 +248,7 @@ class Fetching:
         return FetchedPartition(target.partition, error, aborted_transactions=() if self._committed_only else None)
 
     def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
-        """The disk has to be asked where the records are: the answer waits for it, the loop does not."""
+        """Looks up the records of a cold place in a thread: the answer waits for the disk, the loop does not."""
         self._cold.add(place)
         partition = self._find(target)
 
@@ -260,7 +261,7 @@ class Fetching:
             elif isinstance(result, Exception):
                 self._failed(place, partition, result)
             elif result is not None and (not self._bytes or self._bytes + result.length <= self._max_bytes):
-                # Else the answer is full: cold places are looked up side by side, each as if it were the only one.
+                # Else the answer is full: cold places are looked up side by side, each without regard to the others.
                 self._found_in_thread(place, partition, result)
             if not self._answer_if_enough() and place in self._moved and place not in self._cold:
                 self._moved.discard(place)
@@ -297,7 +298,7 @@ class Fetching:
         found = self._found[place]
         aborted = found.aborted_transactions
         if self._committed_only:
-            # Up to what was stable at the first look: the records do not go beyond it either.
+            # Aborts are listed up to the last stable offset of the first look, where the records end, too.
             log, offset = partition.replica.log, self._plan.targets[place].fetch_offset
             try:
                 aborted = log.aborted_in(records, offset, found.last_stable_offset)
@@ -384,7 +385,7 @@ class Fetching:
         found_in_each: list[FetchedPartition],
         topics: dict[str | TopicId, list[FetchedPartition]],
     ) -> None:
-        """Adds what was found for these targets to the answer, as far as it is news."""
+        """Adds the partitions with news to the answer."""
         plan = self._plan
         session = plan.session
         for target, found in zip(targets, found_in_each, strict=True):

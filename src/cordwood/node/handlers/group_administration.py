@@ -1,4 +1,4 @@
-"""Groups as their operators see them: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
+"""Requests of operators of groups: DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def describe_each(
     *,
     with_operations: bool,
 ) -> Steps:
-    """Answers when all groups are found: each once, in the order in which they were asked for. They are described while
-    the answer is written."""
+    """Answers when all groups are found: each group once, in the order of the request. Groups are described while the
+    answer is written."""
     operations = ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
     group_ids = list(dict.fromkeys(group_ids))
 
@@ -81,7 +81,7 @@ def describe_groups(node: Node, request: Request) -> Steps:
 
 
 def _absent(version: int) -> Answer:
-    """Before version 6 a group that is not there is described as dead."""
+    """Describes a group that does not exist: before version 6 as dead, from then on as not found."""
     error = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
     message = "There is no such group." if version >= 6 else None
     return {**_nothing(error), "error_message": message, "group_state": State.DEAD.value}
@@ -92,7 +92,7 @@ def _nothing(error: ErrorCode) -> Answer:
 
 
 def _description(group: Group) -> Answer:
-    """What members said and got is shown in a stable group only: in a round it is about to change."""
+    """Describes a group. Metadata and assignments of members are shown in a stable group only: a round changes them."""
     stable, protocol = group.state is State.STABLE, group.protocol
 
     def member_of(member: Member) -> Answer:

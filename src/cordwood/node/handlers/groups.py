@@ -1,4 +1,4 @@
-"""Sharing work in a group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Assignments are the clients' own business."""
+"""Members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. The clients compute the assignments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 PROTOCOL_NAMED_FROM_VERSION = 5
-"""Of SyncGroup: from then on a member has to say which protocol it thinks the group has."""
+"""From this version of SyncGroup on a member has to name the protocol that it expects the group to have."""
 
 
 def _member(member: tuple[str, str | None, bytes]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def sync_group(node: Node, request: Request) -> Steps:
 
 
 def heartbeat(node: Node, request: Request) -> None:
-    """Answers when there is something to tell, or after a while: see `HeldHeartbeats`."""
+    """Answers when the member has news, or after a while (`HeldHeartbeats`)."""
     body = request.decode()
 
     def answer(error: ErrorCode) -> None:

@@ -1,4 +1,4 @@
-"""What is on disk: DescribeLogDirs."""
+"""DescribeLogDirs: the sizes of partitions on disk."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 SIZED_PER_STEP = 100
-"""A log that nobody has used for a while is opened first."""
+"""Partitions in one step: a log may have to be opened to be sized."""
 
 
 def describe_log_dirs(node: "Node", request: Request) -> Steps:
-    """The one data directory, with the size of each partition that is asked for (null: of all)."""
+    """Describes the one data directory, with the size of each requested partition (null: of all)."""
     body = yield from request.read()
     asked = ((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
     names = (partition.name for partition in list(node.partitions())) if body.topics is None else asked

@@ -1,4 +1,4 @@
-"""Who is there and who leads what: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions."""
+"""The cluster as clients see it: ApiVersions, Metadata, DescribeCluster, DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11
 BROKER_ENDPOINTS = 1
 
 NARROW_TOPICS = 10
-"""So many are answered in one go: nearly always their entries are kept."""
+"""So many topics are answered in one go: nearly always their encoded entries are kept."""
 ENCODED_PER_STEP = 250
-"""Topics and their partitions: an entry that is not kept yet takes some microseconds for each."""
+"""Topics and partitions in one step: an entry that is not kept yet takes some microseconds for each."""
 
 # Version 2 of transactions (KIP-890): clients that read this need no AddPartitionsToTxn and get a new epoch each time.
 SUPPORTED_FEATURES = (SupportedFeature("transaction.version", 0, 2),)
 FINALIZED_FEATURES = (FinalizedFeature("transaction.version", 2, 2),)
 FINALIZED_FEATURES_EPOCH = 1
-"""Grows with every change of the line above: clients take note of a higher one only."""
+"""Must grow with every change of FINALIZED_FEATURES: clients ignore features without a higher epoch."""
 
 
 def api_versions(node: Node, request: Request) -> None:
@@ -109,7 +109,7 @@ def _describe(topic: TopicImage, operations: int) -> TopicMetadata:
 def metadata(node: Node, request: Request) -> Steps | None:
     body = decode_metadata(request.header, request.frame)
     if body.topics is not None:
-        # However often it is asked for, each is answered once.
+        # A topic that is asked for more than once is answered once.
         body = body._replace(topics=list(dict.fromkeys(body.topics)))
     missing = [] if body.topics is None else _creatable(node, body)
     if not missing:
@@ -130,7 +130,7 @@ def metadata(node: Node, request: Request) -> Steps | None:
 
 
 def _creatable(node: Node, body: MetadataRequest) -> list[str]:
-    """The topics that are asked for, are not there, and come into being by being asked for."""
+    """The requested topics that do not exist and that the request creates."""
     assert body.topics is not None
     if not (body.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
         return []
@@ -166,7 +166,7 @@ def _answer_metadata_in_steps(
     asked: Sequence[TopicImage | RequestedTopic],
     errors: dict[str, ProtocolError],
 ) -> Steps:
-    yield  # reading so many names was a step of its own
+    yield  # decoding so many names was a step of its own
     topics: list[bytes] = []
     left = ENCODED_PER_STEP
     for each in asked:
@@ -186,7 +186,7 @@ def _entries(
     asked: Sequence[TopicImage | RequestedTopic],
     errors: dict[str, ProtocolError],
 ) -> list[bytes]:
-    """The encoded topics, or why they cannot be described."""
+    """The encoded entries of the topics, or of the errors for topics that do not exist."""
     version, entry = request.version, node.encoded_topics.entry
     operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     topics: list[bytes] = []
@@ -217,7 +217,7 @@ def _send_metadata(node: Node, request: Request, body: MetadataRequest, topics: 
 
 
 def _find(node: Node, asked: RequestedTopic) -> TopicImage | None:
-    """By id if there is one: the Java client then sends an empty name along."""
+    """Finds a topic by its id if the request has one: the Java client then sends an empty name along."""
     if asked.topic_id is not None:
         return node.image.topics_by_id.get(asked.topic_id)
     return None if asked.name is None else node.image.topics.get(asked.name)
@@ -268,7 +268,7 @@ def describe_cluster(node: Node, request: Request) -> None:
 
 
 def describe_topic_partitions(node: Node, request: Request) -> Steps:
-    """Topics page by page: a cursor says where the next page begins."""
+    """Describes topics page by page: a cursor says where the next page begins."""
     body = yield from request.read()
     names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in node.image.sorted_topics()]
     cursor = body.cursor

@@ -1,4 +1,4 @@
-"""Where in a log something is: ListOffsets, OffsetForLeaderEpoch; and moving its start: DeleteRecords."""
+"""Offsets of a log: ListOffsets, OffsetForLeaderEpoch, and DeleteRecords, which moves the log's start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EARLIEST_PENDING_UPLOAD = -6
 _SPECIAL_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
 LOOKED_UP_PER_STEP = 100
-"""A log that nobody has used for a while is opened first."""
+"""Partitions in one step: a log may have to be opened."""
 NOTHING_FOUND = (-1, -1, -1)
 
 Found = tuple[int, int, int] | Exception
@@ -33,7 +33,7 @@ Found = tuple[int, int, int] | Exception
 
 
 def list_offsets(node: Node, request: Request) -> Steps:
-    """Offsets by timestamp, or the ends of what a reader of this isolation level sees."""
+    """Finds offsets by timestamp, or the ends of the log for a reader of this isolation level."""
     body = yield from request.read()
     asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
     results: list[tuple[str, dict[str, Any]]] = [("", {})] * len(asked)
@@ -102,7 +102,7 @@ def _find_offset(
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         done((log.log_start_offset, -1, log.leader_epochs.epoch_at(log.log_start_offset)))
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        done(NOTHING_FOUND)  # nothing is tiered
+        done(NOTHING_FOUND)  # there is no tiered storage
     else:
         search: Callable[[], FoundTimestamp | None]
         if timestamp == MAX_TIMESTAMP:
@@ -115,7 +115,7 @@ def _find_offset(
 
 
 def offset_for_leader_epoch(node: Node, request: Request) -> Steps:
-    """Where an epoch ended: what a client or follower compares to find out that its log diverged."""
+    """Finds where an epoch ended: a client or follower compares, and sees whether its log diverged."""
     body = yield from request.read()
 
     def topic(asked: Any) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _epoch_end(node: Node, topic: str, asked: Any) -> dict[str, Any]:
 
 
 def delete_records(node: Node, request: Request) -> Steps:
-    """Moves the start of a log forward, durably: what was deleted does not come back after a crash."""
+    """Moves the start of a log forward, durably: deleted records do not come back after a crash."""
     body = yield from request.read()
     results: list[tuple[str, dict[str, Any]]] = []
     for topic in body.topics:

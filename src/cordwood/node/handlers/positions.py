@@ -1,8 +1,8 @@
-"""A reader's position, kept for it: FindCoordinator, OffsetCommit, OffsetFetch.
+"""Positions of readers: FindCoordinator, OffsetCommit, OffsetFetch.
 
-A group with members takes commits from them alone, and only in their generation; one without takes them from anybody.
-A commit of many positions is written as several batches, one in each turn: after a crash some of them may be there and
-others not, as after several commits; none is answered before all are safe.
+A group with members takes commits from its members alone, and only in their generation. A group without members takes
+commits from anybody. A commit of many positions is written as several batches, one in each turn: a crash may keep some
+positions and lose others, as between several commits. The answer waits until all batches are committed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 EPOCHS_FROM_VERSION = 9
-"""Of OffsetCommit: older clients know neither epochs of members nor that a group may not be there."""
+"""Before this version of OffsetCommit clients know neither member epochs nor GROUP_ID_NOT_FOUND."""
 
 COMMITS_PER_STEP = 250
 GROUPS_PER_STEP = 100
 LOOKED_UP_PER_STEP = 500
 
 MAX_POSITIONS_ANSWERED = 250_000
-"""Positions of groups that are asked for all of theirs, in one answer: some 20 MB."""
+"""The most positions in one answer to requests for all positions of groups: some 20 MB."""
 
 Found = dict[TopicPartition, Position] | ErrorCode
 
@@ -86,22 +86,22 @@ def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
 
 
 class AskedPositions:
-    """The positions that a request wants committed, and what becomes of each."""
+    """The positions that a request commits, and the outcome of each."""
 
     def __init__(self, topics: Any) -> None:
         self._topics = topics
         self._errors: list[ErrorCode] = []
         self._places: list[int] = []
         self.commits: list[Commit] = []
-        """Those in partitions that there are."""
+        """Commits for partitions that exist."""
         self.partitions: list[Partition] = []
-        """That these are in."""
+        """The partition of each commit."""
 
     def look_up(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> Steps:
         for topic in self._topics:
             name = node.topic_name(topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
             for start in range(0, len(topic.partitions), LOOKED_UP_PER_STEP):
-                # A topic that is deleted between two steps is found out when its positions are written.
+                # A topic that is deleted between two steps is refused when its positions are written.
                 there = [] if name is None else node.topics.get(name, [])
                 self._look_up(name, there, topic.partitions[start : start + LOOKED_UP_PER_STEP], retention_ms)
                 if len(self._errors) % LOOKED_UP_PER_STEP == 0:
@@ -133,7 +133,7 @@ class AskedPositions:
     def commit(
         self, one: Callable[[list[Commit], list[Partition], Callable[[list[ErrorCode]], None]], None], done: Settled
     ) -> Steps:
-        """Has `one` commit the positions, so many in each step; `done` gets an error code for each of them."""
+        """Has `one` commit the positions, COMMITS_PER_STEP at a time; `done` gets an error code for each position."""
         starts = range(0, max(len(self.commits), 1), COMMITS_PER_STEP)
         settled = in_order(len(starts), lambda outcomes: done(list(chain.from_iterable(outcomes))))
         for place, start in enumerate(starts):
@@ -146,7 +146,7 @@ class AskedPositions:
         self._errors = [error] * len(self._errors)
 
     def settle(self, outcome: list[ErrorCode]) -> None:
-        """One for each of the commits."""
+        """Takes the error code of each commit."""
         if len(outcome) == len(self._errors):
             self._errors = outcome
             return
@@ -154,7 +154,7 @@ class AskedPositions:
             self._errors[place] = error
 
     def answer(self) -> Made[Any]:
-        """The topics of the response, under the names or ids that the request has for them."""
+        """The topics of the response, with the names or ids of the request."""
         next_error = iter(self._errors).__next__
 
         def partition(asked: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class AskedPositions:
 
 
 def offset_commit(node: Node, request: Request) -> Steps:
-    """Remembers positions; answers when they are as safe as the internal topic's acks promise."""
+    """Stores positions; answers when they are as safe as the internal topic's acks promise."""
     body = yield from request.read()
     asked = AskedPositions(body.topics)
     yield from asked.look_up(node, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
@@ -204,8 +204,8 @@ def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, Top
 
 
 def offset_fetch(node: Node, request: Request) -> Steps:
-    """The positions of one group, or of several (v8+). A group is looked up once, however often it is asked for, and
-    shown once with all of its positions."""
+    """Answers with the positions of one group, or of several (v8+). A group that is asked for more than once is looked
+    up once; all of its positions are shown once."""
     body = yield from request.read()
     version = request.version
     asked = body.groups if version >= 8 else [body]
@@ -239,7 +239,7 @@ def offset_fetch(node: Node, request: Request) -> Steps:
 
 
 def _question(version: int, place: int, group: Any) -> Any:
-    """Equal for those that have the same answer."""
+    """A key that is equal for entries of the request with the same answer."""
     return (group.group_id, _reader(version, group)) if group.topics is None else place
 
 

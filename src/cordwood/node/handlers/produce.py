@@ -1,9 +1,8 @@
-"""Produce: append each batch, then answer as soon as the last of them is as safe as its acks ask for.
+"""Produce: appends each batch, and answers as soon as all batches are as safe as their acks ask for.
 
-The hot path is one pass: decode, append, encode. Something is remembered only where an ack has to wait, where the
-coordinator of a transaction has to be asked first, and where batches need work before they are appended. A request of
-many batches is appended in steps: each batch is alone in what becomes of it, and their order within a partition is
-kept.
+The hot path is one pass: decode, append, encode. State is kept only where an ack has to wait, where the coordinator of
+a transaction has to be asked first, and where batches need work before they are appended. A request of many batches is
+appended in steps: each batch has its own outcome, and the order of batches within a partition is kept.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ _ZSTD_FROM_VERSION = 7
 Results = list[tuple[str | TopicId, list[ProducedPartition]]]
 
 BATCHES_PER_STEP = 50
-"""Some ten microseconds each, and as many more when a file is opened."""
+"""A batch takes some ten microseconds, and twice as much if a file has to be opened."""
 
 
 class WaitingProduce:
-    """A request of which some partitions are appended but not yet as safe as asked for."""
+    """A request with batches that are appended but not yet as safe as its acks ask for."""
 
     __slots__ = ("outstanding", "request", "results")
 
@@ -57,7 +56,7 @@ class WaitingProduce:
         self.outstanding = 1  # the handler itself, until it has seen every partition
 
     def one_more(self, partitions: list[ProducedPartition]) -> Done:
-        """What to call when the partition that comes next in this list is safe, or will not be."""
+        """The callback for the partition that is added next to the list: its batch is safe, or failed."""
         self.outstanding += 1
         place = len(partitions)
 
@@ -92,11 +91,12 @@ def produce(node: Node, request: Request) -> Steps | None:
 
 Refusals = Mapping[TopicPartition, ErrorCode]
 BatchRefusals = Mapping[tuple[str | TopicId, int], ProtocolError]
-"""Why single batches of a request could not be prepared, by topic and partition as the request names them."""
+"""The reasons why batches could not be prepared, by topic and partition as the request names them."""
 
 
 def _produce_prepared(node: Node, request: Request, body: ProduceRequest) -> bool:
-    """Goes on once all batches are as their topics ask. False if they can be appended at once."""
+    """Appends the batches once they are prepared. False if they can be appended at once, which is left to the
+    caller."""
     preparation, connection_id = node.preparation, request.reply.connection_id
     if _ready_at_once(node, connection_id, body, _with_partitions(node, body)):
         return False
@@ -118,7 +118,7 @@ def _produce_prepared(node: Node, request: Request, body: ProduceRequest) -> boo
 
 
 def _prepare_in_steps(node: Node, request: Request, frame: memoryview) -> Steps:
-    """A wide request whose batches may need work first. A piece of it that waits for that holds up no other."""
+    """Appends a wide request whose batches may need preparation. A piece that waits for it holds up no other piece."""
     preparation, connection_id = node.preparation, request.reply.connection_id
     # Reading so many batches was a step. The frame's copy is read again: to copy each batch would take as long.
     yield
@@ -162,7 +162,7 @@ Found = tuple[tuple[int, int, int], Partition, memoryview]
 
 
 def _ready_at_once(node: Node, connection_id: int, body: ProduceRequest, found: list[Found]) -> bool:
-    """Whether nothing has to be waited for. What was looked at is noted in the request."""
+    """Whether the batches can be appended at once. Batches whose records were checked are marked in the request."""
     batches = [(partition, records) for _, partition, records in found]
     at_once = node.preparation.at_once(connection_id, batches)
     if at_once is None:
@@ -178,7 +178,7 @@ def _take_over(
     outcome: list[Outcome],
     refused: dict[tuple[str | TopicId, int], ProtocolError],
 ) -> None:
-    """What preparing them made of these batches stands in the request, or why they are refused."""
+    """Puts the prepared batches into the request, and the refusals into `refused`."""
     for ((topic, index, place), _, _), result in zip(found, outcome, strict=True):
         name, batches = body.topics[topic]
         if isinstance(result, ProtocolError):
@@ -188,7 +188,7 @@ def _take_over(
 
 
 def _brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | TopicId, int], ProtocolError]:
-    """Old requests may not have it. What the producer sent counts, not what its topic makes of it."""
+    """Refuses zstd in old requests. The codec that the producer sent counts, not the codec of the topic."""
     if request.version >= _ZSTD_FROM_VERSION:
         return {}
     return {
@@ -220,7 +220,7 @@ def _is_wide(body: ProduceRequest) -> bool:
 
 
 def _kept(body: ProduceRequest) -> ProduceRequest:
-    """The request with batches of its own: the network's frame is gone when the handler returns or pauses."""
+    """A copy of the request with its own batches: the network's frame is gone when the handler returns or pauses."""
     return body._replace(
         topics=[
             (topic, [(index, None if batch is None else memoryview(bytearray(batch))) for index, batch in batches])
@@ -230,7 +230,7 @@ def _kept(body: ProduceRequest) -> ProduceRequest:
 
 
 def _pieces(body: ProduceRequest) -> list[ProduceRequest]:
-    """The same request as several that are not wide."""
+    """Splits a wide request into narrow ones."""
     pieces: list[list[ProduceTopic]] = [[]]
     room = BATCHES_PER_STEP
     for topic, batches in body.topics:
@@ -247,7 +247,7 @@ def _pieces(body: ProduceRequest) -> list[ProduceRequest]:
 def _produce_in_transaction(
     node: Node, request: Request, body: ProduceRequest, transactional_id: str, prepared: BatchRefusals | None
 ) -> None:
-    """Appends what is part of the transaction already; for the rest the coordinator is asked."""
+    """Appends to partitions that the transaction includes already; asks the coordinator about the others."""
     appends = node.transactional_appends
     wide = _is_wide(body)
     if _refusal(body) is not None:
@@ -286,7 +286,7 @@ def _produce_in_transaction(
 
 
 def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
-    """Partition, writer and first sequence of the batches that say that they are part of a transaction."""
+    """Partition, writer and first sequence of the batches that are marked as transactional."""
     found = []
     for topic, batches in body.topics:
         for index, records in batches:
@@ -302,7 +302,7 @@ def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Parti
 
 
 def _unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer]:
-    """Where this request would begin to write in a transaction."""
+    """The partitions that have no batch of the transaction yet, with the writer of the first."""
     writers: dict[TopicPartition, Writer] = {}
     for partition, writer, _ in _transactional_batches(node, body):
         try:
@@ -317,7 +317,8 @@ def _unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer
 def _starting_late(
     node: Node, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
 ) -> dict[TopicPartition, ErrorCode]:
-    """A producer that is not known here begins with sequence 0: a later batch that came first must not open it."""
+    """Refuses an unknown producer that does not begin with sequence 0: a batch that overtook the first must not open a
+    transaction."""
     return {
         partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for partition, writer, sequence in _transactional_batches(node, body)
@@ -326,7 +327,8 @@ def _starting_late(
 
 
 def _storage_reason(failure: StorageFailure) -> str:
-    """The protocol has one error for all that a disk does; whoever looks at metrics wants to know of a full one."""
+    """The name of a storage failure in metrics: the protocol has one error for all failures, metrics tell a full disk
+    apart."""
     return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
 
 
@@ -367,15 +369,16 @@ def _append(
     refused: Refusals | None,
     prepared: BatchRefusals | None,
 ) -> WaitingProduce | None:
-    """Appends these batches of a request and adds what becomes of them to its results. Gives what waits for acks.
+    """Appends these batches of a request and adds their outcomes to `results`. Returns the state of waiting acks, if
+    any.
 
-    `refusal` is of the request as a whole. `refused` is what the transaction's coordinator says against some of the
-    batches; None: there is no transaction.
+    `refusal` concerns the whole request. `refused` has the partitions that the transaction's coordinator refused; None:
+    there is no transaction.
     """
     acks = body.acks
     zstd_allowed = prepared is not None or request.version >= _ZSTD_FROM_VERSION
     for topic, batches in topics:
-        # A topic that the step before has begun goes on in its place.
+        # A topic that spans two steps has one entry.
         if not results or results[-1][0] is not topic:
             results.append((topic, []))
         partitions = results[-1][1]
@@ -388,13 +391,13 @@ def _append(
                     raise prepared[topic, index]
                 _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
                 if refused and partition.name in refused:
-                    raise ProtocolError(refused[partition.name], "The transaction's coordinator does not allow it.")
+                    raise ProtocolError(refused[partition.name], "The transaction's coordinator refused the batch.")
                 assert isinstance(records, memoryview)
                 appended, safe = node.append(partition, records, acks, request.now_ms)
             except ProtocolError as error:
                 node.refused_appends[error.code.name] += 1
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
-                # With the log's start Java's producer begins anew; without it, it asks again and again.
+                # The Java producer needs the log's start to begin anew; without it the producer retries for ever.
                 begins = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
                 partitions.append(
                     ProducedPartition(
@@ -423,7 +426,7 @@ def _append(
 
 
 def _end(request: Request, body: ProduceRequest, results: Results, waiting: WaitingProduce | None) -> None:
-    """All batches were appended, or refused."""
+    """Answers after the last batch was appended or refused."""
     if body.acks == NO_ACK:
         for _, partitions in results:
             for partition in partitions:
@@ -443,13 +446,14 @@ def _respond(request: Request, results: Results) -> None:
 
 
 def _refusal(body: ProduceRequest) -> ProtocolError | None:
-    """What is wrong with the request as a whole, so with each of its partitions."""
+    """The refusal of the whole request, which holds for each of its partitions."""
     if body.acks not in (NO_ACK, 1, ALL_REPLICAS):
         return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {body.acks}.")
     if body.transactional_id is not None and body.acks != ALL_REPLICAS:
         return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"A transaction needs acks=all, not {body.acks}.")
     if body.transactional_id is not None:
-        # The coordinator is asked once for each partition: another batch must not get in with the answer for this one.
+        # The coordinator is asked once for each partition: a second batch must not get in with the first batch's
+        # answer.
         named = [(topic, index) for topic, batches in body.topics for index, _ in batches]
         if len(set(named)) < len(named):
             return ProtocolError(ErrorCode.INVALID_REQUEST, "In a transaction a request names each partition once.")
@@ -468,7 +472,7 @@ def _find(node: Node, topic: str | TopicId, index: int) -> Partition:
 def _check(
     records: memoryview | bytes | None, partition: Partition, *, zstd_allowed: bool, transactional: bool
 ) -> None:
-    """What the log does not check, because it depends on the request or on who asks."""
+    """Checks what depends on the request; the log checks the rest."""
     if partition.name.topic in INTERNAL_TOPICS:
         raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers only.")
     if records is None or len(records) <= _ATTRIBUTES_LOW_BYTE:

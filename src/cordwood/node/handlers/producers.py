@@ -1,4 +1,4 @@
-"""Producers as the broker knows them: InitProducerId, DescribeProducers."""
+"""Producers: InitProducerId, DescribeProducers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 NO_PRODUCER = -1
 FENCED_FROM_VERSION = 4
-"""Older clients know only INVALID_PRODUCER_EPOCH."""
+"""From this version on clients know PRODUCER_FENCED; older clients get INVALID_PRODUCER_EPOCH."""
 
 
 def init_producer_id(node: Node, request: Request) -> None:
-    """A producer id and epoch: fresh ones, or those of a transactional id, whose earlier producers are fenced."""
+    """Gives a producer id and epoch: fresh ones, or those of a transactional id, whose earlier producers are fenced."""
     body = request.decode()
 
     def answer(error: ErrorCode, producer_id: int = NO_PRODUCER, producer_epoch: int = NO_PRODUCER) -> None:
@@ -42,7 +42,7 @@ def init_producer_id(node: Node, request: Request) -> None:
     elif not body.transactional_id or (body.producer_id < 0) != (body.producer_epoch < 0):
         answer(ErrorCode.INVALID_REQUEST)
     elif is_reserved(body.transactional_id):
-        # Slots are given out by their family only: whoever took one could end what others decide about.
+        # Only a family gives out its slots: a client that took a slot could end a transaction that the family decides.
         answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not 0 < body.transaction_timeout_ms <= node.settings.transaction_max_timeout_ms:
         answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -60,7 +60,7 @@ def init_producer_id(node: Node, request: Request) -> None:
 
 def describe_producers(node: Node, request: Request) -> Steps:
     body = yield from request.read()
-    # However often it is asked for, each is answered once.
+    # A partition that is asked for more than once is answered once.
     asked: dict[str, dict[int, None]] = {}
     for topic in body.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

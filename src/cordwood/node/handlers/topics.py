@@ -1,4 +1,4 @@
-"""Topics come and go: CreateTopics, DeleteTopics, CreatePartitions."""
+"""Creates and deletes topics: CreateTopics, DeleteTopics, CreatePartitions."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,5 @@
-"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, WriteTxnMarkers, and looking at them."""
+"""Transactions: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, WriteTxnMarkers, and their
+descriptions."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 FENCED_FROM_VERSION = 2
-"""Of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn: older clients know only INVALID_PRODUCER_EPOCH."""
+"""From this version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn on clients know PRODUCER_FENCED."""
 
 BATCHED_FROM_VERSION = 4
 END_BUMPS_FROM_VERSION = 5
@@ -38,7 +39,7 @@ SAME_EPOCH = 1
 """The transaction version of clients that keep their epoch from one transaction to the next."""
 
 IDS_PER_STEP = 100
-"""Each may write to a log."""
+"""Each transactional id may write to a log."""
 LOOKED_UP_PER_STEP = 200
 
 TopicErrors = Made[str]
@@ -118,7 +119,7 @@ def _add_partitions(
         return
     problems = {name: _partition_problem(node, name) for name in wanted}
     if any(problem is not ErrorCode.NONE for problem in problems.values()):
-        # All or nothing.
+        # Either all partitions are added or none.
         answer({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
         return
     node.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, same_for_all)
@@ -134,7 +135,7 @@ def _partition_problem(node: Node, name: TopicPartition) -> ErrorCode:
 
 
 def add_offsets_to_txn(node: Node, request: Request) -> None:
-    """The partition that keeps a group's positions becomes part of the transaction."""
+    """Adds the partition of __consumer_offsets that stores a group's positions to the transaction."""
     body = request.decode()
 
     def answer(error: ErrorCode) -> None:
@@ -157,7 +158,7 @@ def add_offsets_to_txn(node: Node, request: Request) -> None:
 
 
 def txn_offset_commit(node: Node, request: Request) -> Steps:
-    """Positions that hold once the transaction is committed, and never if it is aborted."""
+    """Stores positions that hold once the transaction is committed, and never if it is aborted."""
     body = yield from request.read()
     version = request.version
     asked = AskedPositions(body.topics)
@@ -198,7 +199,7 @@ def txn_offset_commit(node: Node, request: Request) -> Steps:
 
 
 def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
-    """As clients of this version understand it."""
+    """The error code as clients of this version understand it."""
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.TRANSACTION_ABORTABLE and version < OFFSETS_ABORTABLE_FROM_VERSION:
@@ -227,7 +228,7 @@ def end_txn(node: Node, request: Request) -> None:
         ended(Step(ErrorCode.INVALID_REQUEST))
         return
     if is_reserved(body.transactional_id):
-        # A slot of a family ends with its batch.
+        # Only its family ends a slot, with the batch.
         ended(Step(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return
     version = EPOCH_BUMPED if request.version >= END_BUMPS_FROM_VERSION else SAME_EPOCH
@@ -236,7 +237,7 @@ def end_txn(node: Node, request: Request) -> None:
 
 
 def write_txn_markers(node: Node, request: Request) -> Steps:
-    """From another broker's coordinator, or from an administrator who ends what hangs."""
+    """Writes markers for another broker's coordinator, or for an administrator who ends a hanging transaction."""
     body = yield from request.read()
     answered = in_order(len(body.markers), lambda results: request.answer(markers=results))
 
@@ -266,7 +267,7 @@ def write_txn_markers(node: Node, request: Request) -> Steps:
         write_markers(node, how, partitions, one_done(place, marker))
 
 
-# Looking at them
+# Descriptions
 
 
 def describe_transactions(node: Node, request: Request) -> Steps:
