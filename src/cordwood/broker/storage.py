@@ -52,7 +52,8 @@ class Storage:
             storage = cls(memory.filesystem, path, settings)
             storage.metadata = memory.open_metadata()
             return storage
-        from cordwood.cluster.stores.sqlite import SqliteStore, check_present
+        from cordwood.cluster.stores.opening_checks import check_present
+        from cordwood.cluster.stores.sqlite import SqliteStore
         from cordwood.log.os_filesystem import OsFilesystem
 
         path = _absolute(path)

@@ -14,7 +14,8 @@ from tests.deadline import eventually
 from cordwood.cluster.stores import sqlite
 from cordwood.cluster.stores.integrity import best_image, read_image, verify
 from cordwood.cluster.stores.interface import Delete, Listing, Put, StoreFailure
-from cordwood.cluster.stores.sqlite import SqliteStore, check_store
+from cordwood.cluster.stores.opening_checks import check_store
+from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import read_witness
 

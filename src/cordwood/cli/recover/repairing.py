@@ -34,7 +34,8 @@ from cordwood.cluster.rows import (
 )
 from cordwood.cluster.stores.integrity import best_image
 from cordwood.cluster.stores.interface import MetadataStore, Put
-from cordwood.cluster.stores.sqlite import SqliteStore, check_present, check_store
+from cordwood.cluster.stores.opening_checks import check_present, check_store
+from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
 from cordwood.log.data_directory import DataDirectory, Identity

@@ -1,0 +1,246 @@
+"""The tables of the metadata store of one node, read and written inside of SQLite's transactions.
+
+Table `history` has one row per key and revision, as etcd keeps it: the newest row of a key is its state, a row without
+a value says that it was deleted. Compaction removes rows that newer ones supersede. There is no index by revision:
+only a watch that starts in the past reads by revision, and metadata is small enough to scan for that.
+
+The file and its WAL hold free pages in reserve, so that on a full disk a broker can still start, and a topic can still
+be deleted: that is how the disk gets space again.
+"""
+
+import errno
+import sqlite3
+from collections.abc import Sequence
+
+from cordwood.cluster.stores.feed import Commit
+from cordwood.cluster.stores.integrity import (
+    FORMAT_VERSION,
+    FORMAT_WITHOUT_CHECKSUMS,
+    State,
+    read_state,
+    row_checksum,
+)
+from cordwood.cluster.stores.interface import (
+    FIRST_REVISION,
+    Compacted,
+    Compare,
+    Delete,
+    Event,
+    KeyValue,
+    Listing,
+    Operation,
+    Put,
+    StoreFailure,
+    TxnResult,
+    holds,
+    prefix_end,
+)
+from cordwood.cluster.stores.opening_checks import check_store
+from cordwood.cluster.stores.witness import LEFT_OUT, write_witness
+
+_LAST_KEY = "\U0010ffff"
+_RESERVE_PAGES = 256
+_CHECKPOINT_PAGES = 192
+"""The WAL begins again after so many pages, so that it stays within what the reserve made it take."""
+_STATE_TABLE = """
+CREATE TABLE state (
+    revision INTEGER NOT NULL,
+    compact_revision INTEGER NOT NULL,
+    row_count INTEGER NOT NULL,
+    row_sum INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+)
+"""
+_SCHEMA = f"""
+CREATE TABLE history (
+    key TEXT NOT NULL,
+    mod_revision INTEGER NOT NULL,
+    create_revision INTEGER NOT NULL,
+    value BLOB,
+    checksum INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (key, mod_revision)
+) WITHOUT ROWID;
+{_STATE_TABLE};
+CREATE TABLE reserve (filler BLOB);
+"""
+
+
+def sqlite_code(error: Exception) -> int | None:
+    """SQLite's; None of errors that are not its own, as text in the file that is not UTF-8."""
+    return getattr(error, "sqlite_errorcode", None)
+
+
+class Database:
+    """The store's tables, synchronously, inside a transaction that the caller begins and commits."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        check_store(path)
+        self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+        try:
+            self._prepare(path)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _prepare(self, path: str) -> None:
+        execute = self.connection.execute
+        execute("PRAGMA locking_mode=EXCLUSIVE")
+        mode = execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        assert mode == "wal", f"SQLite chose journal mode {mode}"
+        execute("PRAGMA synchronous=FULL")
+        execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        execute("BEGIN IMMEDIATE")
+        version = execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            for statement in _SCHEMA.split(";"):
+                execute(statement)
+            self._begin(State(FIRST_REVISION, 0))
+        elif version == FORMAT_WITHOUT_CHECKSUMS:
+            self._add_checksums()
+        elif version != FORMAT_VERSION:
+            raise StoreFailure(f"{path} has format {version}; this version of Cordwood reads {FORMAT_VERSION}")
+        execute("COMMIT")
+        self.restore_state()
+        self.keep_reserve()
+
+    def _begin(self, state: State) -> None:
+        self.connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?)", (*state, state.checksum))
+        self.connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+
+    def _add_checksums(self) -> None:
+        """From the format before: the rows as they are."""
+        execute = self.connection.execute
+        revisions = execute("SELECT revision, compact_revision FROM state").fetchone()
+        execute("ALTER TABLE history ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0")
+        rows = execute("SELECT key, value, create_revision, mod_revision FROM history").fetchall()
+        sums = [(row_checksum(*row), row[0], row[3]) for row in rows]
+        self.connection.executemany("UPDATE history SET checksum = ? WHERE key = ? AND mod_revision = ?", sums)
+        execute("DROP TABLE state")
+        execute(_STATE_TABLE)
+        self._begin(State(*revisions).with_rows(len(rows), sum(each[0] for each in sums)))
+
+    def settle(self) -> None:
+        """Copies the log into the file, and says in the witness how far the store is. Between transactions."""
+        self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        try:
+            write_witness(self._path, self.revision, self._all_but_partitions())
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+    def keep_reserve(self) -> None:
+        """Fills up the free pages of the file, as far as the disk has space. Between transactions."""
+        execute = self.connection.execute
+        (free_pages,) = execute("PRAGMA freelist_count").fetchone()
+        if free_pages >= _RESERVE_PAGES // 2:
+            return
+        (page_size,) = execute("PRAGMA page_size").fetchone()
+        try:
+            # In two transactions: pages that are freed in the transaction that took them are never written.
+            execute("INSERT INTO reserve VALUES (zeroblob(?))", (_RESERVE_PAGES * page_size,))
+            execute("PRAGMA wal_checkpoint(RESTART)")
+            execute("DELETE FROM reserve")
+        except sqlite3.OperationalError as error:
+            if sqlite_code(error) != sqlite3.SQLITE_FULL:
+                raise
+
+    def _all_but_partitions(self) -> Sequence[KeyValue]:
+        rows = self.connection.execute(
+            "SELECT key, value, create_revision, max(mod_revision) FROM history WHERE key < ? OR key >= ? GROUP BY key",
+            (LEFT_OUT, prefix_end(LEFT_OUT)),
+        )
+        return [KeyValue._make(row) for row in rows if row[1] is not None]
+
+    def save_state(self) -> None:
+        state = self._rows._replace(revision=self.revision, compact_revision=self.compact_revision)
+        self.connection.execute(
+            "UPDATE state SET revision = ?, compact_revision = ?, row_count = ?, row_sum = ?, checksum = ?",
+            (*state, state.checksum),
+        )
+
+    def restore_state(self) -> None:
+        self._rows = read_state(self.connection, self._path)
+        self.revision, self.compact_revision = self._rows[:2]
+
+    def get(self, key: str) -> KeyValue | None:
+        row = self.connection.execute(
+            "SELECT value, create_revision, mod_revision FROM history WHERE key = ? ORDER BY mod_revision DESC LIMIT 1",
+            (key,),
+        ).fetchone()
+        return None if row is None or row[0] is None else KeyValue(key, *row)
+
+    def list(self, prefix: str, revision: int) -> Listing:
+        revision = revision or self.revision
+        if revision > self.revision:
+            raise ValueError(f"revision {revision} is in the future: the store is at {self.revision}")
+        if revision < self.compact_revision:
+            raise Compacted(self.compact_revision)
+        # SQLite takes the other columns of a group from the row that has the maximum.
+        rows = self.connection.execute(
+            "SELECT key, value, create_revision, max(mod_revision) FROM history "
+            "WHERE key >= ? AND key < ? AND mod_revision <= ? GROUP BY key ORDER BY key",
+            (prefix, prefix_end(prefix) or _LAST_KEY, revision),
+        )
+        return Listing(revision, [KeyValue._make(row) for row in rows if row[1] is not None])
+
+    def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> tuple[TxnResult, Commit | None]:
+        if not all(holds(compare, self.get(compare.key)) for compare in compares):
+            return TxnResult(False, self.revision), None
+        revision = self.revision + 1
+        events: dict[str, Event] = {}
+        for operation in operations:
+            if isinstance(operation, Put):
+                old = self.get(operation.key)
+                created = revision if old is None else old.create_revision
+                events[operation.key] = Event(operation.key, operation.value, created, revision)
+            elif isinstance(operation, Delete):
+                if self.get(operation.key) is not None:
+                    events[operation.key] = Event(operation.key, None, 0, revision)
+            else:
+                for item in self.list(operation.prefix, 0).items:
+                    events[item.key] = Event(item.key, None, 0, revision)
+        if not events:
+            return TxnResult(True, self.revision), None
+        commit = Commit(revision, tuple(event for _, event in sorted(events.items())))
+        sums = [row_checksum(*event) for event in commit.events]
+        self.connection.executemany(
+            "INSERT INTO history (key, value, create_revision, mod_revision, checksum) VALUES (?, ?, ?, ?, ?)",
+            [(*event, checksum) for event, checksum in zip(commit.events, sums, strict=True)],
+        )
+        self._rows = self._rows.with_rows(len(sums), sum(sums))
+        self.revision = revision
+        return TxnResult(True, revision), commit
+
+    def history(self, from_revision: int) -> Sequence[Commit]:
+        """Every commit from a revision on."""
+        if from_revision <= self.compact_revision:
+            raise Compacted(self.compact_revision)
+        rows = self.connection.execute(
+            "SELECT mod_revision, key, value, create_revision FROM history WHERE mod_revision >= ? "
+            "ORDER BY mod_revision, key",
+            (from_revision,),
+        )
+        events: dict[int, list[Event]] = {}
+        for mod_revision, key, value, create_revision in rows:
+            events.setdefault(mod_revision, []).append(Event(key, value, create_revision, mod_revision))
+        return [Commit(revision, tuple(events[revision])) for revision in sorted(events)]
+
+    def compact(self, revision: int) -> None:
+        if revision > self.revision:
+            raise ValueError(f"revision {revision} is in the future: the store is at {self.revision}")
+        if revision <= self.compact_revision:
+            return
+        # First what is superseded, then the deletions that are left: a deletion gone first would bring back the row
+        # that it supersedes.
+        self._delete(
+            "DELETE FROM history AS old WHERE mod_revision < ?1 AND EXISTS (SELECT 1 FROM history AS newer "
+            "WHERE newer.key = old.key AND newer.mod_revision > old.mod_revision AND newer.mod_revision <= ?1)",
+            (revision,),
+        )
+        self._delete("DELETE FROM history WHERE mod_revision <= ? AND value IS NULL", (revision,))
+        self.compact_revision = revision
+
+    def _delete(self, statement: str, parameters: tuple[int, ...]) -> None:
+        gone = self.connection.execute(f"{statement} RETURNING checksum", parameters).fetchall()
+        self._rows = self._rows.with_rows(-len(gone), -sum(checksum for (checksum,) in gone))
