@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from cordwood.broker import descriptors
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
-from cordwood.log.data_directory import PROPERTIES_FILE, DataDirectory, Identity
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.identity import PROPERTIES_FILE, Identity
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.segments.filesystem import Filesystem
 

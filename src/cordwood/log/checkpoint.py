@@ -206,6 +206,19 @@ def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket
         ticket.sync_names()
 
 
+class Checkpoint:
+    """The checkpoint of all logs, under way: `write` in any thread, then DataDirectory.finish_checkpoint."""
+
+    def __init__(self, filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool) -> None:
+        self.tickets = tickets
+        self._filesystem = filesystem
+        self._together = together
+
+    def write(self) -> None:
+        """What the logs need to have on disk before their recovery points move."""
+        write_checkpoints(self._filesystem, self.tickets, together=self._together)
+
+
 def remove_if_there(filesystem: Filesystem, path: str) -> None:
     with suppress(FileNotFoundError):
         filesystem.remove(path)

@@ -5,44 +5,34 @@ the checkpoints of recovery points, log starts and compaction. The marker is the
 directory and everything was checkpointed: then logs open without a look at their content.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from cordwood.log.checkpoint import CheckpointTicket, remove_if_there, write_checkpoints
+from cordwood.log.checkpoint import Checkpoint, remove_if_there
+from cordwood.log.durable_directories import make_directory_durably
+from cordwood.log.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
+from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
-from cordwood.log.log_start_witness import check_against_witness, write_witness
+from cordwood.log.log_state import LogState
 from cordwood.log.partition_files import holds_a_log
 from cordwood.log.retention import condemn_directory, condemned_part, lose_files
 from cordwood.log.set_aside import read_note, remove_note, set_aside
 from cordwood.log.strays import Fate, Known, Verdict, judge, read_topic_id
 from cordwood.log.topic_identity import restore_topic_id
-from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
+from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
-from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Suffix
-from cordwood.segments.offset_checkpoint import (
-    CLEANER_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
-    decode_offsets,
-    encode_offsets,
-)
+from cordwood.segments.offset_checkpoint import CLEANER_FILE, RECOVERY_POINT_FILE
 from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note, set_aside_part
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-PROPERTIES_FILE = "meta.properties"
 
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
-_PROPERTIES_VERSION = "1"
-_IF_DAMAGED = (
-    f"If {PROPERTIES_FILE} is damaged, move it away: a start writes it anew from the metadata, and loses no records"
-)
 
 
 class Lock(Protocol):
@@ -54,26 +44,6 @@ class Lockable(Protocol):
     """A filesystem that more than one process can see."""
 
     def lock(self, path: str) -> Lock: ...
-
-
-class Identity(NamedTuple):
-    """Whose data a directory has."""
-
-    cluster_id: str
-    node_id: int
-
-
-class Checkpoint:
-    """The checkpoint of all logs, under way: `write` in any thread, then DataDirectory.finish_checkpoint."""
-
-    def __init__(self, filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool) -> None:
-        self.tickets = tickets
-        self._filesystem = filesystem
-        self._together = together
-
-    def write(self) -> None:
-        """What the logs need to have on disk before their recovery points move."""
-        write_checkpoints(self._filesystem, self.tickets, together=self._together)
 
 
 class DataDirectory:
@@ -99,10 +69,7 @@ class DataDirectory:
         self._loaded_indexes = loaded_indexes
         self._sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
-        self._recovery_points: dict[TopicPartition, int] = {}
-        """One that was never saved is not in it; one that was saved and lost is 0."""
-        self._log_starts: dict[TopicPartition, int] = {}
-        self._clean_offsets: dict[TopicPartition, int] = {}
+        self._offsets = KeptOffsets(filesystem, path)
         self._on_disk: set[TopicPartition] = set()
         self._set_aside: list[str] = []
         self._put_back: set[TopicPartition] = set()
@@ -111,20 +78,13 @@ class DataDirectory:
         """Their directories have no topic id that can be believed."""
         self._stuck: set[TopicPartition] = set()
         """Deleted, with a directory that could not be moved away."""
-        self._written: dict[str, bytes] = {}
-        self._saves = 0
-        self._saved: dict[str, int] = {}
-        """Of each file, the number of the save that is in it."""
-        self._forgotten: dict[TopicPartition, int] = {}
-        """Of deleted partitions, the number of the save that has nothing of them any more."""
-        self._saving = threading.Lock()
         self._lock: Lock | None = None
 
     # Life
 
     def take(self) -> None:
         """Makes the directory if need be, and takes it for this process. StorageFailure if another process has it."""
-        self._make_directory()
+        make_directory_durably(self.filesystem, self.path, begun=self.filesystem.exists(self._file(PROPERTIES_FILE)))
         if isinstance(self.filesystem, Lockable):
             self._lock = self.filesystem.lock(self._file(LOCK_FILE))
 
@@ -135,10 +95,8 @@ class DataDirectory:
             self.take()
         try:
             if identity is not None:
-                self._check_identity(identity)
-            self._recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
-            self._log_starts = self._read_offsets(LOG_START_FILE)
-            self._clean_offsets = self._read_offsets(CLEANER_FILE)
+                claim_directory(filesystem, self.path, identity)
+            self.problems += self._offsets.read()
             self._look_around()
             self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
             # From here on a stop is unclean until `close` says otherwise.
@@ -213,9 +171,9 @@ class DataDirectory:
             read_topic_id(self.filesystem, directory),
             reason,
             now_ms,
-            self._recovery_points.get(partition),
-            self._log_starts.get(partition),
-            self._clean_offsets.get(partition),
+            self._offsets.recovery_points.get(partition),
+            self._offsets.log_starts.get(partition),
+            self._offsets.clean_offsets.get(partition),
         )
         path = set_aside(self.filesystem, directory, note, before_moving=lambda: self._forget_durably(partition))
         self._set_aside.append(path)
@@ -231,7 +189,7 @@ class DataDirectory:
             partition
             for partition in wanted
             if partition not in self._on_disk
-            and self._recovery_points.get(partition, 0) > self._log_starts.get(partition, 0)
+            and self._offsets.recovery_points.get(partition, 0) > self._offsets.log_starts.get(partition, 0)
         ]
 
     def has_log(self, partition: TopicPartition) -> bool:
@@ -256,7 +214,7 @@ class DataDirectory:
         if partition not in self._on_disk:
             self._make_way(partition, now_ms)
         self._be_forgotten(partition)
-        recovery_point = self._recovery_points.get(partition)
+        recovery_point = self._offsets.recovery_points.get(partition)
         log = Log.open(
             self.filesystem,
             directory,
@@ -265,10 +223,10 @@ class DataDirectory:
             recovery_point=recovery_point or 0,
             clean=self.clean and partition not in self._put_back,
             now_ms=now_ms,
-            log_start_offset=self._log_starts.get(partition, 0),
+            log_start_offset=self._offsets.log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
             topic_id=topic_id,
-            ever_compacted=partition in self._clean_offsets,
+            ever_compacted=partition in self._offsets.clean_offsets,
             recovery_point_lost=recovery_point == 0,
             loaded_indexes=self._loaded_indexes,
         )
@@ -315,8 +273,7 @@ class DataDirectory:
             if path is not None:
                 paths.append(path)
         save = self.save_offsets()
-        self._forgotten = {name: number for name, number in self._forgotten.items() if not self._is_saved(number)}
-        self._forgotten.update(dict.fromkeys(forgotten, self._saves))
+        self._offsets.forgotten_with_last_save(forgotten)
 
         def remove() -> None:
             if paths:
@@ -344,31 +301,26 @@ class DataDirectory:
 
         A crash would give them to the new log, and nothing on disk could tell whose they are.
         """
-        number = self._forgotten.get(partition)
-        if number is not None and not self._is_saved(number):
+        if self._offsets.in_a_file_still(partition):
             self.filesystem.sync_directory(self.path)
             self.save_offsets()()
-        self._forgotten.pop(partition, None)
-
-    def _is_saved(self, number: int) -> bool:
-        return all(self._saved.get(name, 0) >= number for name in (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE))
+        self._offsets.is_new(partition)
 
     def _forget(self, partition: TopicPartition) -> bool:
         """True if there was anything that a file may have."""
         self._on_disk.discard(partition)
-        kept = (self._recovery_points, self._log_starts, self._clean_offsets)
-        return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
+        return self._offsets.forget(partition)
 
     # Offsets that are kept for all logs together
 
     def clean_offset(self, partition: TopicPartition) -> int:
         """Up to where the partition's log is compacted."""
-        return self._clean_offsets.get(partition, 0)
+        return self._offsets.clean_offsets.get(partition, 0)
 
     def durable_recovery_point(self, partition: TopicPartition) -> int:
         """Below it the next life would believe every gap; in what is above it would take one for damage."""
         log = self._logs.get(partition)
-        return self._recovery_points.get(partition, 0) if log is None else log.saved_recovery_point
+        return self._offsets.recovery_points.get(partition, 0) if log is None else log.saved_recovery_point
 
     def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
         """In the loop: notes that this log is going to have gaps. What it returns writes that down, in any thread.
@@ -376,13 +328,13 @@ class DataDirectory:
         It has to be on disk before the first compacted segment is: a later life would take the gaps for damage if the
         topic's policy has been changed by then.
         """
-        self._clean_offsets.setdefault(partition, 0)
+        self._offsets.clean_offsets.setdefault(partition, 0)
         if (log := self._logs.get(partition)) is not None:
             log.ever_compacted = True
-        return self._save({CLEANER_FILE: dict(self._clean_offsets)})
+        return self._offsets.begin_save(self._logs, (CLEANER_FILE,))
 
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
-        self._clean_offsets[partition] = offset
+        self._offsets.clean_offsets[partition] = offset
 
     def begin_checkpoint(self, logs: Iterable[Log] | None = None) -> Checkpoint:
         """In the loop: takes what must be written so that the recovery points of these logs can move."""
@@ -401,42 +353,11 @@ class DataDirectory:
         for partition, log in self._logs.items():
             if log.segments:
                 self._on_disk.add(partition)
-                if log.recovery_point or partition in self._recovery_points:
-                    self._recovery_points[partition] = log.recovery_point
-            if log.log_start_offset or partition in self._log_starts:
-                self._log_starts[partition] = log.log_start_offset
-        return self._save(
-            {
-                LOG_START_FILE: dict(self._log_starts),
-                CLEANER_FILE: dict(self._clean_offsets),
-                RECOVERY_POINT_FILE: dict(self._recovery_points),
-            }
-        )
-
-    def _save(self, offsets: dict[str, dict[TopicPartition, int]]) -> Callable[[], None]:
-        self._saves += 1
-        number = self._saves
-        # The logs themselves: by the time this is written their names may be those of others.
-        logs = list(self._logs.items())
-
-        def write() -> None:
-            with self._saving:
-                for name, by_partition in offsets.items():
-                    # One that was taken later may have been written before.
-                    if self._saved.get(name, 0) > number:
-                        continue
-                    data = encode_offsets(by_partition)
-                    if data != self._written.get(name):
-                        if name == LOG_START_FILE:
-                            write_witness(self.filesystem, self.path, data, self._written.get(name))
-                        self.filesystem.replace(self._file(name), data)
-                        self._written[name] = data
-                    if name == RECOVERY_POINT_FILE:
-                        for partition, log in logs:
-                            log.saved_recovery_point = by_partition.get(partition, 0)
-                    self._saved[name] = number
-
-        return write
+                if log.recovery_point or partition in self._offsets.recovery_points:
+                    self._offsets.recovery_points[partition] = log.recovery_point
+            if log.log_start_offset or partition in self._offsets.log_starts:
+                self._offsets.log_starts[partition] = log.log_start_offset
+        return self._offsets.begin_save(self._logs)
 
     def checkpoint(self) -> None:
         """All steps for all logs at once, waiting for the disk."""
@@ -444,39 +365,15 @@ class DataDirectory:
         checkpoint.write()
         self.finish_checkpoint(checkpoint)()
 
-    def _recovery_point_lowered(self, log: Log) -> None:
-        self._recovery_points[log.partition] = log.recovery_point
-        self._save({RECOVERY_POINT_FILE: dict(self._recovery_points)})()
+    def _recovery_point_lowered(self, log: LogState) -> None:
+        self._offsets.recovery_points[log.partition] = log.recovery_point
+        self._offsets.begin_save(self._logs, (RECOVERY_POINT_FILE,))()
 
     def free_bytes(self) -> tuple[int, int]:
         """(bytes there are, bytes that can be used) on the disk."""
         return self.filesystem.free_bytes()
 
     # Files
-
-    def _make_directory(self) -> None:
-        """Makes the directory, and every name on the way to it durable: else a power cut takes all that is in it.
-
-        Also names that were there already, until a start has come as far as the properties file: an earlier process may
-        have made them and been killed. Directories above that this process may not open are somebody else's work.
-        """
-        levels = []
-        path = self.path
-        while path:
-            levels.append((path, self.filesystem.exists(path)))
-            path = path.rpartition("/")[0]
-        self.filesystem.make_directory(self.path)
-        for path, was_there in levels:
-            parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
-            if not was_there:
-                self.filesystem.sync_directory(parent)
-            elif not self.filesystem.exists(self._file(PROPERTIES_FILE)):
-                try:
-                    self.filesystem.sync_directory(parent)
-                except SyncFailure:
-                    raise
-                except StorageFailure:
-                    return
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -499,7 +396,7 @@ class DataDirectory:
             if (part := condemned_part(name)) is not None and holds_a_log(self.filesystem, self._file(name))
         }
         parts = set(condemned.values())
-        known = self._recovery_points.keys() | self._log_starts.keys() | self._clean_offsets.keys()
+        known = self._offsets.partitions()
         forgotten = [each for each in known - self._on_disk if str(each)[:LONGEST_PART] in parts and self._forget(each)]
         if condemned:
             self._free(condemned, forgotten)
@@ -513,7 +410,7 @@ class DataDirectory:
             _empty_logs(self.filesystem, self._file(name))
         # Still without room: they stay, so that the next start knows too, and this one need not fail.
         save = self.save_offsets()
-        self._forgotten = dict.fromkeys(forgotten, self._saves)
+        self._offsets.forgotten_with_last_save(forgotten)
         with suppress(DiskFull):
             save()
             for name in condemned:
@@ -533,9 +430,9 @@ class DataDirectory:
                 continue
             # A crash may have come when some of the checkpoints had forgotten it. What they still have is as new.
             for offsets, offset in (
-                (self._recovery_points, note.recovery_point),
-                (self._log_starts, note.log_start_offset),
-                (self._clean_offsets, note.cleaned_to),
+                (self._offsets.recovery_points, note.recovery_point),
+                (self._offsets.log_starts, note.log_start_offset),
+                (self._offsets.clean_offsets, note.cleaned_to),
             ):
                 if offset is not None and not offsets.get(partition):
                     offsets[partition] = offset
@@ -550,49 +447,17 @@ class DataDirectory:
 
         Logs that are not opened in this life must know of that in the next one too.
         """
-        if RECOVERY_POINT_FILE in self._written:
+        if not self._offsets.recovery_points_lost:
             return
         if self._on_disk:
-            self._recovery_points = dict.fromkeys(self._on_disk, 0)
+            self._offsets.recovery_points = dict.fromkeys(self._on_disk, 0)
         else:
             with suppress(DiskFull):
-                self._save({RECOVERY_POINT_FILE: {}})()
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A missing or damaged checkpoint costs time, not data: logs are then recovered from their start."""
-        try:
-            data = self.filesystem.read_bytes(self._file(name))
-            if name == LOG_START_FILE:
-                check_against_witness(self.filesystem, self.path, data)
-            offsets = decode_offsets(data)
-        except FileNotFoundError:
-            return {}
-        except DamagedCheckpoint as error:
-            self.problems.append(f"{self._file(name)} is damaged ({error}): its logs are recovered from their start")
-            return {}
-        self._written[name] = data
-        return offsets
-
-    def _check_identity(self, identity: Identity) -> None:
-        path = self._file(PROPERTIES_FILE)
-        try:
-            found = _decode_properties(self.filesystem.read_bytes(path))
-        except FileNotFoundError:
-            self.filesystem.replace(path, _encode_properties(identity))
-            return
-        if found != identity:
-            raise StorageFailure(
-                f"{self.path} has the data of node {found.node_id} in cluster {found.cluster_id}, not of node "
-                f"{identity.node_id} in cluster {identity.cluster_id}: node.id was changed, or the metadata store "
-                f"is another broker's. {_IF_DAMAGED}"
-            )
+                self._offsets.begin_save({}, (RECOVERY_POINT_FILE,))()
 
     def identity(self) -> Identity | None:
         """Whose data this is; None if nobody's yet."""
-        try:
-            return _decode_properties(self.filesystem.read_bytes(self._file(PROPERTIES_FILE)))
-        except FileNotFoundError:
-            return None
+        return read_identity(self.filesystem, self.path)
 
 
 def _partition_of(directory_name: str) -> TopicPartition | None:
@@ -608,19 +473,3 @@ def _empty_logs(filesystem: Filesystem, directory: str) -> None:
             file = filesystem.open(f"{directory}/{name}")
             file.truncate(0)
             file.close()
-
-
-def _encode_properties(identity: Identity) -> bytes:
-    lines = {"version": _PROPERTIES_VERSION, "cluster.id": identity.cluster_id, "node.id": str(identity.node_id)}
-    return "".join(f"{key}={value}\n" for key, value in lines.items()).encode("utf-8")
-
-
-def _decode_properties(data: bytes) -> Identity:
-    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
-    fields = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    try:
-        if fields["version"] != _PROPERTIES_VERSION:
-            raise StorageFailure(f"{PROPERTIES_FILE} has version {fields['version']}, which is unknown")
-        return Identity(fields["cluster.id"], int(fields["node.id"]))
-    except (KeyError, ValueError) as error:
-        raise StorageFailure(f"{PROPERTIES_FILE} is damaged: {error!r}. {_IF_DAMAGED}") from None

@@ -19,7 +19,8 @@ from cordwood.cluster.controller import Controller
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.log.compaction import CompactionJob, CompactionResult, compact
-from cordwood.log.data_directory import DataDirectory, Identity
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.identity import Identity
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, SyncFailure

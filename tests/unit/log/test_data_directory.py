@@ -8,11 +8,13 @@ import pytest
 from tests.unit.log.log_making import NOW_MS, append, fill, flush, values
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
-from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory, Identity
+from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory
+from cordwood.log.identity import Identity
 from cordwood.log.log import Log
 from cordwood.log.log_start_witness import WITNESS_FILE
 from cordwood.log.memory_filesystem import MemoryFilesystem
-from cordwood.log.os_filesystem import OsFile, OsFilesystem
+from cordwood.log.os_file import OsFile
+from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.log.strays import Fate, Known
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.log import os_filesystem
+from cordwood.log import os_file
 from cordwood.log.cold_pages import PAGE_SIZE, pages_not_cached
 from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
@@ -230,7 +230,7 @@ def test_where_the_page_cache_cannot_be_asked_recent_bytes_answer() -> None:
 
 
 def test_a_cold_read_leaves_the_page_cache_as_it_found_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os_filesystem, "HOT_TAIL_BYTES", 0)
+    monkeypatch.setattr(os_file, "HOT_TAIL_BYTES", 0)
     path = tmp_path / "f"
     filesystem = OsFilesystem(str(tmp_path))
     file = filesystem.open(str(path), create=True)

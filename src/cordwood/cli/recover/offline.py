@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.log.data_directory import PROPERTIES_FILE, DataDirectory
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.identity import PROPERTIES_FILE
 from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.errors import EnvironmentFailure
 

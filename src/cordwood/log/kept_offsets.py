@@ -1,0 +1,135 @@
+"""Offsets that a data directory keeps for all of its partitions: recovery points, log starts, compacted ends.
+
+They change in the loop, and are written to the three checkpoint files in any thread. A write that was begun earlier and
+comes later never replaces a newer one.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from cordwood.log.log import Log
+from cordwood.log.log_start_witness import check_against_witness, write_witness
+from cordwood.model.identifiers import TopicPartition
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.offset_checkpoint import (
+    CLEANER_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+    encode_offsets,
+)
+
+FILES = (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE)
+"""In the order in which they are written."""
+
+
+class KeptOffsets:
+    def __init__(self, filesystem: Filesystem, path: str) -> None:
+        self.recovery_points: dict[TopicPartition, int] = {}
+        """One that was never saved is not in it; one that was saved and lost is 0."""
+        self.log_starts: dict[TopicPartition, int] = {}
+        self.clean_offsets: dict[TopicPartition, int] = {}
+        self._filesystem = filesystem
+        self._path = path
+        self._written: dict[str, bytes] = {}
+        self._saves = 0
+        self._saved: dict[str, int] = {}
+        """Of each file, the number of the save that is in it."""
+        self._forgotten: dict[TopicPartition, int] = {}
+        """Of deleted partitions, the number of the save that has nothing of them any more."""
+        self._saving = threading.Lock()
+
+    def read(self) -> list[str]:
+        """Reads the files; returns what is wrong with them.
+
+        A missing or damaged checkpoint costs time, not data: logs are then recovered from their start.
+        """
+        problems: list[str] = []
+        self.recovery_points = self._read(RECOVERY_POINT_FILE, problems)
+        self.log_starts = self._read(LOG_START_FILE, problems)
+        self.clean_offsets = self._read(CLEANER_FILE, problems)
+        return problems
+
+    def _read(self, name: str, problems: list[str]) -> dict[TopicPartition, int]:
+        path = f"{self._path}/{name}"
+        try:
+            data = self._filesystem.read_bytes(path)
+            if name == LOG_START_FILE:
+                check_against_witness(self._filesystem, self._path, data)
+            offsets = decode_offsets(data)
+        except FileNotFoundError:
+            return {}
+        except DamagedCheckpoint as error:
+            problems.append(f"{path} is damaged ({error}): its logs are recovered from their start")
+            return {}
+        self._written[name] = data
+        return offsets
+
+    @property
+    def recovery_points_lost(self) -> bool:
+        """Whether their file was missing or damaged, and has not been written since."""
+        return RECOVERY_POINT_FILE not in self._written
+
+    def partitions(self) -> set[TopicPartition]:
+        """Those of which any offset is known."""
+        return self.recovery_points.keys() | self.log_starts.keys() | self.clean_offsets.keys()
+
+    def begin_save(self, logs: Mapping[TopicPartition, Log], names: Sequence[str] = FILES) -> Callable[[], None]:
+        """In the loop: notes the offsets as they are now. What it returns writes them, in any thread."""
+        self._saves += 1
+        number = self._saves
+        current = {
+            LOG_START_FILE: self.log_starts,
+            CLEANER_FILE: self.clean_offsets,
+            RECOVERY_POINT_FILE: self.recovery_points,
+        }
+        offsets = {name: dict(current[name]) for name in names}
+        # The logs themselves: by the time this is written their names may be those of others.
+        open_logs = list(logs.items())
+
+        def write() -> None:
+            with self._saving:
+                for name, by_partition in offsets.items():
+                    # One that was taken later may have been written before.
+                    if self._saved.get(name, 0) > number:
+                        continue
+                    self._write(name, encode_offsets(by_partition))
+                    if name == RECOVERY_POINT_FILE:
+                        for partition, log in open_logs:
+                            log.saved_recovery_point = by_partition.get(partition, 0)
+                    self._saved[name] = number
+
+        return write
+
+    def _write(self, name: str, data: bytes) -> None:
+        if data == self._written.get(name):
+            return
+        if name == LOG_START_FILE:
+            write_witness(self._filesystem, self._path, data, self._written.get(name))
+        self._filesystem.replace(f"{self._path}/{name}", data)
+        self._written[name] = data
+
+    # Deleted partitions
+
+    def forget(self, partition: TopicPartition) -> bool:
+        """True if there was anything that a file may have."""
+        kept = (self.recovery_points, self.log_starts, self.clean_offsets)
+        return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
+
+    def forgotten_with_last_save(self, partitions: Iterable[TopicPartition]) -> None:
+        """The save that was begun last has nothing of these partitions any more."""
+        self._forgotten = {name: number for name, number in self._forgotten.items() if not self._is_saved(number)}
+        self._forgotten.update(dict.fromkeys(partitions, self._saves))
+
+    def in_a_file_still(self, partition: TopicPartition) -> bool:
+        """Whether a file may have offsets of a deleted partition of this name."""
+        number = self._forgotten.get(partition)
+        return number is not None and not self._is_saved(number)
+
+    def is_new(self, partition: TopicPartition) -> None:
+        """From here on the name is a new partition's, and so are its offsets."""
+        self._forgotten.pop(partition, None)
+
+    def _is_saved(self, number: int) -> bool:
+        return all(self._saved.get(name, 0) >= number for name in FILES)

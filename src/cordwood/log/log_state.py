@@ -1,0 +1,182 @@
+"""What one partition's log is made of: the attributes that all of its transitions read and change.
+
+Attributes without an underscore are for everybody to read; only the modules of this folder change them. Three ends are
+never the same by chance: `log_end_offset` (appended), `durable_end_offset` (fsynced), `recovery_point` (fsynced and
+checkpointed: below it nothing is ever cut).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from cordwood.log.loaded_indexes import LoadedIndexes
+from cordwood.log.producers import ProducerStates
+from cordwood.log.report import Damage, RecoveryReport
+from cordwood.log.segment import Deletion, Segment, base_offset_of
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.leader_epochs import LeaderEpochs
+
+
+class LogState:
+    __slots__ = (
+        "_latest_epoch",
+        "_leader_epochs",
+        "_producers",
+        "_recovery",
+        "_settings",
+        "acks_mean_disk",
+        "active",
+        "checkpoint_due",
+        "clean_ms",
+        "closing",
+        "damage",
+        "deletions",
+        "directory",
+        "durable_end_offset",
+        "epochs_changed",
+        "ever_compacted",
+        "filesystem",
+        "loaded_indexes",
+        "log_append_time",
+        "log_end_offset",
+        "log_start_offset",
+        "min_insync_replicas",
+        "names_version",
+        "newest_snapshot_is_empty",
+        "on_recovery_point_lowered",
+        "opened_ms",
+        "partition",
+        "producer_expiration_ms",
+        "ready",
+        "recovery_point",
+        "recovery_point_lost",
+        "saved_recovery_point",
+        "segment_bytes",
+        "segments",
+        "snapshots",
+        "topic_id",
+        "truncations",
+        "unsaved_snapshots",
+        "unsynced_directories",
+        "unsynced_files",
+    )
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        directory: str,
+        partition: TopicPartition,
+        settings: TopicSettings,
+        *,
+        recovery_point: int,
+        log_start_offset: int,
+        now_ms: int,
+        producer_expiration_ms: int,
+        topic_id: TopicId | None,
+        ever_compacted: bool,
+        recovery_point_lost: bool,
+        loaded_indexes: LoadedIndexes,
+    ) -> None:
+        self.filesystem = filesystem
+        self.directory = directory
+        self.partition = partition
+        self.topic_id = topic_id
+        self.ever_compacted = ever_compacted
+        """Up to here offsets may be missing, whatever the topic's policy is by now."""
+        self.recovery_point_lost = recovery_point_lost
+        """Whether there was one above the one that the log was opened with, and nobody knows where."""
+        self.opened_ms = self.clean_ms = now_ms
+        self.producer_expiration_ms = producer_expiration_ms
+        self.loaded_indexes = loaded_indexes
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self.durable_end_offset = self.recovery_point = recovery_point
+        self.saved_recovery_point = recovery_point
+        """What a crash goes back to: the recovery point moves first, and is written down then. Set in any thread."""
+        self.damage: list[Damage] = []
+        """Found below the recovery point; never cut."""
+        self.segments: tuple[Segment, ...] = ()
+        """Oldest first. Replaced whole, never changed: threads that read cold data hold on to it."""
+        self.active: Segment | None = None
+        """The last segment while it takes appends. None: the next append begins a new one."""
+        self.ready = True
+        """False after a clean stop until the first use: the end of the active segment has not been looked at."""
+        self.closing: list[Segment] = []
+        """Rolled segments whose index files are not complete yet."""
+        self.deletions: list[Deletion] = []
+        self.truncations = 0
+        """How often the log was cut: a ticket that was taken before one is void after it."""
+        self.unsynced_directories: tuple[str, ...] = ()
+        self.unsynced_files: tuple[File, ...] = ()
+        """Files besides segments that the next flush must make durable."""
+        self.names_version = 0
+        self.snapshots: list[int] = []
+        """The offsets of the producer snapshots on disk, ascending."""
+        self.unsaved_snapshots: tuple[tuple[int, bytes], ...] = ()
+        self.newest_snapshot_is_empty = False
+        self.epochs_changed = False
+        self.checkpoint_due = False
+        """Files beside the log have more in them than is true, or less: they must be written even without new data."""
+        self.on_recovery_point_lowered: Callable[[LogState], None] | None = None
+        """Must make the lower recovery point durable before it returns: what is above it is about to be cut."""
+        self._recovery: RecoveryReport | None = None
+        self._leader_epochs: LeaderEpochs | None = None
+        self._latest_epoch = -1
+        self._producers: ProducerStates | None = None
+        self._settings = settings
+        self._take_over(settings)
+
+    def __repr__(self) -> str:
+        return f"Log({self.partition}, offsets {self.log_start_offset} to {self.log_end_offset})"
+
+    @property
+    def settings(self) -> TopicSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: TopicSettings) -> None:
+        before, self._settings = self._settings, settings
+        if self.active is not None:
+            self.active.roll_at_ms += settings.rolls_after_ms - before.rolls_after_ms
+        self._take_over(settings)
+
+    def _take_over(self, settings: TopicSettings) -> None:
+        self.log_append_time = settings.log_append_time
+        self.segment_bytes = settings.segment_bytes
+        self.acks_mean_disk = settings.acks_mean_disk
+        self.min_insync_replicas = settings.min_insync_replicas
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening did."""
+        if self._recovery is None:
+            return RecoveryReport(True, self.recovery_point, self.log_end_offset)
+        return self._recovery
+
+    @recovery.setter
+    def recovery(self, report: RecoveryReport) -> None:
+        self._recovery = report
+
+    def set_history(self, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:
+        """What replaying the log gave."""
+        self._producers = producers
+        self._leader_epochs = leader_epochs
+        self._latest_epoch = leader_epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether compaction may have taken offsets out of this log: now, or before the topic's policy was changed."""
+        return self._settings.compacted or self.ever_compacted
+
+    def end_of_segment(self, place: int) -> int:
+        """The offset before which the segment at this place in `segments` ends."""
+        following = place + 1
+        return self.segments[following].base_offset if following < len(self.segments) else self.log_end_offset
+
+    def place_of(self, offset: int) -> int:
+        """The place in `segments` of the one that holds the offset; 0 if all are later."""
+        return max(bisect_right(self.segments, offset, key=base_offset_of) - 1, 0)
