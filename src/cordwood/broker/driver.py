@@ -175,11 +175,13 @@ class Driver:
         now_ms = node.now_ms
         deadline_ms = node.tick(now_ms)
         self._begin_flush()
-        if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_deadline_ms):
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self.wake()
+        elif deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_deadline_ms):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_deadline_ms = deadline_ms
-            self._timer = self._loop.call_later(max(0, deadline_ms - now_ms) / 1000, self._timer_fired)
+            self._timer = self._loop.call_later((deadline_ms - now_ms) / 1000, self._timer_fired)
 
     def _begin_flush(self) -> None:
         assert self._node is not None
@@ -189,7 +191,8 @@ class Driver:
 
     def _timer_fired(self) -> None:
         self._timer = None
-        self._turn()
+        # One turn at a time: a second one would leave a third behind, and sockets would wait for all of them.
+        self.wake()
 
     def _into_node(self, event: Callable[[], None]) -> bool:
         if self._stopped:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import resource
 import signal
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 import uvloop
 
+from cordwood.broker.garbage import collect_seldom
 from cordwood.broker.server import Server
 from cordwood.model.broker_settings import BrokerSettings
 
@@ -26,13 +26,6 @@ def run(settings: BrokerSettings) -> int:
     _allow_many_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))
-
-
-def _collect_garbage_seldom() -> None:
-    """What is alive now stays alive, and requests leave no cycles behind: the usual rhythm would be for nothing."""
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
-    gc.enable()
 
 
 def _allow_many_descriptors() -> None:
@@ -53,11 +46,12 @@ async def _serve(settings: BrokerSettings) -> int:
     host, port = server.address
     shown = f"[{host}]" if ":" in host else host
     print(f"cordwood ready on {shown}:{port} (data in {settings.data_directory})", flush=True)
-    _collect_garbage_seldom()
+    garbage = collect_seldom(loop)
     stopping = asyncio.ensure_future(told.wait())
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
+    garbage.close()
     if not server.failed.done():
         logger.info("stopping: finishing what is under way")
     await server.stop()

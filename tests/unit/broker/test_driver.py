@@ -270,3 +270,26 @@ def test_an_exception_of_the_node_stops_it_and_is_reported_once() -> None:
         driven.close()
 
     on_a_loop(scenario)
+
+
+def test_a_node_that_is_always_due_has_one_turn_in_each_turn_of_the_loop() -> None:
+    """Each turn that a timer brought once left a turn behind that was never to end: sockets waited for all of them."""
+
+    async def scenario() -> None:
+        driven = Driven()
+
+        def always_due() -> None:
+            driven.node.deadline_ms = driven.wall_ms
+            driven.driver.wake()
+
+        driven.node.on_tick = always_due
+        driven.driver.wake()
+        most = 0
+        for _ in range(50):
+            before = len(driven.node.ticks)
+            await asyncio.sleep(0)
+            most = max(most, len(driven.node.ticks) - before)
+        driven.close()
+        assert most == 1
+
+    on_a_loop(scenario)

@@ -1,0 +1,80 @@
+"""Looks for cyclic garbage are small, but for those that are taken while the loop has nothing to do."""
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from cordwood.broker.garbage import WORTH_A_LOOK, YOUNG, YOUNG_LOOKS, QuietCollection
+
+MOST_OBJECTS_IN_A_LOOK = 50_000
+"""At 0.1 to 0.2 us each: 5 to 10 ms, and some times that on a busy machine."""
+
+
+def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(test(), 20))
+
+
+class Process:
+    """What the collection is told of the process that it is in."""
+
+    def __init__(self, looks: int, cpu_s_per_question: float) -> None:
+        self.looks = looks
+        self.collected = 0
+        self._cpu_s = 0.0
+        self._step_s = cpu_s_per_question
+        self.asked = 0
+
+    def cpu_s(self) -> float:
+        self._cpu_s += self._step_s
+        self.asked += 1
+        return self._cpu_s
+
+    def collect(self) -> None:
+        self.collected += 1
+        self.looks = 0
+
+
+async def watched(process: Process) -> None:
+    watching = QuietCollection(
+        asyncio.get_running_loop(),
+        collect=process.collect,
+        looks=lambda: process.looks,
+        cpu_s=process.cpu_s,
+        interval_s=0.001,
+    )
+    while process.asked < 20:
+        await asyncio.sleep(0.001)
+    watching.close()
+
+
+def test_the_looks_that_come_by_themselves_pass_few_objects() -> None:
+    assert YOUNG * (YOUNG_LOOKS + 1) <= MOST_OBJECTS_IN_A_LOOK
+
+
+def test_a_quiet_process_looks_at_everything_once() -> None:
+    process = Process(looks=WORTH_A_LOOK, cpu_s_per_question=0.0)
+    on_a_loop(lambda: watched(process))
+    assert process.collected == 1
+
+
+def test_a_process_with_little_new_does_not_look() -> None:
+    process = Process(looks=WORTH_A_LOOK - 1, cpu_s_per_question=0.0)
+    on_a_loop(lambda: watched(process))
+    assert process.collected == 0
+
+
+def test_a_busy_process_does_not_look() -> None:
+    process = Process(looks=WORTH_A_LOOK, cpu_s_per_question=0.001)
+    on_a_loop(lambda: watched(process))
+    assert process.collected == 0
+
+
+def test_what_has_survived_is_counted_in_looks() -> None:
+    gc.collect()
+    assert gc.get_count()[2] == 0
+    gc.collect(1)
+    assert gc.get_count()[2] == 1
