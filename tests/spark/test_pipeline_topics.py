@@ -32,14 +32,16 @@ def test_a_topic_beside_the_live_one_is_its_likeness(
     declared = make_topic(partitions=3, **{"cleanup.policy": "compact"})
     other, quarantine = f"new-{uuid.uuid4().hex[:8]}", f"aside-{uuid.uuid4().hex[:8]}"
     topics = {declared: f"{declared}.v2", other: other}
-    assert ensure_topics(broker.bootstrap, topics, quarantine) == [f"{declared}.v2", other, quarantine]
+    inputs = [make_topic(partitions=2), make_topic(partitions=1)]
+    assert ensure_topics(broker.bootstrap, topics, quarantine, inputs) == [f"{declared}.v2", other, quarantine]
     there = admin.list_topics(timeout=30).topics
     assert len(there[f"{declared}.v2"].partitions) == 3
+    assert len(there[other].partitions) == 2, "a new one is as wide as the widest input"
     assert setting(admin, f"{declared}.v2", "cleanup.policy") == "compact"
     assert setting(admin, other, "cleanup.policy") == "delete"
     assert setting(admin, quarantine, "retention.ms") == "-1"
     assert int(setting(admin, quarantine, "max.message.bytes") or 0) > 10 << 20, "what came compressed is larger now"
-    assert ensure_topics(broker.bootstrap, topics, quarantine) == [], "they are there now"
+    assert ensure_topics(broker.bootstrap, topics, quarantine, inputs) == [], "they are there now"
 
 
 FILE = """

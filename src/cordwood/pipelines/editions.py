@@ -4,7 +4,9 @@
       live.json                     which edition is live, and which were before it: the only file that decides
       editions/<edition>/
         edition.json                the version, where it began, its tables and topics
-        definition-v<version>.py    the file as it was, so that an edition can be run again after the file went on
+        definition-v<version>.py    the file as it was, so that an edition can be run again after the file went on;
+                                    an edit under the same version is definition-v<version>.2.py
+        trial.py                    a changed file that runs and has not done a batch yet
         checkpoint/                 Spark's: how far it has read
         plan.json                   the last batch that began to be committed, and which records it was made of
         effects.json                the last batch that began to write to outputs that are not replayable
@@ -24,17 +26,19 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
 from cordwood.pipelines.definition import Pipeline, TableFormat
-from cordwood.pipelines.errors import DamagedState, InvalidDefinition, NotFound, WrongState
+from cordwood.pipelines.errors import DamagedState, InvalidDefinition, NotFound, WrongState, shown_path
 from cordwood.pipelines.positions import Positions, from_json, furthest, to_json
 from cordwood.pipelines.state_files import StateFiles
 
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
 FORMAT: Final = 1
 """Of the files below. Another number was written by a program that knows more than this one."""
+_TRIAL: Final = "trial.py"
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Edition:
     caught_up_at_ms: int | None = None
     input_ids: Mapping[str, str] = field(default_factory=dict)
     """The id of each topic that it has begun to read: its positions mean nothing in one that was made again."""
+
+    @property
+    def is_trial(self) -> bool:
+        """A changed definition that has not done a batch yet: `edition.json` still names the one before it."""
+        return self.definition_file == _TRIAL
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -222,8 +231,11 @@ class PipelineState:
         finally:
             os.close(descriptor)
 
-    def make_edition(self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool) -> Edition:
-        """A new edition, there once its `edition.json` is. The first of a pipeline writes to the topics as declared."""
+    def make_edition(
+        self, made: Pipeline, *, starting: str, now_ms: int, replayed: bool, source_file: str | None = None
+    ) -> Edition:
+        """A new edition, there once its `edition.json` is. The first of a pipeline writes to the topics as declared.
+        `source_file` is the author's file, where `made` was loaded from the definition that another edition keeps."""
         there = self.editions()
         name = _free_name(made.version, there)
         # Editions are in the order in which they were made, also if the clock was set back between.
@@ -236,8 +248,8 @@ class PipelineState:
         edition = Edition(
             name=name,
             version=made.version,
-            source_file=made.site.file,
-            definition_file=self._keep_definition(directory, made),
+            source_file=source_file or made.site.file,
+            definition_file=self._keep_definition(name, made.version, _content(made)),
             starting=starting,
             made_at_ms=made_at_ms,
             replayed=replayed,
@@ -260,10 +272,21 @@ class PipelineState:
         return edition
 
     def take_over(self, edition: Edition, made: Pipeline) -> Edition:
-        """Another version goes on in an edition, from where the last one stopped: nothing is built again."""
+        """Another definition goes on in an edition at once: for one that has never run."""
+        return self.adopt(self.try_out(edition, made))
+
+    def try_out(self, edition: Edition, made: Pipeline) -> Edition:
+        """The edition as another definition would go on in it. `edition.json` and the kept definitions stay as they
+        are until `adopt`: a change that is refused leaves nothing behind. The caller holds the edition's lock."""
+        tried = self.tried(edition, made, made.site.file)
+        self.files.replace_bytes(self.definition(tried), _content(made))
+        return tried
+
+    def tried(self, edition: Edition, made: Pipeline, source_file: str) -> Edition:
+        """As `try_out`, for a definition that was loaded from `trial.py`."""
         for name, facts in _table_facts(made).items():
             if edition.tables.get(name, facts) != facts:
-                hint = f"give it a new version, and `cordwood pipeline replay {made.name}`"
+                hint = f"give it a new version, and `cordwood pipeline replay {shown_path(source_file)}`"
                 if self.live() is None:
                     forget = f"`cordwood pipeline forget {made.name} {edition.name}`"
                     hint = f"{forget} removes what its first run has left when it was interrupted"
@@ -271,37 +294,44 @@ class PipelineState:
                     f"{made.name}: the table {name} has another key or format than in edition {edition.name}", hint
                 )
         added = _topic_names(made, edition.name if edition.replayed else None)
-        changed = replace(
+        return replace(
             edition,
             version=made.version,
-            source_file=made.site.file,
-            definition_file=self._keep_definition(self.edition_directory(edition.name), made),
+            source_file=source_file,
+            definition_file=_TRIAL,
             tables={**edition.tables, **_table_facts(made)},
             topics={**added, **edition.topics},
             effects=_effects(made),
         )
+
+    def adopt(self, tried: Edition) -> Edition:
+        """Makes a definition that was tried the edition's own. The definitions before it stay beside it."""
+        content = self.definition(tried).read_bytes()
+        changed = replace(
+            self.edition(tried.name),
+            version=tried.version,
+            source_file=tried.source_file,
+            definition_file=self._keep_definition(tried.name, tried.version, content),
+            tables=tried.tables,
+            topics=tried.topics,
+            effects=tried.effects,
+        )
         self._write(changed)
         return changed
 
-    def is_changed(self, edition: Edition, made: Pipeline) -> bool:
-        """Whether the file says something else than when it was kept."""
+    def is_changed(self, edition: Edition, file: str | os.PathLike[str]) -> bool:
+        """Whether a file says something else than the definition that the edition keeps."""
         kept = self.definition(edition)
-        return not kept.exists() or kept.read_bytes() != Path(made.site.file).read_bytes()
+        return not kept.exists() or kept.read_bytes() != Path(file).read_bytes()
 
     def note_query(self, edition: Edition, query_id: str) -> Edition:
-        changed = replace(edition, query_id=query_id)
-        self._write(changed)
-        return changed
+        return self._note(edition, query_id=query_id)
 
     def note_inputs(self, edition: Edition, input_ids: Mapping[str, str]) -> Edition:
-        changed = replace(edition, input_ids={**edition.input_ids, **input_ids})
-        self._write(changed)
-        return changed
+        return self._note(edition, input_ids={**edition.input_ids, **input_ids})
 
     def note_caught_up(self, edition: Edition, now_ms: int | None) -> Edition:
-        changed = replace(edition, caught_up_at_ms=now_ms)
-        self._write(changed)
-        return changed
+        return self._note(edition, caught_up_at_ms=now_ms)
 
     def swap(self, to: str, *, position: Positions, now_ms: int) -> Live:
         """Makes another edition the live one. `position` is how far the one that was live has read."""
@@ -352,22 +382,36 @@ class PipelineState:
         self.files.replace(self.directory / "live.json", changed.to_json())
         return changed
 
+    def _note(self, edition: Edition, **facts: Any) -> Edition:
+        """Of a trial, too, only these facts are written."""
+        self._write(replace(self.edition(edition.name), **facts))
+        return replace(edition, **facts)
+
     def _write(self, edition: Edition) -> None:
         self.files.replace(self.edition_directory(edition.name) / "edition.json", edition.to_json())
 
-    def _keep_definition(self, directory: Path, made: Pipeline) -> str:
-        name = f"definition-v{made.version}.py"
-        if not Path(made.site.file).is_file():
-            raise InvalidDefinition(
-                f"{made.name} is not declared in a file", made.site, "save it as one, and load that"
-            )
-        self.files.replace_bytes(directory / name, Path(made.site.file).read_bytes())
-        return name
+    def _keep_definition(self, edition: str, version: int, content: bytes) -> str:
+        """Under a name of its own: what made the edition so far is never overwritten."""
+        for build in count(1):
+            name = f"definition-v{version}.py" if build == 1 else f"definition-v{version}.{build}.py"
+            path = self.edition_directory(edition) / name
+            if not path.exists():
+                self.files.replace_bytes(path, content)
+                return name
+            if path.read_bytes() == content:
+                return name
+        raise AssertionError("numbers do not end")
 
     def _edition_directories(self) -> Iterator[Path]:
         parent = self.directory / "editions"
         if parent.is_dir():
             yield from (path for path in parent.iterdir() if _EDITION_NAME.fullmatch(path.name))
+
+
+def _content(made: Pipeline) -> bytes:
+    if not Path(made.site.file).is_file():
+        raise InvalidDefinition(f"{made.name} is not declared in a file", made.site, "save it as one, and load that")
+    return Path(made.site.file).read_bytes()
 
 
 def _free_name(version: int, taken: Container[str]) -> str:

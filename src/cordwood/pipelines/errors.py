@@ -4,7 +4,9 @@ A refusal is final: running again would end alike, so the supervisor does not. W
 runs may pass, and is tried again.
 """
 
+import os
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -24,6 +26,12 @@ def calling_site() -> Site:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("cordwood.pipelines"):
         frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno)
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """As short as it can be typed where the user stands."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else str(path)
 
 
 class Refusal(Exception):

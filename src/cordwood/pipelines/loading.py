@@ -7,6 +7,7 @@ that they could not import.
 
 import sys
 import traceback
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 
@@ -40,9 +41,19 @@ def load_pipeline(path: Path, name: str | None = None, *, beside: Path | None = 
             hint = f"{path}:{min(found)} names one of them"
             raise NotFound(f"{path} declares {len(found)} pipelines: {', '.join(sorted(found))}", hint)
         return next(iter(found.values()))
-    if name not in found:
+    declared = same_name(name, found)
+    if declared is None:
         raise NotFound(f"{path} declares no pipeline {name}", f"it declares {', '.join(sorted(found))}")
-    return found[name]
+    return found[declared]
+
+
+def same_name(name: str, known: Collection[str]) -> str | None:
+    """The known name that is meant: a function's underscores are dashes in its pipeline's name, and people write both.
+    None if there is none, or if there are two."""
+    if name in known:
+        return name
+    alike = [each for each in known if each.replace("_", "-") == name.replace("_", "-")]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _run(path: Path, beside: Path) -> dict[str, object]:

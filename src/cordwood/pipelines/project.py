@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.errors import NotFound, WrongState
+from cordwood.pipelines.loading import same_name
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.reading import rows_of, snapshot
 
@@ -58,10 +59,11 @@ class Project:
     def known(self, name: str) -> PipelineState:
         """The state of a pipeline that has run."""
         names = self.pipeline_names()
-        if name not in names:
+        known = same_name(name, names)
+        if known is None:
             hint = f"there are {', '.join(names)}" if names else "`cordwood pipeline run FILE` makes one"
             raise NotFound(f"there is no pipeline {name} in {self.directory}", hint)
-        return self.state(name)
+        return self.state(known)
 
     def live_table(self, name: str) -> LiveTable:
         found = [

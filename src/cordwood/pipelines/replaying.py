@@ -23,7 +23,14 @@ class Pass(Protocol):
 
 
 def edition_for(
-    project: Project, state: PipelineState, made: Pipeline, *, starting: str, fresh: bool, now_ms: int
+    project: Project,
+    state: PipelineState,
+    made: Pipeline,
+    *,
+    starting: str,
+    fresh: bool,
+    now_ms: int,
+    source_file: str | None = None,
 ) -> Edition:
     """The edition that a replay of this definition goes into: one that was begun by the same file, else a new one.
 
@@ -33,9 +40,9 @@ def edition_for(
     project.check_tables_are_free(made.name, [table.name for table in made.tables.values()])
     begun = state.fresh_edition()
     alike = begun is not None and (begun.version, begun.starting) == (made.version, starting)
-    if begun is not None and alike and not fresh and not state.is_changed(begun, made):
+    if begun is not None and alike and not fresh and not state.is_changed(begun, made.site.file):
         return begun
-    return state.make_edition(made, starting=starting, now_ms=now_ms, replayed=True)
+    return state.make_edition(made, starting=starting, now_ms=now_ms, replayed=True, source_file=source_file)
 
 
 def replay(

@@ -22,7 +22,7 @@ from cordwood.pipelines.batches import Batches, BatchReport
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.effects import note_begun
-from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.errors import WrongState, shown_path
 from cordwood.pipelines.events import Tell, say
 from cordwood.pipelines.outputs import Outputs, Place
 from cordwood.pipelines.planned import PlannedBatches, read_kept
@@ -32,6 +32,7 @@ from cordwood.pipelines.requeue_plan import read_plan
 from cordwood.pipelines.run_lock import RunLock
 from cordwood.pipelines.sources import source_stream
 from cordwood.pipelines.stateful import StatefulBatches, one_stream
+from cordwood.pipelines.trying import adopting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -310,12 +311,16 @@ def start(
             f"{pipeline.name} cannot be run through Spark Connect: its batches are committed in the driver's process",
             "run it in a classic session; streams() gives its outputs as streams of any session",
         )
+    from cordwood.pipelines.topics import check_inputs
+
     project = Project(directory)
     state = project.state(pipeline.name)
+    check_inputs(bootstrap_servers, pipeline)
     now_ms = int(time.time() * 1000)
     edition, lock = locked_live_edition(project, state, pipeline, in_place=in_place, now_ms=now_ms)
     try:
         prepare_topics(pipeline, state, edition, bootstrap_servers)
+        tell = adopting(state, edition, tell)
         return Running(
             pipeline, state, edition, spark, bootstrap_servers=bootstrap_servers, once=once, tell=tell, lock=lock
         )
@@ -328,7 +333,8 @@ def locked_live_edition(
     project: Project, state: PipelineState, pipeline: Pipeline, *, in_place: bool, now_ms: int
 ) -> tuple[Edition, RunLock]:
     """The edition that a run of this definition goes on in, and its lock, which is taken before anything of the edition
-    is changed: whoever runs it would go on with another definition after his next failure."""
+    is changed: whoever runs it would go on with another definition after his next failure. A definition that is not the
+    one that was kept is a trial (`PipelineState.try_out`)."""
 
     def locked(name: str) -> RunLock:
         lock = RunLock(state.edition_directory(name) / "running")
@@ -345,9 +351,9 @@ def locked_live_edition(
         lock = locked(live.edition)
         try:
             edition = state.edition(live.edition)
-            if edition.version != pipeline.version or state.is_changed(edition, pipeline):
+            if edition.version != pipeline.version or state.is_changed(edition, pipeline.site.file):
                 project.check_tables_are_free(pipeline.name, [table.name for table in pipeline.tables.values()])
-                edition = state.take_over(edition, pipeline)
+                edition = state.try_out(edition, pipeline)
         except BaseException:
             lock.release()
             raise
@@ -356,10 +362,10 @@ def locked_live_edition(
 
 def _check_version(edition: Edition, pipeline: Pipeline, *, in_place: bool) -> None:
     if edition.version != pipeline.version and not in_place:
+        file = shown_path(pipeline.site.file)
         raise WrongState(
-            f"{pipeline.site.file} has version {pipeline.version} of {pipeline.name}, and version {edition.version} is "
-            "live",
-            f"`cordwood pipeline replay {pipeline.name}` builds version {pipeline.version} beside it for a swap; "
+            f"{file} has version {pipeline.version} of {pipeline.name}, and version {edition.version} is live",
+            f"`cordwood pipeline replay {file}` builds version {pipeline.version} beside it for a swap; "
             f"--in-place lets it go on in the live tables; `cordwood pipeline run {pipeline.name}` runs what is live",
         )
 
@@ -382,7 +388,8 @@ def prepare_topics(pipeline: Pipeline, state: PipelineState, edition: Edition, b
                 "has records already",
                 f"`cordwood topic delete {used[0]}` removes them; --fresh builds an edition of another name",
             )
-    return ensure_topics(bootstrap_servers, written, pipeline.quarantine_topic)
+    inputs = [topic.name for topic in pipeline.inputs.values()]
+    return ensure_topics(bootstrap_servers, written, pipeline.quarantine_topic, inputs)
 
 
 def place_of(state: PipelineState, edition: Edition, bootstrap_servers: str) -> Place:

@@ -20,7 +20,7 @@ from typing import Final
 from cordwood.pipelines.checkpoint import committed_position
 from cordwood.pipelines.editions import Edition, Live, PipelineState
 from cordwood.pipelines.effects import effects_position
-from cordwood.pipelines.errors import AlreadyRunning, WrongState
+from cordwood.pipelines.errors import AlreadyRunning, WrongState, shown_path
 from cordwood.pipelines.positions import ahead, distance, furthest, in_words
 from cordwood.pipelines.run_lock import Holder, RunLock, holder
 
@@ -39,6 +39,8 @@ class Swapped:
     """Topics that are others than before: where the records were written, and where they will be."""
     behind: int
     """Records that the other edition has read and this one has not yet."""
+    stopped: Mapping[str, int | None]
+    """Editions that ran and were stopped, with the process that ran each."""
 
 
 def running(state: PipelineState) -> dict[str, Holder]:
@@ -80,7 +82,7 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
         if fresh is None:
             raise WrongState(
                 f"{state.name} has no edition beside the live one",
-                f"`cordwood pipeline replay {state.name}` builds one",
+                f"`cordwood pipeline replay {shown_path(state.edition(live.edition).source_file)}` builds one",
             )
         if fresh.name in live.before[-1:] and not force:
             raise WrongState(
@@ -88,11 +90,12 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
                 f"`cordwood pipeline rollback {state.name}` makes it live again",
             )
         if fresh.caught_up_at_ms is None and not force:
+            file = shown_path(fresh.source_file)
             raise WrongState(
                 f"edition {fresh.name} of {state.name} has not caught up yet",
-                f"`cordwood pipeline replay {state.name}` goes on with it; --force swaps it as it is",
+                f"`cordwood pipeline replay {file}` goes on with it; --force swaps it as it is",
             )
-        with _standing_still(state, [live.edition, fresh.name], timeout_s):
+        with _standing_still(state, [live.edition, fresh.name], timeout_s) as stopped:
             leaving = effects_position(state, live.edition, skip=skip_effects)
             done = state.effects_before(live, fresh, leaving)
             gap = ahead(committed_position(state.checkpoint(fresh.name)), done)
@@ -106,7 +109,7 @@ def swap(state: PipelineState, to: str | None, *, force: bool, skip_effects: boo
                     f"{made_again if again else there}; --skip-effects swaps",
                 )
             state.swap(fresh.name, position=leaving, now_ms=_now_ms())
-        return _swapped(state, live.edition, fresh.name)
+        return _swapped(state, live.edition, fresh.name, stopped)
 
 
 def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: float) -> Swapped:
@@ -115,10 +118,10 @@ def rollback(state: PipelineState, *, skip_effects: bool = False, timeout_s: flo
         live = _live(state)
         if not live.before:
             raise WrongState(f"{state.name} has no swap to undo")
-        with _standing_still(state, [live.edition, live.before[-1]], timeout_s):
+        with _standing_still(state, [live.edition, live.before[-1]], timeout_s) as stopped:
             leaving = effects_position(state, live.edition, skip=skip_effects)
             state.rollback(position=leaving, now_ms=_now_ms())
-        return _swapped(state, live.edition, live.before[-1])
+        return _swapped(state, live.edition, live.before[-1], stopped)
 
 
 def lock_path(state: PipelineState, edition: str) -> Path:
@@ -126,14 +129,18 @@ def lock_path(state: PipelineState, edition: str) -> Path:
 
 
 @contextmanager
-def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[None]:
+def _standing_still(state: PipelineState, editions: list[str], timeout_s: float) -> Iterator[Mapping[str, int | None]]:
+    """Nobody runs these editions. Gives those that ran, with the process that ran each."""
+    stopped: dict[str, int | None] = {}
     with ExitStack() as locks:
         for edition in editions:
-            stop(state, edition, timeout_s)
+            by = stop(state, edition, timeout_s)
+            if by is not None:
+                stopped[edition] = by.pid
             lock = RunLock(lock_path(state, edition))
             lock.take(f"edition {edition} of {state.name}", _now_ms())
             locks.callback(lock.release)
-        yield
+        yield stopped
 
 
 def _live(state: PipelineState) -> Live:
@@ -143,7 +150,7 @@ def _live(state: PipelineState) -> Live:
     return live
 
 
-def _swapped(state: PipelineState, before: str, now: str) -> Swapped:
+def _swapped(state: PipelineState, before: str, now: str, stopped: Mapping[str, int | None]) -> Swapped:
     first, second = state.edition(before), state.edition(now)
     return Swapped(
         first,
@@ -155,6 +162,7 @@ def _swapped(state: PipelineState, before: str, now: str) -> Swapped:
             if name in first.topics and first.topics[name] != topic
         },
         behind=distance(ahead(committed_position(state.checkpoint(before)), committed_position(state.checkpoint(now)))),
+        stopped=stopped,
     )
 
 

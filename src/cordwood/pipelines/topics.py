@@ -1,17 +1,20 @@
 """Topics that a pipeline writes: made before it begins, as an ordinary Kafka client.
 
-A topic that an edition writes beside the live one has as many partitions as the one whose place it will take, so that
-the same key goes to the partition of the same number, and the same settings, so that a compacted one stays compacted.
+A new output topic has as many partitions as the widest input: what was read in parallel can be written and read on in
+parallel. A topic that an edition writes beside the live one has as many partitions as the one whose place it will take,
+so that the same key goes to the partition of the same number, and the same settings, so that a compacted one stays
+compacted.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic
 
-from cordwood.pipelines.errors import Refusal
+from cordwood.pipelines.definition import Pipeline
+from cordwood.pipelines.errors import NotFound, Refusal
 
 _TIMEOUT_S: Final = 30.0
 _QUARANTINE_SETTINGS: Final = {"retention.ms": "-1", "max.message.bytes": str(100 << 20)}
@@ -20,14 +23,29 @@ compressed may be many times larger than its topic allows, and one that does not
 """
 
 
-def ensure_topics(bootstrap_servers: str, topics: Mapping[str, str], quarantine: str) -> list[str]:
+def check_inputs(bootstrap_servers: str, pipeline: Pipeline) -> None:
+    """Raises NotFound for input topics that do not exist, before anything of the pipeline is made."""
+    there = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=_TIMEOUT_S).topics
+    missing = [topic.name for topic in pipeline.inputs.values() if topic.name not in there]
+    if missing:
+        many = len(missing) > 1
+        raise NotFound(
+            f"{pipeline.name} reads {', '.join(missing)}, and {bootstrap_servers} has no such topic{'s' * many}",
+            f"`cordwood topic create {missing[0]}` creates it; `cordwood topic list` shows what there is",
+        )
+
+
+def ensure_topics(
+    bootstrap_servers: str, topics: Mapping[str, str], quarantine: str, inputs: Sequence[str]
+) -> list[str]:
     """Makes what is missing, and returns the names. `topics` are by the declared name, whose likeness they are."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     there = admin.list_topics(timeout=_TIMEOUT_S).topics
+    widest = max((len(there[name].partitions) for name in inputs if name in there), default=-1)
     missing = []
     for declared, name in topics.items():
         if name not in there:
-            partitions = len(there[declared].partitions) if declared in there else -1
+            partitions = len(there[declared].partitions) if declared in there else widest
             settings = _settings_of(admin, declared) if declared in there else {}
             missing.append(NewTopic(name, num_partitions=partitions, config=settings))
     if quarantine not in there:

@@ -44,6 +44,8 @@ class Orders:
     """The directory of the file as its author knows it: what it imports from there is found there."""
     events: int
     """The descriptor to write events to."""
+    tried_from: str = ""
+    """The author's file that `file` is a trial of; empty if it is the edition's own definition."""
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -81,6 +83,7 @@ def _run(orders: Orders, tell: Any) -> None:
     from cordwood.pipelines.replaying import replay
     from cordwood.pipelines.running import Running
     from cordwood.pipelines.sessions import pipeline_session
+    from cordwood.pipelines.trying import adopting
 
     # Python workers of Spark import what stands beside the pipeline's file; they inherit the environment.
     os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -91,8 +94,16 @@ def _run(orders: Orders, tell: Any) -> None:
 
     def begin(once: bool) -> Running:
         edition = state.edition(orders.edition)
+        if orders.tried_from:
+            edition = state.tried(edition, pipeline, orders.tried_from)
         running = Running(
-            pipeline, state, edition, spark, bootstrap_servers=orders.bootstrap_servers, once=once, tell=tell
+            pipeline,
+            state,
+            edition,
+            spark,
+            bootstrap_servers=orders.bootstrap_servers,
+            once=once,
+            tell=adopting(state, edition, tell),
         )
         stopping.append(running)
         if asked.is_set():

@@ -144,12 +144,20 @@ def test_swap_and_rollback_lead_readers_to_the_other_edition_and_tell_what_they_
     assert "topic priced: nothing more is written to it" in told
     assert "New records go to priced.v2" in told
     assert "mails" not in told
+    assert "priced.v2, which has all of them since the replay's beginning" in told
+    assert told.endswith("Nothing runs now: `cordwood pipeline run enrich` goes on from where edition v2 stopped.\n")
     assert table_path("latest", commands.project.directory).parts[-3] == "v2"
     live = commands.state.live()
     assert live is not None
     assert live.effects_from == {"orders": {0: 12}}
     assert commands.error("swap", "enrich")[2] == "enrich has no edition beside the live one"
 
+    kept = commands.state.directory / "live.json"
+    swapped = kept.read_bytes()
+    told = commands("rollback", "enrich")
+    assert "New records go to priced, from where edition v1 stopped on." in told
+    assert "replay" not in told
+    kept.write_bytes(swapped)
     back = commands.json("rollback", "enrich")
     assert (back["before"], back["live"], back["records_behind"]) == ("v2", "v1", 0)
     assert back["topics"] == {"priced": {"before": "priced.v2", "now": "priced"}}
@@ -230,7 +238,8 @@ def test_what_runs_is_stopped_before_a_swap_or_when_asked_to(commands: Commands)
         assert process.stdout.readline() == "held\n"
         assert commands.json("list")[0]["running"] == ["v1"]
         assert commands.error("forget", "enrich", "v1")[1] == "ALREADY_RUNNING"
-        commands(*stop)
+        told = commands(*stop)
+        assert f"(process {process.pid})" in told
         assert process.wait(60) == 0
         process.stdout.close()
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cordwood.pipelines.project import Project, table_path, topic_name
 from cordwood.pipelines.replaying import edition_for
 from cordwood.pipelines.running import locked_live_edition
 from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.trying import adopting
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -340,3 +342,59 @@ def test_a_first_run_that_was_interrupted_and_whose_key_changed_can_begin_anew(t
     assert "cordwood pipeline forget enrich v1" in refused.value.hint
     state.forget("v1")
     assert state.begin(load_pipeline(tmp_path / "enrich.py"), starting="earliest", now_ms=3).name == "v1"
+
+
+def test_a_changed_file_is_the_edition_s_own_only_when_a_batch_went_through_it(
+    state: PipelineState, tmp_path: Path
+) -> None:
+    state.begin(version(tmp_path, 1), starting="earliest", now_ms=1)
+    before = state.edition("v1")
+    kept = state.definition(before).read_text()
+    project = Project(tmp_path / "project")
+    told: list[str] = []
+
+    def tell(event: Any) -> None:
+        told.append(event.get("text", event["event"]))
+
+    tried, lock = locked_live_edition(project, state, version(tmp_path, 3), in_place=True, now_ms=2)
+    try:
+        assert (tried.version, tried.is_trial) == (3, True)
+        assert state.note_query(tried, "a query").version == 3
+        adopting(state, tried, tell)({"event": "ended"})
+        assert told[0].startswith("No batch went through the changed file: edition v1 keeps version 1")
+        assert state.edition("v1") == replace(before, query_id="a query")
+        adopting(state, tried, tell)({"event": "batch"})
+    finally:
+        lock.release()
+    after = state.edition("v1")
+    assert (after.version, after.definition_file, after.query_id) == (3, "definition-v3.py", "a query")
+    assert "version=3" in state.definition(after).read_text()
+    assert state.definition(before).read_text() == kept
+    told.clear()
+    adopting(state, tried, tell)({"event": "ended"})  # a worker that was started again
+    assert told == ["ended"]
+
+
+def test_an_edit_of_the_same_version_keeps_the_definition_before_it(state: PipelineState, tmp_path: Path) -> None:
+    state.begin(version(tmp_path, 1), starting="earliest", now_ms=1)
+    first = state.edition("v1")
+    edited = FILE.format(version=1).replace("return orders", "return orders.distinct()")
+    (tmp_path / "enrich.py").write_text(edited)
+    state.take_over(first, load_pipeline(tmp_path / "enrich.py"))
+    second = state.edition("v1")
+    assert (first.definition_file, second.definition_file) == ("definition-v1.py", "definition-v1.2.py")
+    assert state.definition(first).read_text() == FILE.format(version=1)
+    assert state.definition(second).read_text() == edited
+    assert state.take_over(second, version(tmp_path, 1)).definition_file == "definition-v1.py"
+
+
+def test_a_change_that_does_not_fit_leaves_nothing_behind(state: PipelineState, tmp_path: Path) -> None:
+    state.begin(version(tmp_path, 1), starting="earliest", now_ms=1)
+    before = state.edition("v1")
+    (tmp_path / "enrich.py").write_text(FILE.format(version=2).replace('"latest", key="id"', '"latest", key="other"'))
+    project = Project(tmp_path / "project")
+    with pytest.raises(WrongState, match="the table latest has another key or format than in edition v1"):
+        locked_live_edition(project, state, load_pipeline(tmp_path / "enrich.py"), in_place=True, now_ms=2)
+    assert state.edition("v1") == before
+    files = sorted(path.name for path in state.edition_directory("v1").glob("*.py"))
+    assert files == ["definition-v1.py"]

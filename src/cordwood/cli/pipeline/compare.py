@@ -36,17 +36,19 @@ def compare_editions(
         from cordwood.cli.pipeline.quiet_spark import quiet_session
         from cordwood.pipelines.checkpoint import committed_position
         from cordwood.pipelines.comparing import compare
-        from cordwood.pipelines.errors import WrongState
+        from cordwood.pipelines.errors import WrongState, shown_path
         from cordwood.pipelines.positions import ahead, distance
         from cordwood.pipelines.project import Project
         from cordwood.pipelines.tables.reading import snapshot
 
         state = Project(directory).known(name)
+        name = state.name
         live = state.live_edition()
         other = state.edition(edition) if edition is not None else state.fresh_edition()
         if other is None:
             raise WrongState(
-                f"{name} has no edition beside the live one", f"`cordwood pipeline replay {name}` builds one"
+                f"{name} has no edition beside the live one",
+                f"`cordwood pipeline replay {shown_path(live.source_file)}` builds one",
             )
         positions = [committed_position(state.checkpoint(each.name)) for each in (live, other)]
         apart = distance(ahead(positions[0], positions[1])), distance(ahead(positions[1], positions[0]))

@@ -47,8 +47,9 @@ def run_in_foreground(
         bootstrap_servers=bootstrap_servers,
         once=once,
         replay=replay,
-        beside=str(found.beside),
+        beside=str(found.source_file.parent),
         events=-1,
+        tried_from=edition.source_file if edition.is_trial else "",
     )
     supervisor = Supervisor(orders, lock, directory / "worker.log", tell, BackOff(max_failures=max_restarts))
     asked = False

@@ -23,6 +23,7 @@ def forget_edition(
         from cordwood.pipelines.swapping import lock_path
 
         state = Project(directory).known(name)
+        name = state.name
         topics = [topic for declared, topic in state.edition(edition).topics.items() if topic != declared]
         lock = RunLock(lock_path(state, edition))
         with state.changing():

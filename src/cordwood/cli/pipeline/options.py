@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -47,6 +48,13 @@ DEFAULT_STOP_TIMEOUT_S = 120.0
 _EXIT_CODES = {"NOT_FOUND": ExitCode.NOT_FOUND, "OVER_BUDGET": ExitCode.PROBLEM_FOUND}
 
 
+def check_spark_is_installed() -> None:
+    """Before anything is made or started: a worker without Spark fails the same way every time."""
+    for name in ("pyspark", "pyarrow", "numba", "deltalake"):
+        if find_spec(name) is None:
+            raise _no_spark(name)
+
+
 @contextmanager
 def refusals() -> Iterator[None]:
     """What `cordwood.pipelines` refuses is a failure of the command; so are an installation without Spark and a
@@ -64,8 +72,12 @@ def refusals() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in ("pyspark", "pyarrow", "deltalake", "numba", "pandas"):
             raise
-        raise Failure("NO_SPARK", f"{error.name} is not installed", "in a clone: pip install '.[spark]'") from error
+        raise _no_spark(error.name) from error
 
 
 def as_failure(code: str, message: str, hint: str) -> Failure:
     return Failure(code, message, hint, _EXIT_CODES.get(code, ExitCode.FAILED))
+
+
+def _no_spark(name: str) -> Failure:
+    return Failure("NO_SPARK", f"{name} is not installed", "in a clone: pip install '.[spark]'")

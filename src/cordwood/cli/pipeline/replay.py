@@ -8,7 +8,7 @@ import typer
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.output import remark
-from cordwood.cli.pipeline.options import Directory, Target, refusals
+from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
 
 
@@ -31,15 +31,16 @@ def replay(
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline's file over history into fresh tables and topics, beside the live ones, until it has caught up.
+    """Run a pipeline over history into fresh tables and topics, beside the live ones, until it has caught up.
 
-    Readers keep getting the live edition until `cordwood pipeline swap`. Outputs that are not replayable get nothing. A
-    replay that was interrupted goes on where it was when the same command is given again.
+    A FILE is replayed as it is now, a NAME as the live edition keeps it. Readers keep getting the live edition until
+    `cordwood pipeline swap`. Outputs that are not replayable get nothing. A replay that was interrupted goes on where
+    it was when the same command is given again and the file is the same.
     """
     with refusals():
         from cordwood.cli.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground
-        from cordwood.cli.pipeline.target import find_to_replay
+        from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.log_ends import log_starts
         from cordwood.pipelines.positions import places_in_words
         from cordwood.pipelines.replaying import edition_for
@@ -47,17 +48,27 @@ def replay(
         from cordwood.pipelines.running import prepare_topics
         from cordwood.pipelines.starting import EXAMPLES, starting_options
         from cordwood.pipelines.swapping import lock_path
+        from cordwood.pipelines.topics import check_inputs
 
         try:
             starting_options(starting)
         except ValueError as error:
             raise Failure("USAGE", f"--from: {error}", EXAMPLES, ExitCode.USAGE) from error
-        found = find_to_replay(target, directory)
+        check_spark_is_installed()
+        found = find(target, directory)
+        say_which_code(found, "replay")
         reachable_family(bootstrap_servers)
+        check_inputs(bootstrap_servers, found.pipeline)
         now_ms = int(time.time() * 1000)
         with found.state.changing():
             edition = edition_for(
-                found.project, found.state, found.pipeline, starting=starting, fresh=fresh, now_ms=now_ms
+                found.project,
+                found.state,
+                found.pipeline,
+                starting=starting,
+                fresh=fresh,
+                now_ms=now_ms,
+                source_file=str(found.source_file),
             )
         topics = [each.name for each in found.pipeline.inputs.values()]
         if starting == "earliest" and not as_json and (gone := log_starts(bootstrap_servers, topics)):

@@ -7,7 +7,7 @@ import typer
 
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.output import count_in_words, print_json, remark, say
-from cordwood.cli.pipeline.options import Directory, Target, refusals
+from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
 
 
 def requeue(
@@ -32,11 +32,13 @@ def requeue(
     with refusals():
         from cordwood.cli.connection import reachable_family
         from cordwood.cli.pipeline.quiet_spark import quiet_session
-        from cordwood.cli.pipeline.target import find_to_run
+        from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.requeueing import MAX_RECORDS, Requeue
         from cordwood.pipelines.running import locked_live_edition
 
-        found = find_to_run(target, directory)
+        check_spark_is_installed()
+        found = find(target, directory)
+        say_which_code(found, "requeue")
         found.state.live_edition()
         reachable_family(bootstrap_servers)
         now_ms = int(time.time() * 1000)

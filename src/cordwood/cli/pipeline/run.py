@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
-from cordwood.cli.pipeline.options import Directory, Target, refusals
+from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
 
 DEFAULT_MAX_RESTARTS = 8
 
@@ -37,18 +37,23 @@ def run(
 ) -> None:
     """Run a pipeline until it is stopped, with a line for every batch.
 
-    A FILE is run as it is now, if its version is the live one; a NAME runs the live edition as it was kept. Failures
-    are tried again, with longer and longer pauses. It ends after the batch under way on SIGTERM, Ctrl-C or
+    A FILE is run as it is now, if its version is the live one; a NAME runs the definition that the live edition keeps.
+    A file that has changed becomes the edition's definition with the first batch that it has done. Failures that may
+    pass are tried again, with longer and longer pauses. It ends after the batch under way on SIGTERM, Ctrl-C or
     `cordwood pipeline stop`.
     """
     with refusals():
         from cordwood.cli.connection import reachable_family
         from cordwood.cli.pipeline.foreground import run_in_foreground
-        from cordwood.cli.pipeline.target import find_to_run
+        from cordwood.cli.pipeline.target import find, say_which_code
         from cordwood.pipelines.running import locked_live_edition, prepare_topics
+        from cordwood.pipelines.topics import check_inputs
 
-        found = find_to_run(target, directory)
+        check_spark_is_installed()
+        found = find(target, directory)
+        say_which_code(found, "run")
         reachable_family(bootstrap_servers)
+        check_inputs(bootstrap_servers, found.pipeline)
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(
             found.project, found.state, found.pipeline, in_place=in_place, now_ms=now_ms

@@ -12,6 +12,7 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
         from cordwood.pipelines.project import Project
 
         state = Project(directory).known(name)
+        name = state.name
         views = editions_of(state)
     if as_json:
         print_json({"pipeline": name, "editions": [view.as_json() for view in views]})

@@ -27,6 +27,7 @@ def stop_pipeline(
         from cordwood.pipelines.swapping import running, stop
 
         state = Project(directory).known(name)
+        name = state.name
         editions = [state.edition(edition).name] if edition is not None else sorted(running(state))
         stopped = {each: found.pid for each in editions if (found := stop(state, each, timeout_s)) is not None}
     if not stopped:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cordwood.cli.options import AsJson
-from cordwood.cli.output import count_in_words, print_json, remark, say
+from cordwood.cli.output import count_in_words, print_json, say
 from cordwood.cli.pipeline.options import DEFAULT_STOP_TIMEOUT_S, Directory, PipelineName, StopTimeout, refusals
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def swap_pipeline(
 ) -> None:
     """Make the replayed edition the live one, in one step; `cordwood pipeline rollback` undoes it.
 
-    What runs of the two editions is stopped first. Tables' names lead to the new tables from then on. A topic cannot be
-    replaced under its readers: the new edition writes a new topic, and you are told which.
+    What runs of the two editions is stopped first, and nothing runs afterwards: start it with `cordwood pipeline run
+    NAME`. Tables' names lead to the new tables from then on. A topic cannot be replaced under its readers: the new
+    edition writes a new topic, and you are told which.
     """
     with refusals():
         from cordwood.pipelines.project import Project
@@ -46,7 +47,7 @@ def swap_pipeline(
 
         state = Project(directory).known(name)
         done = swap(state, edition, force=force, skip_effects=skip_effects, timeout_s=timeout_s)
-    _show(name, done, as_json=as_json)
+    _show(state.name, done, "which has all of them since the replay's beginning", as_json=as_json)
 
 
 def rollback_pipeline(
@@ -59,16 +60,21 @@ def rollback_pipeline(
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Undo the last swap: the edition that was live before it is live again, and goes on from where it stopped."""
+    """Undo the last swap: the edition that was live before it is live again, and goes on from where it stopped.
+
+    What runs of the two editions is stopped first, and nothing runs afterwards: start it with `cordwood pipeline run
+    NAME`.
+    """
     with refusals():
         from cordwood.pipelines.project import Project
         from cordwood.pipelines.swapping import rollback
 
-        done = rollback(Project(directory).known(name), skip_effects=skip_effects, timeout_s=timeout_s)
-    _show(name, done, as_json=as_json)
+        state = Project(directory).known(name)
+        done = rollback(state, skip_effects=skip_effects, timeout_s=timeout_s)
+    _show(state.name, done, f"from where edition {done.now.name} stopped on", as_json=as_json)
 
 
-def _show(name: str, done: "Swapped", *, as_json: bool) -> None:
+def _show(name: str, done: "Swapped", which_records: str, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -79,16 +85,20 @@ def _show(name: str, done: "Swapped", *, as_json: bool) -> None:
                 "records_behind": done.behind,
                 "tables": {table: str(path) for table, path in done.tables.items()},
                 "topics": {topic: {"before": before, "now": now} for topic, (before, now) in done.topics.items()},
+                "stopped": dict(done.stopped),
+                "running": False,
             }
         )
         return
+    for edition, pid in done.stopped.items():
+        say(f"{name}: edition {edition} ran and was stopped" + ("" if pid is None else f" (process {pid})"))
     say(f"{name}: edition {done.now.name} (version {done.now.version}) is live, {done.before.name} was before")
     for table, path in done.tables.items():
         say(f"table {table}: whoever asks for it by name from now on gets {path}")
     for before, now in done.topics.values():
         say(f"topic {before}: nothing more is written to it, and what is in it stays.")
-        say(f"  New records go to {now}, which has all of them since the replay's beginning. Readers of {before}")
+        say(f"  New records go to {now}, {which_records}. Readers of {before}")
         say(f"  have to be pointed to {now}; their position in the one means nothing in the other.")
     if done.behind:
-        remark(f"It has {count_in_words(done.behind, 'record')} to read that {done.before.name} has read already.")
-    remark(f"Nothing runs now: `cordwood pipeline run {name}` goes on from where edition {done.now.name} stopped.")
+        say(f"It has {count_in_words(done.behind, 'record')} to read that {done.before.name} has read already.")
+    say(f"Nothing runs now: `cordwood pipeline run {name}` goes on from where edition {done.now.name} stopped.")

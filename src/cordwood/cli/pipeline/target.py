@@ -1,10 +1,16 @@
-"""What FILE|NAME on a command line means: a definition, and the state of the pipeline that it defines."""
+"""Which code a command runs: FILE is that file as it is now, NAME the live edition's definition as it was kept.
+
+The same rule for `run`, `requeue` and `replay`. Where a NAME's file has changed since its definition was kept, the
+command says so: who edits a file and then gives the name would wonder why nothing has changed.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
 
+from cordwood.cli.output import remark
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import PipelineState
+from cordwood.pipelines.errors import shown_path
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project
 
@@ -13,32 +19,37 @@ class Found(NamedTuple):
     pipeline: Pipeline
     project: Project
     state: PipelineState
-    beside: Path
-    """The directory from which the definition imports its neighbours."""
+    source_file: Path
+    """The author's file. The definition imports its neighbours from the directory of this file."""
+    is_kept: bool
+    """The definition is the one that the live edition keeps."""
 
 
-def find_to_run(target: str, directory: str | None) -> Found:
-    """A file as it is now, or the live edition's definition as it was kept."""
+def find(target: str, directory: str | None) -> Found:
+    """The pipeline that FILE, FILE:NAME or NAME means."""
     project = Project(directory)
     path, name = _as_file(target)
     if path is not None:
         pipeline = load_pipeline(path, name)
-        return Found(pipeline, project, project.state(pipeline.name), path.resolve().parent)
+        return Found(pipeline, project, project.state(pipeline.name), path.resolve(), is_kept=False)
     state = project.known(target)
     edition = state.live_edition()
-    beside = Path(edition.source_file).parent
-    return Found(load_pipeline(state.definition(edition), target, beside=beside), project, state, beside)
+    source_file = Path(edition.source_file)
+    pipeline = load_pipeline(state.definition(edition), state.name, beside=source_file.parent)
+    return Found(pipeline, project, state, source_file, is_kept=True)
 
 
-def find_to_replay(target: str, directory: str | None) -> Found:
-    """A file as it is now; of a name, the file that its newest edition came from."""
-    project = Project(directory)
-    path, name = _as_file(target)
-    if path is None:
-        newest = list(project.known(target).editions().values())[-1]
-        path, name = Path(newest.source_file), target
-    pipeline = load_pipeline(path, name)
-    return Found(pipeline, project, project.state(pipeline.name), path.resolve().parent)
+def say_which_code(found: Found, command: str) -> None:
+    """Remarks that a kept definition is run though its file has changed."""
+    if not found.is_kept:
+        return
+    edition = found.state.live_edition()
+    if found.source_file.is_file() and found.state.is_changed(edition, found.source_file):
+        file = shown_path(found.source_file)
+        remark(
+            f"{found.pipeline.name} is taken as edition {edition.name} keeps it (version {edition.version}). {file} "
+            f"has changed since: `cordwood pipeline {command} {file}` takes the file."
+        )
 
 
 def _as_file(target: str) -> tuple[Path | None, str | None]:
