@@ -1,4 +1,4 @@
-"""Sockets, files, threads and assembly: what drives a node. `serve` runs a broker until it is told to stop."""
+"""Drives a node: sockets, files, threads and assembly. `serve` runs a broker until a signal stops it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,13 +7,13 @@ if TYPE_CHECKING:
 
 
 def serve(settings: "BrokerSettings") -> int:
-    """Runs a broker in the foreground until SIGTERM, SIGINT or SIGHUP; the exit code.
+    """Runs a broker in the foreground until SIGTERM, SIGINT or SIGHUP; returns the exit code.
 
-    Says on standard output when clients can connect. Raises EnvironmentFailure or OSError if it cannot start.
+    Prints a line on standard output when clients can connect. Raises EnvironmentFailure or OSError if the start fails.
     """
     import gc
 
-    # Nothing that is imported or made at the start is garbage: looking for some costs 8 ms. It goes on when it serves.
+    # The start leaves no garbage, and a search for some costs 8 ms. Collection is enabled when the broker serves.
     gc.disable()
     from cordwood.broker.process import run
 

@@ -1,4 +1,4 @@
-"""What a broker counts while it serves, if its metrics are served: integers, and no look at a clock of its own."""
+"""Counters of requests for metrics: integers only, and no reads of a clock."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ class ApiActivity:
 
 
 class Activity:
-    """By API key. Keys that the protocol does not know share one entry, so that nobody can make us count for ever."""
+    """Counters by API key. Unknown keys share one entry, so that no client can make the broker's memory grow."""
 
     UNKNOWN = -1
 
@@ -40,7 +40,7 @@ class Activity:
 
 
 def frame_bytes(frame: "Frame | HangUp") -> int:
-    """How long an answer is, records in their files included."""
+    """The length of an answer, records in their files included."""
     if isinstance(frame, bytes):
         return len(frame)
     if isinstance(frame, list):

@@ -1,8 +1,8 @@
 """One client's connection: requests in, answers out, strictly in the order of the requests.
 
-Requests are handed to the node as soon as they have arrived, so that many of one connection can wait for the disk
-together; their answers may be ready in any order and leave in the order of the requests. Back-pressure both ways: while
-the peer does not take its answers, or too much of what it asked is unanswered, nothing more is read from it.
+Requests are handed to the node as soon as they have arrived, so that many requests of one connection can wait for the
+disk together. Answers may be ready in any order and leave in the order of the requests. Back-pressure works both ways:
+while the peer does not take its answers, or too many bytes of requests are unanswered, nothing more is read.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ logger = logging.getLogger("cordwood.broker")
 Frame: TypeAlias = "bytes | list[bytes | LogSlice]"
 
 REQUESTS_PER_TURN: Final = 64
-"""So that a peer with thousands of tiny requests in one packet does not keep others waiting."""
+"""A peer with thousands of tiny requests in one packet must not keep other connections waiting."""
 
 TURN_S: Final = 0.01
-"""A connection whose requests have taken so long lets others have their turn."""
+"""A connection whose requests have taken so long gives the turn to other connections."""
 
 
 class PendingReply:
-    """The place of one answer in its connection's order. What a node sees as `Reply`."""
+    """The place of one answer in its connection's order; the node's `Reply`."""
 
     __slots__ = (
         "_connection",
@@ -57,7 +57,7 @@ class PendingReply:
         self.request_bytes = request_bytes
         self.frame: Frame | HangUp | None = None
         self.api: ApiActivity | None = None
-        """Where the answer is counted, if it is."""
+        """The counters of the request's API; None: no metrics."""
         self.arrived_s = 0.0
 
     @property
@@ -99,12 +99,12 @@ class Connection(asyncio.BufferedProtocol):
         self._unanswered: deque[PendingReply] = deque()
         self._unanswered_bytes = 0
         self._serving = True
-        """False once the connection is to be closed: what arrives is not looked at."""
+        """False once the connection is to be closed: requests that arrive are ignored."""
         self._reading = True
         self._pump_noted = False
         self._serve_scheduled = False
         self.held = False
-        """Whether the node works in steps on what this connection sent: its next request waits."""
+        """Whether the node handles a request of this connection in steps: the next request waits."""
         self.connection_id = 0
         self.client_host = ""
         self.last_received_s = 0.0
@@ -136,14 +136,15 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.resume_writing()
 
     def eof_received(self) -> bool:
-        """Nobody half-closes a Kafka connection: the peer has gone. `connection_lost` follows, later in this turn."""
+        """Stops serving: Kafka clients do not half-close, so the peer is gone. `connection_lost` follows in this
+        turn."""
         self._serving = False
         self._reader.close()
         return False
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._serving = False
-        # The peer is to see the end also if a process that was forked meanwhile has the socket, too.
+        # A process forked meanwhile may hold the socket, too: only a shutdown tells the peer.
         with suppress(OSError), self._transport.get_extra_info("socket").dup() as end:
             end.shutdown(socket.SHUT_RDWR)
         self._connections.request_bytes_answered(self._unanswered_bytes)
@@ -156,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def _serve(self) -> None:
-        """Hands whole requests to the node, as many as may be under way."""
+        """Hands whole requests to the node, as far as the limits allow."""
         connections, reader = self._connections, self._reader
         outbox, node, activity = connections.outbox, connections.node, connections.activity
         now_ms = connections.now_ms()
@@ -194,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
                 all_served = not reader.unread_bytes
                 took_s = watch.monotonic_s() - began_s
                 if took_s >= TURN_S:
-                    # Others have their turn before the next request of this connection.
+                    # Other connections have their turn before the next request of this connection.
                     left_this_turn = 0
                     if took_s >= STALL_S:
                         watch.held(reply.api_name, str(reply), took_s, watch.cpu_s() - began_cpu_s)
@@ -204,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(reply, "the broker failed on its request")
             connections.request_failed(failure)
         finally:
-            # First of all, answers leave: what follows is done while the peer reads them.
+            # Answers leave first: the rest is done while the peer reads them.
             outbox.uncork()
             reader.release()
         if all_served and self._serving:
@@ -223,7 +224,7 @@ class Connection(asyncio.BufferedProtocol):
         return connections.unanswered_bytes < limits.max_total_bytes or connections.may_take_request(self)
 
     def _all_served(self) -> None:
-        """No whole request is left in the buffer: is more to be received?"""
+        """Decides whether to receive more: no whole request is left in the buffer."""
         reader, connections = self._reader, self._connections
         may_receive = True
         if reader.is_growing:
@@ -245,12 +246,12 @@ class Connection(asyncio.BufferedProtocol):
         reply.hang_up(reason)
 
     def stop_serving(self) -> None:
-        """Looks at nothing more that arrives. Answers that are owed are still sent."""
+        """Serves no further request. Answers to earlier requests are still sent."""
         self._serving = False
         self._stop_reading()
 
     def serve_on(self) -> None:
-        """What held this connection back has eased."""
+        """Serves the requests in the buffer soon: the reason to hold the connection back may be gone."""
         if not self._reading and self._serving and not self._serve_scheduled:
             self._serve_scheduled = True
             self._connections.loop.call_soon(self._serve_again)
@@ -266,14 +267,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start_reading(self) -> None:
         self._reading = True
-        # The time in which we did not read is not the peer's silence.
+        # The time in which the broker did not read does not count as the peer's silence.
         self.last_received_s = self._connections.loop.time()
         self._transport.resume_reading()
 
     # Answers
 
     def answered(self) -> None:
-        """Some reply has its answer: those that are next in order go to the sender."""
+        """Passes answers that are next in order to the sender."""
         unanswered = self._unanswered
         freed = 0
         while unanswered and (frame := unanswered[0].frame) is not None:
@@ -316,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is owed to the peer."""
+        """Whether every answer has been sent."""
         return not self._unanswered and not self._sender.busy
 
     @property
@@ -329,17 +330,17 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_for_node(self) -> bool:
-        """Whether it is our turn: requests are under way, and the peer has taken what was answered."""
+        """Whether the node is the one to act: requests are under way, and the peer has taken all earlier answers."""
         return bool(self._unanswered) and not self._sender.busy
 
     def close(self, reason: str, level: int = logging.INFO) -> None:
-        """Closes now; answers that are still owed are not sent."""
+        """Closes now, without sending the answers that are still owed."""
         self._serving = False
         logger.log(level, "closing connection %s: %s", self, reason)
         self._transport.abort()
 
     def close_after_sending(self) -> None:
-        """Closes when the transport has passed on what it holds; at once if the peer does not take its answers."""
+        """Closes when the transport has sent its buffer; at once if the peer does not take its answers."""
         self._serving = False
         if self._sender.parts:
             self._transport.abort()

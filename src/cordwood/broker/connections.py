@@ -1,11 +1,11 @@
 """All connections of a broker and the bounds that hold for them together.
 
-Bounded: how many there are; how long one may be idle; the bytes of requests that wait for an answer; the memory into
-which large requests are received (an ordinary buffer is always to be had, one for each connection). When a bound
-in bytes is reached connections are not closed: they are not read from until there is room. One of them is always let
-through, however large its request, so that connections that each hold half a request cannot block each other for ever;
-under such pressure the bytes of a request have to keep coming, without SILENCE_S between them, and all of them within
-REQUEST_ARRIVAL_S.
+Four bounds hold: the number of connections; the idle time of a connection; the bytes of requests that wait for an
+answer; the memory into which large requests are received (each connection always gets an ordinary buffer). At a bound
+in bytes connections are not closed: the broker stops to read from them until there is room. One connection is always
+let through, however large its request, so that connections that each hold half a request cannot block each other for
+ever. Under such pressure the bytes of a request have to keep coming, without SILENCE_S between them, and all of them
+within REQUEST_ARRIVAL_S.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ REQUEST_ARRIVAL_S: Final = 30.0
 SILENCE_S: Final = 2.0
 _SWEEP_S: Final = 1.0
 _SELDOM_S: Final = 15.0
-"""Every connection is looked at: with ten thousand of them that takes milliseconds."""
+"""The longest pause between idle checks. A check of ten thousand connections takes milliseconds."""
 _REFUSALS_SAID_EVERY_S: Final = 10.0
 
 
@@ -49,13 +49,13 @@ class ConnectionLimits(NamedTuple):
     max_idle_s: float = 600.0
     max_request_bytes: int = 104_857_600
     max_total_bytes: int = 256 * 1024 * 1024
-    """Of unanswered requests, and of the memory into which requests are received."""
+    """The bytes of unanswered requests, and of the memory into which requests are received."""
     max_unanswered: int = 512
-    """Requests of one connection that are under way."""
+    """The most unanswered requests of one connection."""
     max_unanswered_bytes: int = 32 * 1024 * 1024
-    """Their bytes; one request more may be under way, however large."""
+    """The bytes of one connection's unanswered requests. The last request may exceed the bound."""
     max_held_bytes: int = 1024 * 1024
-    """Answers of one connection that wait in memory before it has to take them."""
+    """The bytes of answers that may wait in memory before the peer has to take them."""
     max_waiting_parts: int = 1024
 
 
@@ -82,7 +82,7 @@ class Connections:
         self.now_ms = now_ms
         self.loop_watch = loop_watch
         self.activity = activity
-        """None: nobody wants to know."""
+        """Counters for metrics; None: no metrics are served."""
         self.receive_buffers = BufferPool()
         self.unanswered_bytes = 0
         self._open: dict[int, Connection] = {}
@@ -104,7 +104,7 @@ class Connections:
 
     @property
     def accepted(self) -> int:
-        """How many there have been."""
+        """The number of connections accepted since the start."""
         return self._last_id
 
     # Coming and going
@@ -130,7 +130,7 @@ class Connections:
         return False
 
     def forget(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Frees the resources of a closed connection."""
         if self._open.pop(connection.connection_id, None) is None:
             return
         for waiting in (self._waiting_to_ask, self._waiting_to_grow):
@@ -173,13 +173,13 @@ class Connections:
         return False
 
     def stopped_growing(self, connection: Connection) -> None:
-        """A connection has given back its large buffer, if it had one."""
+        """Lets the next connection grow: this one has given back its large buffer."""
         if connection is self._let_through:
             self._let_through = None
         self._let_next_grow()
 
     def _let_next_grow(self) -> None:
-        # One at a time: the next when this one has taken what it needs, which may be all there is.
+        # One connection at a time grows: its request may need all of the memory.
         if self._waiting_to_grow and (self._let_through is None or not self.memory_is_short):
             waiting = self._waiting_to_grow.popleft()
             if self.memory_is_short:
@@ -220,7 +220,8 @@ class Connections:
     # The end
 
     async def drain(self, timeout_s: float) -> int:
-        """Takes no more requests; waits until every answer that is owed has been sent. How many could not be."""
+        """Takes no more requests; waits until all answers are sent. Returns the number of connections with unsent
+        answers."""
         self._stopping = True
         for connection in self._open.values():
             connection.stop_serving()
@@ -239,7 +240,7 @@ class Connections:
             self._quiet.set()
 
     def close_gently(self) -> None:
-        """Closes every connection after what has been written to it."""
+        """Closes every connection once its written answers are sent."""
         for connection in list(self._open.values()):
             connection.close_after_sending()
 

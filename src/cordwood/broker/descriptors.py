@@ -1,23 +1,24 @@
-"""Who gets how many of the descriptors that this process may open, so that connections never take those of files."""
+"""Divides the process's file descriptors between log files and connections: connections never starve files."""
 
 import resource
 from typing import Final
 
 RESERVED: Final = 64
-"""For what is neither a file of the log kept open nor a client: the metadata, scrapes, cold reads, a compaction."""
+"""Descriptors for other uses: the metadata, scrapes, cold reads, a compaction."""
 
 PER_CONNECTION: Final = 2
-"""One that is sent records straight from files has a second one."""
+"""A connection to which records are sent straight from files has a second descriptor."""
 
 
 def log_files(wanted: int) -> int:
-    """How many files of the log may be open at a time: as many as are wanted, up to half of all descriptors."""
+    """The number of log files that may be open at a time: as wanted, up to half of all descriptors."""
     allowed = _allowed()
     return wanted if allowed is None else min(wanted, max(16, allowed // 2))
 
 
 def connections(wanted: int, beside_log_files: int) -> int:
-    """How many connections may be open at a time: as many as are wanted, if they fit beside the files."""
+    """The number of connections that may be open at a time: as wanted, as far as descriptors are left beside the
+    files."""
     allowed = _allowed()
     return wanted if allowed is None else min(wanted, max(1, (allowed - beside_log_files - RESERVED) // PER_CONNECTION))
 

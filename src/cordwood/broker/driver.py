@@ -1,8 +1,8 @@
-"""What drives a node on the event loop: time, flush rounds, work in threads, the cluster's controller.
+"""Drives a node on the event loop: time, flush rounds, work in threads, the cluster's controller.
 
-The driver is the node's `Effects`. Whatever reaches the node goes through it or through a connection, one at a time, in
-the loop's thread. An exception that comes out of the node is our own fault or a failed sync: the driver reports it
-once, and whoever assembled the broker stops it.
+The driver is the node's `Effects`. Every event reaches the node through the driver or through a connection, one at a
+time, in the loop's thread. An exception that comes out of the node is our own fault or a failed sync: the driver
+reports it once, and the server stops the broker.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JUMP_MS: Final = 1000
-"""The wall clock was set if it moved this much more or less than the monotonic one."""
+"""The wall clock counts as set if it moved this much more or less than the monotonic clock."""
 
 
 class Stepping(Protocol):
     """Wide requests that are handled in steps."""
 
     stepped_for: object | None
-    """The reply of the request that the last step was for."""
+    """The reply of the request whose step was the last."""
 
 
 class DrivenNode(Protocol):
     """The part of a node that the driver needs."""
 
     now_ms: int
-    """The time of what happens in it now."""
+    """The time of the node's current event."""
 
     @property
     def turns(self) -> Stepping: ...
@@ -58,7 +58,7 @@ class DrivenNode(Protocol):
 
 
 class Driver:
-    """Made before the node, which needs its effects; `drive` begins."""
+    """The node's effects, made before the node. `drive` starts the node."""
 
     def __init__(
         self,
@@ -129,13 +129,13 @@ class Driver:
     # Events
 
     def apply(self, delta: ImageDelta) -> None:
-        """The cluster's metadata changed."""
+        """Brings a change of the cluster's metadata to the node."""
         if self._node is not None:
             node = self._node
             self._into_node(lambda: node.apply(delta, node.now_ms))
 
     def flushed(self, tickets: list[FlushTicket]) -> None:
-        """A flush round is over. The next one begins before the answers to this one are written."""
+        """Tells the node that a flush round is over. The next round begins before the answers are written."""
         node = self._node
         assert node is not None
 
@@ -147,13 +147,13 @@ class Driver:
         self._round_over.set()
 
     def run(self, event: Callable[[], None]) -> bool:
-        """Lets somebody else in this process speak to the node. False if nobody may any more."""
+        """Runs an event of other code in this process on the node. False if the driver has stopped."""
         return self._into_node(event)
 
     def request_time_ms(self) -> int:
-        """The time, for whoever brings the node something: if the wall clock was set, the node hears of that first.
+        """The time for the next event. If the wall clock was set, the node shifts its deadlines first.
 
-        Else deadlines that it sets now would be shifted as if they had been set before.
+        Else deadlines that the event sets would be shifted like older ones.
         """
         now_ms = self.now_ms()
         jumped_ms = now_ms - int(self._monotonic_s() * 1000) - self._clock_gap_ms
@@ -165,7 +165,7 @@ class Driver:
         return now_ms
 
     def _turn(self) -> None:
-        """Whatever is due: deadlines, and a flush round if none is under way."""
+        """Runs due deadlines, and begins a flush round if none is under way."""
         self._awake = False
         self._into_node(self._tick_and_flush)
 
@@ -224,12 +224,12 @@ class Driver:
     # The end
 
     async def settle(self, timeout_s: float) -> None:
-        """Waits for what the node has asked of the controller."""
+        """Waits for the node's requests to the controller."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
     async def flush_everything(self) -> None:
-        """Returns when nothing is dirty: all acks that waited for the disk have been given."""
+        """Syncs until no log is dirty: all acks that waited for the disk have been given."""
         while self._into_node(self._begin_flush):
             assert self._flusher is not None
             if self._flusher.idle:
@@ -238,7 +238,7 @@ class Driver:
             await self._round_over.wait()
 
     def stop(self) -> None:
-        """Nothing reaches the node any more."""
+        """Stops the driver: no event reaches the node from now on."""
         self._stopped = True
         self._round_over.set()
         if self._timer is not None:

@@ -1,6 +1,6 @@
-"""Threads for what clients ask, shared fairly: no connection has all of them, and each waits only behind its own.
+"""Threads for the work of clients' requests, shared fairly: no connection has all threads, and connections take turns.
 
-The broker's own work (checkpoints, loading of coordinators) has other threads: questions cannot keep it waiting.
+The broker's own work (checkpoints, loading of coordinators) has other threads: clients cannot delay it.
 """
 
 from collections import deque
@@ -30,9 +30,9 @@ class FairWorkers:
         self._count = count
         self._share = share
         self._waiting: dict[int, deque[tuple[Work, Done]]] = {}
-        """By connection; the connection that comes next stands first."""
+        """Waiting work by connection; the connection whose turn is next stands first."""
         self._working: dict[int, int] = {}
-        """How many threads each connection has."""
+        """The number of busy threads of each connection."""
         self._busy = 0
 
     def submit(self, connection_id: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
@@ -42,7 +42,7 @@ class FairWorkers:
 
     def _start(self) -> None:
         while self._busy < self._count:
-            # At most count / share connections have all of their threads: not many are passed over.
+            # At most count / share connections use their whole share, so few are passed over.
             connection_id = next((each for each in self._waiting if self._working.get(each, 0) < self._share), None)
             if connection_id is None:
                 return

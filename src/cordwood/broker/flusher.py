@@ -1,10 +1,10 @@
 """Group commit: makes dirty logs durable, round by round.
 
-While one round is under way, whatever else becomes dirty gathers for the next: the slower the disk, the larger the
-groups. A few dirty logs are synced one by one (fdatasync); many by one syncfs, four times as fast for a hundred
-files. syncfs also writes what neighbours on the filesystem have dirty, so it is hedged: if it takes longer than syncing
-one by one would have, that is started too, and the first to finish ends the round. A round therefore never takes more
-than about twice the better of the two. docs/decisions/group-commit.md has the numbers.
+Logs that become dirty during a round wait for the next round: the slower the disk, the larger the groups. A few dirty
+logs are synced one by one (fdatasync); many by one syncfs, four times as fast for a hundred files. syncfs also writes
+the dirty data of other programs on the filesystem, so it is hedged: if it takes longer than syncing one by one would
+have, that is started too, and the first to finish ends the round. A round therefore never takes more than about twice
+the time of the faster way. docs/decisions/group-commit.md has the numbers.
 
 A failed sync is reported once and ends the flusher: nothing is acknowledged after it.
 """
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from cordwood.log.flushing import FlushTicket
 
 FEW: Final = 4
-"""Up to so many logs syncing one by one is as fast as syncfs and disturbs nobody."""
+"""Up to so many logs are synced one by one, which is as fast as syncfs and disturbs no other program."""
 
 LEAST_HEDGE_MS: Final = 5.0
 WORTH_A_THREAD_MS: Final = 0.25
-"""A thread more is woken for each part of a round that takes about this long: waking one costs a tenth of it."""
+"""Each thread gets a part of a round that takes about this long: waking a thread costs a tenth of the time."""
 
 _WEIGHT: Final = 0.2
 _FORGIVENESS: Final = 0.97
-"""How fast a slow syncfs is forgotten, for each round that could have used it: it is tried again after a while."""
+"""Each round without syncfs lowers its measured time by this factor, so that a slow syncfs is tried again."""
 
 Flushed: TypeAlias = Callable[[list["FlushTicket"]], None]
 Failed = Callable[[Exception], None]
 
 
 class RoundFlusher(Protocol):
-    """Takes one round of tickets at a time; `flushed` or `failed` is called in the loop when it is over."""
+    """Takes one round of tickets at a time; calls `flushed` or `failed` in the loop when the round is over."""
 
     @property
     def idle(self) -> bool: ...
@@ -47,14 +47,14 @@ class RoundFlusher(Protocol):
 
 
 class CountingFlusher(RoundFlusher, Protocol):
-    """One that can say what it did."""
+    """A flusher that counts rounds and logs for metrics."""
 
     round_times: Histogram
     logs_synced: int
 
 
 class ImmediateFlusher:
-    """For a filesystem whose sync costs nothing: the one in memory."""
+    """The flusher of the filesystem in memory, whose sync costs nothing."""
 
     idle = True
 
@@ -74,7 +74,7 @@ class ImmediateFlusher:
             self._flushed(tickets)
 
     def close(self) -> None:
-        """Nothing is ever under way."""
+        """Does nothing: no round is ever under way."""
 
 
 class _Round:
@@ -87,7 +87,7 @@ class _Round:
 
 
 class Flusher:
-    """Syncs in threads of its own."""
+    """Syncs dirty logs in threads of its own."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Flusher:
         sync_everything: Callable[[], None] | None,
         threads: int = 8,
     ) -> None:
-        """`sync_everything`: syncs the whole filesystem; None where that cannot be trusted."""
+        """`sync_everything` syncs the whole filesystem; None where syncfs cannot be trusted."""
         self._loop = loop
         self._flushed = flushed
         self._failed = failed
@@ -114,9 +114,9 @@ class Flusher:
         self.round_times = Histogram()
         self.logs_synced = 0
         self.one_sync_ms = 0.1
-        """What syncing one log takes, on average."""
+        """The average time to sync one log."""
         self.everything_ms = 0.0
-        """What syncing the filesystem takes, on average; falls while it is not tried."""
+        """The average time to sync the filesystem; falls while syncfs is not tried."""
 
     def start(self, tickets: list["FlushTicket"]) -> None:
         assert self.idle
@@ -132,7 +132,7 @@ class Flusher:
             self._sync_one_by_one(current)
 
     def close(self) -> None:
-        """Waits for the round that is under way. `flushed` is called for it if it succeeds."""
+        """Waits for the round under way, and calls `flushed` if the round succeeds."""
         self._everything.close()
         self._one_by_one.close()
         if self._hedge is not None:
@@ -159,7 +159,7 @@ class Flusher:
             )
 
     def _sync_part(self, current: _Round, part: list["FlushTicket"]) -> float:
-        """Runs in a thread. How long one took, in milliseconds; 0 if the round was over before its end."""
+        """Syncs a part of a round, in a thread. Returns milliseconds per log; 0 if the round was over before."""
         started = time.perf_counter()
         for ticket in part:
             if self._round is not current:

@@ -1,4 +1,4 @@
-"""The address that a broker listens on, and the one that it tells its clients."""
+"""The address that a broker listens on, and the address that it advertises to clients."""
 
 import errno
 import socket
@@ -13,7 +13,7 @@ _EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
 def bind(listener: Listener) -> socket.socket:
-    """A socket that has its address, port 0 resolved, and does not listen yet. OSError names the address."""
+    """A socket bound to its address, port 0 resolved, that does not listen yet. OSError names the address."""
     try:
         if listener.host == "" and socket.has_dualstack_ipv6():
             return _bound(socket.AF_INET6, ("::", listener.port), dual_stack=True)
@@ -31,7 +31,7 @@ def _bound(family: int, address: object, *, dual_stack: bool) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it: a peer that vanished without a word is noticed even while it is owed an answer.
+        # Connections inherit SO_KEEPALIVE: a peer that vanished is noticed even while an answer is owed to it.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
@@ -44,13 +44,14 @@ def _bound(family: int, address: object, *, dual_stack: bool) -> socket.socket:
 
 
 def stop_listening(bound: socket.socket) -> None:
-    """Refuses connections from now on. Closing the socket would not do where a forked process has it, too."""
-    with suppress(OSError):  # it did not listen yet, or is closed
+    """Refuses connections from now on. Closing the socket would not suffice if a forked process holds it, too."""
+    with suppress(OSError):  # the socket did not listen yet, or is closed
         bound.shutdown(socket.SHUT_RDWR)
 
 
 def advertised(settings: BrokerSettings, bound: socket.socket) -> Endpoint:
-    """Where clients are told to connect: what the settings say, else the address that is listened on."""
+    """The endpoint for clients: the advertised listener of the settings, else the address that the broker listens
+    on."""
     listener = settings.advertised_listener
     if listener is not None:
         port = listener.port or bound.getsockname()[1]

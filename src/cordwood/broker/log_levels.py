@@ -1,6 +1,6 @@
-"""The levels of Python's loggers under `cordwood`, for clients that look at them and change them.
+"""Reads and sets the levels of Python's loggers under `cordwood`, on behalf of clients.
 
-Loggers of other packages are not shown: an embedded broker shares its process with a program that is not ours.
+Loggers of other packages are not shown: an embedded broker shares its process with another program.
 """
 
 import logging
@@ -31,5 +31,5 @@ class PythonLogLevels:
 
 
 def _name_of(level: int) -> str:
-    """The name of this level, or of the nearest above it that has one."""
+    """The name of this level, or of the nearest named level above it."""
     return next((name for name, number in _BY_NAME.items() if level <= number), "FATAL")

@@ -1,9 +1,9 @@
-"""Notices when the event loop was kept from its work: for how long, and by which request.
+"""Notices stalls of the event loop: how long the loop was held, and by which request.
 
-Two looks. A timer that comes late says that something held the loop. Whoever hands something to the node looks at the
-clock before and after it, and says whose request it was if that took long; so a stall has a name, in the log and as a
-metric. What a thread of another process's or another core's load takes shows in the first look alone: the second one
-tells the loop thread's CPU time beside the time that passed.
+Two measurements. A timer that comes late shows that something held the loop. The driver and the connections read the
+clock before and after each event of the node, and name the request of a long event, in the log and as a metric. Load of
+other processes or cores shows in the first measurement alone: the second gives the CPU time of the loop's thread beside
+the time that passed.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ STALL_S: Final = 0.05
 _SAID_EVERY_S: Final = 10.0
 
 NO_REQUEST: Final = "none"
-"""In place of an API: the loop was held by the broker's own work."""
+"""The API name of stalls by the broker's own work."""
 
 
 class LoopWatch:
@@ -32,18 +32,18 @@ class LoopWatch:
         self._loop = loop
         self.monotonic_s = monotonic_s
         self.cpu_s = cpu_s
-        """Of the thread that asks: the loop's."""
+        """CPU time of the calling thread, which is the loop's."""
         self.stalls = 0
         self.stalled_s = 0.0
         self.longest_s = 0.0
         self.held_cpu_s: dict[str, float] = {}
-        """By API: CPU seconds of turns that took STALL_S or longer."""
+        """CPU seconds, by API, of turns that took STALL_S or longer."""
         self._say_from_s = 0.0
         self._unsaid = 0
         self._arm()
 
     def held(self, api: str, who: str, took_s: float, cpu_s: float) -> None:
-        """One turn took STALL_S or longer, and this is what it was for."""
+        """Counts and logs a turn that took STALL_S or longer."""
         self.held_cpu_s[api] = self.held_cpu_s.get(api, 0.0) + cpu_s
         now_s = self.monotonic_s()
         if now_s < self._say_from_s:

@@ -1,4 +1,4 @@
-"""What a broker without a disk keeps its data in. It outlives the broker: the next one on it finds what was written."""
+"""The memory that holds the data of a broker without a disk. A later broker on the same memory finds the data."""
 
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.log.memory_filesystem import MemoryFilesystem
@@ -10,6 +10,6 @@ class Memory:
         self._metadata = MemoryStore()
 
     def open_metadata(self) -> MemoryStore:
-        """The metadata store, open. One broker at a time uses it."""
+        """Opens the metadata store. One broker at a time uses the store."""
         self._metadata = self._metadata.reopened()
         return self._metadata

@@ -1,6 +1,6 @@
 """GET /metrics over HTTP/1.1: one answer per connection, a few connections at a time, and nothing else.
 
-What the loop does for a scrape is to copy counters; the text is made in a thread, one at a time.
+For a scrape the loop only copies counters; a thread makes the text, one scrape at a time.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MAX_HEAD_BYTES: Final = 8192
 TIMEOUT_S: Final = 10.0
 
 Prepare = Callable[[], Callable[[], bytes]]
-"""Called in the loop: takes what is to be shown. What it returns makes the text, in a thread."""
+"""Copies the counters, in the loop. The returned function makes the text, in a thread."""
 
 
 class MetricsEndpoint:
@@ -34,7 +34,7 @@ class MetricsEndpoint:
 
     @classmethod
     async def start(cls, listener: Listener, prepare: Prepare) -> "MetricsEndpoint":
-        """Raises OSError, with the address in it, if it cannot be listened on."""
+        """Starts to listen. Raises OSError, with the address in its text, if that fails."""
         endpoint = cls(prepare)
         endpoint._socket = bind(listener)
         endpoint._server = await asyncio.start_server(endpoint._serve, sock=endpoint._socket, limit=MAX_HEAD_BYTES)
@@ -53,7 +53,7 @@ class MetricsEndpoint:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._scrapes += 1
-        # `drain` waits until the kernel has everything: what is over then leaves nothing behind.
+        # With this limit `drain` returns once the kernel has all bytes, so `abort` drops none.
         writer.transport.set_write_buffer_limits(0)
         try:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
@@ -65,7 +65,7 @@ class MetricsEndpoint:
                     await writer.drain()
         finally:
             self._scrapes -= 1
-            # Not `close`, which waits for ever for a peer that does not read.
+            # `close` would wait for ever for a peer that does not read.
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:

@@ -1,4 +1,4 @@
-"""All that serving metrics takes, put together: what is counted, the watch on the loop, the endpoint."""
+"""The metrics service: counters, the watch on the loop, and the endpoint, put together."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ class MetricsService:
 
     @classmethod
     async def start(cls, listener: Listener) -> "MetricsService":
-        """Raises OSError if the address cannot be listened on."""
+        """Starts the endpoint. Raises OSError if the broker cannot listen on the address."""
         service = cls()
         try:
             service._endpoint = await MetricsEndpoint.start(listener, service._prepare)
@@ -40,7 +40,7 @@ class MetricsService:
         return self._endpoint.address
 
     def show(self, node: "Node", connections: "Connections", flusher: "CountingFlusher", loop_watch: LoopWatch) -> None:
-        """The broker is complete: until then scrapes are empty."""
+        """Shows the metrics of a complete broker. Until this call scrapes are empty."""
         self._scrape = lambda: prepare_scrape(node, connections, self.activity, flusher, loop_watch)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""Which connections have answers to send, so that answers that become ready together leave together.
+"""The connections with answers to send: answers that become ready together leave together.
 
-One event (bytes on a socket, a flush round, a timer) can answer many requests of many connections. While the event
-is handled the outbox is corked: connections only note that they have something; at its end each writes once.
+One event (bytes on a socket, a flush round, a timer) can answer many requests of many connections. While the event is
+handled the outbox is corked: connections only note that they have answers. At the end of the event each connection
+writes once.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from typing import Protocol
 
 class Pumped(Protocol):
     def pump(self) -> None:
-        """Writes what is ready. Never answers a request and never raises."""
+        """Writes the ready answers. Never answers a request and never raises."""
 
 
 class Outbox:
@@ -31,7 +32,7 @@ class Outbox:
             self._write()
 
     def has_ready(self, connection: Pumped) -> None:
-        """The connection has something to send; called once until it is pumped."""
+        """Notes that the connection has answers to send. Called once until the connection is pumped."""
         self._ready.append(connection)
         if self._corks == 0 and not self._scheduled:
             self._scheduled = True

@@ -1,4 +1,4 @@
-"""A broker as a process: signals, log lines, the line that says it is ready, and the exit code."""
+"""A broker as a process: signals, log lines, the ready line, and the exit code."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,8 @@ def run(settings: BrokerSettings) -> int:
 
 
 def _allow_many_descriptors() -> None:
-    """Connections and segment files need more than the usual 1,024; what the hard limit allows is ours to take."""
+    """Raises the soft limit of descriptors to the hard limit: connections and segment files need more than the usual
+    1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -39,7 +40,7 @@ async def _serve(settings: BrokerSettings) -> int:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # A terminal that goes away stops a broker in order, like SIGTERM. Under nohup SIGHUP is ignored, and stays so.
+        # A terminal that goes away stops the broker in order, like SIGTERM. Under nohup SIGHUP stays ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, told.set)
     server = await Server.start(settings)
@@ -53,6 +54,6 @@ async def _serve(settings: BrokerSettings) -> int:
     stopping.cancel()
     garbage.close()
     if not server.failed.done():
-        logger.info("stopping: finishing what is under way")
+        logger.info("stopping: answering the requests that are under way")
     await server.stop()
     return FAILED if server.failed.done() else STOPPED

@@ -1,7 +1,7 @@
-"""What a scrape shows, gathered from a running broker.
+"""Gathers the values of a scrape from a running broker.
 
-`prepare_scrape` runs in the loop and copies the few numbers that change under way; what it takes of partitions and
-groups is replaced whole by its owner and never changed, so that the thread that makes the text may read it.
+`prepare_scrape` runs in the loop and copies the few numbers that change under way. The dicts of partitions and groups
+are replaced whole by the lag watch and never changed, so a thread may read them to make the text.
 """
 
 import math
@@ -80,7 +80,7 @@ def _one(value: float) -> Labelled:
 
 
 def _key_text(key: bytes) -> str:
-    """Different for different keys, also where one has a byte that is no text and another says so in words."""
+    """A text that differs for different keys: a key with an invalid byte differs from a key with that byte's escape."""
     return key.replace(b"\\", rb"\\").decode(errors="backslashreplace")
 
 
@@ -100,7 +100,7 @@ def _api_name(key: int) -> str:
 
 
 def _disk(logs: "DataDirectory") -> Values:
-    """Asks the disk, which may take its time: not in the loop. Nothing in memory, or if the disk does not say."""
+    """Sizes of the disk; empty for a broker in memory, or if the disk fails. Runs in a thread: the disk may be slow."""
     try:
         size_bytes, free_bytes = logs.filesystem.free_bytes()
     except StorageFailure:
@@ -112,7 +112,7 @@ def _disk(logs: "DataDirectory") -> Values:
 
 
 def _logs(traffic: "dict[TopicPartition, PartitionTraffic]", internal: frozenset[str]) -> Values:
-    """Also how the traffic of each topic is spread over its partitions."""
+    """Sizes and traffic of logs, and how the traffic of each topic is spread over its partitions."""
     logs = [((name.topic, str(name.partition)), seen) for name, seen in sorted(traffic.items())]
     topic_rates: dict[str, list[float]] = {}
     for (topic, _), seen in logs:
@@ -138,7 +138,7 @@ def _logs(traffic: "dict[TopicPartition, PartitionTraffic]", internal: frozenset
 
 
 def _skew(busiest: float, total: float, partitions: int) -> float:
-    """How many times as much the busiest partition gets as the others on average."""
+    """The traffic of the busiest partition, as a multiple of the average of the other partitions."""
     rest = total - busiest
     return busiest / (rest / (partitions - 1)) if rest > 0 else math.inf
 

@@ -1,4 +1,4 @@
-"""The thread in which the scrub reads: last in line for the processor and for the disk."""
+"""The thread of the scrub's reads, with the lowest priority for the processor and for the disk."""
 
 import asyncio
 import ctypes
@@ -19,7 +19,7 @@ _SYS_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
 
 class ScrubThread:
     def __init__(self, loop: asyncio.AbstractEventLoop, run_in_node: Callable[[Callable[[], None]], object]) -> None:
-        """`run_in_node`: lets an event reach the node, in the loop."""
+        """`run_in_node` runs an event on the node, in the loop."""
         self._workers = Workers(loop, "scrub", 1)
         self._run_in_node = run_in_node
         self._lowered = False
@@ -41,7 +41,8 @@ class ScrubThread:
 
 
 def step_back() -> None:
-    """Gives the calling thread the lowest priority, where the system lets it: on Linux a thread has its own."""
+    """Gives the calling thread the lowest priority, where the system allows it: on Linux each thread has its own
+    priority."""
     thread = threading.get_native_id()
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)

@@ -1,10 +1,10 @@
 """The outgoing half of a connection: response frames in, bytes out, in order.
 
-Promises: no more of a response is in memory than the socket is about to take; the loop never waits for the disk; small
-responses that are ready together cost one write. Records go from the page cache to the socket inside the kernel
-(`File.send_now`: sendfile) where that cannot block; else they are read into a buffer that is used again
-(`File.read_now`), else the cold-read threads read them (`File.read_cold`). docs/decisions/sending-records.md has the
-numbers behind this and behind the sizes.
+Three promises: only the part of a response that the socket is about to take is in memory; the loop never waits for the
+disk; small responses that are ready together cost one write. Records go from the page cache to the socket inside the
+kernel (`File.send_now`: sendfile) where that cannot block; else they are read into a reusable buffer (`File.read_now`),
+else the cold-read threads read them (`File.read_cold`). docs/decisions/sending-records.md has the measurements behind
+these choices and sizes.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ JOINED_BYTES: Final = 128 * 1024
 """Small parts are copied together up to this size and written at once."""
 
 TURN_BYTES: Final = 1024 * 1024
-"""After this much the loop turns to others first, however fast the peer takes it."""
+"""After so many bytes the loop serves other connections first, however fast the peer reads."""
 
 SMALL_SLICE_BYTES: Final = 64 * 1024
-"""Records below this are copied into the response; from here on sendfile is cheaper."""
+"""Smaller slices are copied into the response; from this size on sendfile is cheaper."""
 
 
 class HangUp(NamedTuple):
-    """In the place of a frame: what came before is sent, then the connection is closed."""
+    """Stands in the place of a frame: earlier frames are sent, then the connection is closed."""
 
     reason: str
 
 
 class SendingFailed(Exception):
-    """The rest of a response that has been announced cannot be sent: the connection is of no use any more."""
+    """The rest of a response whose size has been sent cannot follow: the connection has to be closed."""
 
 
 class SendingResources:
-    """What the senders of one loop share."""
+    """Resources that all senders of one loop share."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cold_readers: Workers, buffer_count: int = 64) -> None:
         self.loop = loop
@@ -62,16 +62,16 @@ class Peer(Protocol):
 
 
 class _Halt(Enum):
-    """What sending waits for."""
+    """The event that sending waits for."""
 
     TURN = auto()
-    """For the loop to do other things in between."""
+    """The next turn of the loop, after other connections."""
     SOCKET = auto()
-    """For the socket to take more."""
+    """The socket has room for more bytes."""
     COLD_READ = auto()
     BUFFER = auto()
     END = auto()
-    """Nothing is sent any more."""
+    """No event: the sender is closed or has failed."""
 
 
 class Sender:
@@ -82,7 +82,7 @@ class Sender:
         self._peer = peer
         self._resources = resources
         self.parts: deque[bytes | LogSlice | HangUp] = deque()
-        """What waits to be sent; only to be looked at."""
+        """Parts that wait to be sent; read-only for others."""
         self._halt: _Halt | None = None
         self._transport_full = False
         self._sent_this_turn = 0
@@ -90,7 +90,7 @@ class Sender:
         self._watching = False
         self._sent_of_slice = 0
         self._rest: memoryview | None = None
-        """What has been read of the slice and not yet been sent; its buffer is lent to us."""
+        """Bytes of the slice that are read and not yet sent, in a buffer of `SliceBuffers`."""
         self.held_bytes = 0
         """Bytes of responses that wait in memory. Records in their files do not count."""
         self.last_progress_s = 0.0
@@ -98,7 +98,7 @@ class Sender:
 
     @property
     def busy(self) -> bool:
-        """Whether something waits to be sent, or the transport still holds something."""
+        """Whether parts wait to be sent, or the transport still holds bytes."""
         return bool(self.parts) or self._transport_full
 
     @property
@@ -118,14 +118,14 @@ class Sender:
             self.parts.append(frame)
 
     def pump(self) -> None:
-        """Sends as much as can be sent without waiting; goes on by itself when it can send more."""
+        """Sends as much as possible without waiting, and goes on by itself when more is possible."""
         if self._halt is not None or self._transport_full:
             return
         self._sent_this_turn = 0
         parts = self.parts
         try:
             if len(parts) == 1 and type(parts[0]) is bytes:
-                # Nearly always: one answer, in memory.
+                # The usual case: one answer, in memory.
                 self._write(self._next_bytes())
             else:
                 self._send_parts()
@@ -145,7 +145,7 @@ class Sender:
         self.pump()
 
     def close(self) -> None:
-        """The connection is gone. Nothing is sent any more and nothing is held."""
+        """Frees all resources: the connection is gone."""
         if self._halt is not _Halt.COLD_READ:
             self._resources.buffers.forget(self)
         self._halt = _Halt.END
@@ -212,7 +212,7 @@ class Sender:
         self._transport.write(data)
 
     def _send_ahead(self, data: bytes) -> None:
-        """Sends what stands before a slice. The kernel holds it back for the slice, so that the peer wakes up once."""
+        """Sends the bytes before a slice. The kernel holds them back for the slice, so that the peer wakes up once."""
         self._descriptor()
         assert self._socket is not None
         try:
@@ -250,7 +250,7 @@ class Sender:
     # Slices
 
     def _send_slice(self, part: "LogSlice") -> None:
-        """At most SLICE_BYTES of it."""
+        """Sends at most SLICE_BYTES of the slice."""
         if self._rest is None and not self._fill(part):
             return
         if self._rest is not None:
@@ -261,7 +261,7 @@ class Sender:
             self._stop_watching()
 
     def _fill(self, part: "LogSlice") -> bool:
-        """Sends from the page cache, or has bytes in `_rest`. False if sending has to wait."""
+        """Sends from the page cache, or reads bytes into `_rest`. False if sending has to wait."""
         position = part.position + self._sent_of_slice
         wanted = min(part.length - self._sent_of_slice, SLICE_BYTES)
         try:
@@ -290,7 +290,7 @@ class Sender:
 
     def _slice_read(self, buffer: memoryview, result: int | Exception) -> None:
         if self._halt is not _Halt.COLD_READ:
-            # Closed meanwhile. Only now is it certain that no thread writes into the buffer.
+            # The sender was closed during the read. Only now does no thread write into the buffer.
             self._resources.buffers.forget(self)
             return
         if isinstance(result, Exception):
@@ -324,7 +324,7 @@ class Sender:
         self.last_progress_s = self._resources.loop.time()
 
     def _descriptor(self) -> int:
-        # A second descriptor of the same socket: the loop lets nobody watch one that belongs to a transport.
+        # A second descriptor of the same socket: the loop refuses to watch a transport's own descriptor.
         if self._socket is None:
             of_transport: Any = self._transport.get_extra_info("socket")
             self._socket = socket.socket(of_transport.family, of_transport.type, fileno=os.dup(of_transport.fileno()))
@@ -334,7 +334,7 @@ class Sender:
     # Waiting
 
     def _watch(self) -> None:
-        """Goes on when the socket takes more."""
+        """Continues sending when the socket has room."""
         self._halt = _Halt.SOCKET
         if not self._watching:
             self._watching = True

@@ -1,9 +1,9 @@
 """A whole broker on the running loop: put together, kept going, and taken apart in the right order.
 
-Starting: the data directory is locked, the address is bound (so that its port can be registered), the metadata is
-read, the node is made, and only then does the socket listen. Stopping: nothing new is taken, what was taken is
-answered, everything is made durable, and the data directory is marked as cleanly closed. A failure that nobody can
-repair (a failed sync, a broken invariant) ends all connections at once, so that nothing is acknowledged after it.
+Starting: the data directory is locked, the address is bound (so that its port can be registered), the metadata is read,
+the node is made, and only then does the socket listen. Stopping: no new request is taken, requests under way are
+answered, all logs are made durable, and the data directory is marked as cleanly closed. An unrecoverable failure (a
+failed sync, a broken invariant) ends all connections at once, so that no record is acknowledged after it.
 """
 
 import asyncio
@@ -44,16 +44,16 @@ logger = logging.getLogger("cordwood.broker")
 FILE_THREADS: Final = 4
 CLIENT_THREADS: Final = 4
 THREADS_PER_CLIENT: Final = 2
-"""What clients ask of files is done in threads of its own; one connection has so many of them at a time."""
+"""Work on files for clients' requests has CLIENT_THREADS of its own; one connection gets at most so many at a time."""
 
 DRAIN_S: Final = 1.0
-"""How long a stopping broker waits for answers that are owed. Acks that wait for the disk are sent in any case."""
+"""How long a stopping broker waits until owed answers are sent. Acks that wait for the disk are sent in any case."""
 
 FEW_CONNECTIONS: Final = 500
 
 
 class Server:
-    """Made by `start`. `failed` is done when the broker cannot go on, with the reason."""
+    """A running broker, made by `start`. `failed` is done, with the reason, when the broker cannot go on."""
 
     def __init__(self, settings: BrokerSettings, storage: Storage) -> None:
         self.settings = settings
@@ -88,7 +88,7 @@ class Server:
     ) -> "Server":
         """Returns when clients can connect. Raises EnvironmentFailure or OSError, with nothing left behind.
 
-        `memory`: where the data is, for a broker without a disk."""
+        `memory` holds the data of a broker without a disk."""
         storage = await Storage.open(settings, memory=memory)
         server = cls(settings, storage)
         try:
@@ -100,21 +100,21 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port that are listened on."""
+        """Host and port that the broker listens on."""
         assert self._socket is not None
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Host and port at which metrics are served; None if they are not."""
+        """Host and port of the metrics endpoint; None if metrics are not served."""
         return None if self._metrics is None else self._metrics.address
 
     async def _start(self, before_listening: "Callable[[Server], None]") -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
         self._socket = bind(settings.listener)
         if settings.metrics_address is not None:
-            # Imported only where it is wanted: a broker starts in tens of milliseconds.
+            # Imported only if metrics are served, to keep the start quick.
             from cordwood.broker.metrics_service import MetricsService
 
             self._metrics = await MetricsService.start(settings.metrics_address)
@@ -162,7 +162,7 @@ class Server:
     def _max_connections(self) -> int:
         wanted = self.settings.max_connections
         possible = descriptors.connections(wanted, self._storage.max_open_files)
-        # Where few fit, or more were asked for, this is news. Else a refusal says it, should it ever come to that.
+        # Logged if few connections fit, or if the setting asks for more. Otherwise the log line of a refusal suffices.
         if possible < wanted and (possible < FEW_CONNECTIONS or "max.connections" in self.settings.texts):
             logger.info(
                 "up to %d connections, not max.connections (%d): more do not fit beside the files (ulimit -n)",
@@ -197,18 +197,19 @@ class Server:
         )
 
     def answer_through(self, front: RequestHandler | None) -> None:
-        """Requests go to this from now on, and not to the node; None: straight to the node again. In the loop."""
+        """Sends requests to `front` instead of the node; None: to the node again. Called in the loop."""
         assert self._connections is not None
         self._connections.node = self.node if front is None else front
 
     def later(self, delay_s: float, event: Callable[[], None]) -> None:
-        """Lets something happen among the node's events after a while, unless the broker has stopped by then."""
+        """Runs an event on the node after a delay, unless the broker has stopped by then."""
         self._loop.call_later(delay_s, self.driver.run, event)
 
     # Failures
 
     def _request_failed(self, failure: Exception) -> None:
-        """The node raised while it handled a request. Its connection is closed; a broken invariant ends the broker."""
+        """Handles an exception of the node in a request. The connection is closed; a broken invariant stops the
+        broker."""
         if isinstance(failure, AssertionError | SyncFailure):
             self._fail(failure)
         else:
@@ -237,7 +238,8 @@ class Server:
             self._listener.close()
 
     async def stop(self) -> None:
-        """Finishes, flushes, checkpoints and closes. After a failure: only closes, so that the next start recovers."""
+        """Answers requests, flushes, checkpoints and closes. After a failure it only closes, so that the next start
+        recovers."""
         self._stop_listening()
         try:
             if not self.failed.done():
@@ -258,7 +260,7 @@ class Server:
         self.driver.stop()
         assert self._flusher is not None
         self._flusher.close()
-        # Nobody waits for an answer any more: work that is under way in other processes ends.
+        # No client waits for an answer any more, so work in other processes is ended.
         self._apart.close()
         self._client_workers.close()
         self._file_workers.close()
@@ -272,7 +274,7 @@ class Server:
         )
 
     async def _release(self) -> None:
-        """Gives back what is held, whatever state the start or the end left it in."""
+        """Releases all resources, also after a start or stop that failed halfway."""
         self.driver.stop()
         self._loop_watch.close()
         if self._metrics is not None:

@@ -1,9 +1,9 @@
 """Memory for records on their way from a file to a socket, when the kernel cannot send them straight from its cache.
 
-A bounded number of buffers, used over and over: fresh ones of this size cost a page fault per 4 KiB. A connection
-holds at most one, and only while its bytes are being read or sent. A peer that does not read would hold its buffer for
-ever, so when others wait, a buffer whose peer has taken nothing for a second is taken back; its bytes are read again
-when the peer goes on.
+A bounded number of buffers is used over and over: fresh buffers of this size cost a page fault per 4 KiB. A connection
+holds at most one buffer, and only while the buffer's bytes are being read or sent. A peer that does not read would hold
+its buffer for ever. So when other connections wait, a buffer whose peer has taken nothing for a second is taken back;
+the bytes are read again when the peer goes on.
 """
 
 from collections import deque
@@ -11,22 +11,22 @@ from mmap import mmap
 from typing import Final, Protocol
 
 SLICE_BYTES: Final = 512 * 1024
-"""What is read or sent in one turn: about 0.1 ms of the loop's time. Larger slices save no CPU (docs/decisions/)."""
+"""The bytes read or sent in one turn: about 0.1 ms of the loop's time. Larger slices save no CPU (docs/decisions/)."""
 
 STALLED_S: Final = 1.0
 
 
 class Holder(Protocol):
-    """A sender, as far as buffers are concerned."""
+    """The part of a sender that `SliceBuffers` needs."""
 
     def stalled_since(self) -> float | None:
-        """Since when the peer has taken nothing of the buffer; None if it is not the peer that is waited for."""
+        """The time since which the peer has taken no bytes; None if sending does not wait for the peer."""
 
     def give_up_buffer(self) -> None:
         """Gives the buffer back now."""
 
     def buffer_is_free(self) -> None:
-        """A buffer that was asked for in vain can be had now."""
+        """Tells a waiting holder that a buffer is free."""
 
 
 class SliceBuffers:
@@ -42,7 +42,7 @@ class SliceBuffers:
         return len(self._holders)
 
     def take(self, holder: Holder, now_s: float) -> memoryview | None:
-        """A buffer of SLICE_BYTES; None if there is none, and then `buffer_is_free` will be called."""
+        """A buffer of SLICE_BYTES; None if none is free, and then `buffer_is_free` is called later."""
         assert holder not in self._holders
         if not self._free and self._unmade == 0 and not self._take_back(now_s):
             self._waiting.append(holder)
@@ -61,14 +61,14 @@ class SliceBuffers:
             self._waiting.popleft().buffer_is_free()
 
     def forget(self, holder: Holder) -> None:
-        """The holder is gone: nothing of it is held or waits any more."""
+        """Frees the buffer of a holder that is gone, and its place in the queue."""
         if holder in self._waiting:
             self._waiting.remove(holder)
         if holder in self._holders:
             self.give_back(holder)
 
     def relieve(self, now_s: float) -> None:
-        """To be called now and then: who waits need not wait for peers that do not read."""
+        """Takes buffers back from peers that do not read, for waiting holders. Called now and then."""
         while self._waiting and self._take_back(now_s):
             pass
 

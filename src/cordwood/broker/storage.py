@@ -1,4 +1,4 @@
-"""What a broker keeps: its logs and its metadata, on disk or in memory."""
+"""The storage of a broker: logs and metadata, on disk or in memory."""
 
 import logging
 import os
@@ -22,12 +22,13 @@ METADATA_FILE = "metadata.sqlite"
 
 
 def _absolute(path: str) -> str:
-    """Clients are told the path (DescribeLogDirs), and a relative one would follow a process that changes directory."""
+    """The absolute path, which DescribeLogDirs shows. A relative path would change with the process's directory."""
     return os.path.abspath(path)
 
 
 class Storage:
-    """Open it, `claim` it once the cluster is known, `close_logs` in order, and always `release` it."""
+    """Logs and metadata. Callers `open`, `claim` once the cluster is known, `close_logs` in order, and always
+    `release`."""
 
     def __init__(self, filesystem: Filesystem, path: str, settings: BrokerSettings) -> None:
         self.filesystem = filesystem
@@ -44,7 +45,7 @@ class Storage:
 
     @classmethod
     async def open(cls, settings: BrokerSettings, *, memory: "Memory | None" = None) -> "Storage":
-        """On disk, or in this memory.
+        """Opens the storage on disk, or in `memory`.
 
         Raises StorageFailure if another process has the directory, StoreFailure if the metadata cannot be used.
         """
@@ -64,7 +65,7 @@ class Storage:
             tail_bytes=settings.tail_memory_max_bytes,
         )
         storage = cls(filesystem, path, settings)
-        # Before the store is looked at: what another process is writing would look damaged.
+        # The directory is locked before the store is read: a store that another process writes would look damaged.
         storage.logs.take()
         try:
             if storage.logs.identity() is not None:
@@ -77,20 +78,21 @@ class Storage:
 
     @property
     def in_memory(self) -> bool:
-        """Whether syncing costs nothing, because nothing survives anyway."""
+        """Whether the data is in memory, where syncing costs nothing."""
         from cordwood.log.memory_filesystem import MemoryFilesystem
 
         return isinstance(self.filesystem, MemoryFilesystem)
 
     @property
     def max_open_files(self) -> int:
-        """How many files of the log may be open at a time."""
+        """The number of log files that may be open at a time."""
         from cordwood.log.os_filesystem import OsFilesystem
 
         return self.filesystem.max_open_files if isinstance(self.filesystem, OsFilesystem) else 0
 
     def claim(self, cluster_id: str) -> None:
-        """Takes the data directory for this node of this cluster. StorageFailure if it is somebody else's."""
+        """Takes the data directory for this node of this cluster. Raises StorageFailure if another node owns the
+        directory."""
         self.logs.open(Identity(cluster_id, self._node_id))
         self._open = True
         for problem in self.logs.problems:
@@ -98,7 +100,7 @@ class Storage:
         self._learn_how_to_read()
 
     def _learn_how_to_read(self) -> None:
-        """Finds out now whether reads can be told not to wait: a broker that is only read from would never learn it."""
+        """Finds out whether reads can be told not to wait: a broker that serves only reads would never find out."""
         from cordwood.log.os_filesystem import OsFilesystem
 
         if not isinstance(self.filesystem, OsFilesystem):
@@ -110,7 +112,7 @@ class Storage:
             os.close(descriptor)
 
     def compact(self, job: "CompactionJob") -> "CompactionResult":
-        """Runs in a thread; what is on disk is compacted in another process."""
+        """Compacts segments, in a thread; segments on disk in another process."""
         if self.in_memory:
             from cordwood.log.compaction import compact
 
@@ -125,12 +127,12 @@ class Storage:
         self.logs.close(release=False)
 
     async def release(self) -> None:
-        """Gives everything back. Logs that were not closed are recovered at the next start."""
+        """Releases all resources. The next start recovers logs that were not closed."""
         if self._open:
             self._open = False
             self.logs.close(clean=False, release=False)
         await self.metadata.close()
-        # Last: the next process looks at the store as soon as it has the directory.
+        # The lock is released last: the next process reads the store as soon as it has the lock.
         self.logs.release()
         from cordwood.log.os_filesystem import OsFilesystem
 

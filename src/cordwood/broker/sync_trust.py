@@ -1,20 +1,21 @@
-"""Whether one syncfs may stand for the fsync of many files. Where that is not known for certain: no.
+"""Decides whether one syncfs may stand for the fsync of many files. The answer is no unless it is known for certain.
 
-syncfs reaches one filesystem. A data directory some of whose partitions are links to another disk is synced file by
-file.
+syncfs reaches one filesystem. A data directory with links to another disk is synced file by file.
 """
 
 import os
 
 _TRUSTED = frozenset({"ext4", "xfs", "btrfs", "f2fs"})
-"""Filesystems whose syncfs waits until data and names are durable. FUSE's, for one, may do nothing at all."""
+"""Filesystems whose syncfs waits until data and names are durable. The syncfs of FUSE, for one, may do nothing at
+all."""
 
 _REPORTS_FAILURES_SINCE = (5, 8)
 """Before this version of Linux syncfs returned success when writing back had failed."""
 
 
 def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts: str | None = None) -> bool:
-    """For the filesystem that holds the directory. `release` and `mounts` are the machine's own unless given."""
+    """Whether syncfs is safe on the filesystem of the directory. `release` and `mounts` default to the machine's
+    own."""
     if _version(os.uname().release if release is None else release) < _REPORTS_FAILURES_SINCE:
         return False
     if not _is_one_filesystem(directory):
@@ -29,7 +30,8 @@ def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts:
 
 
 def _is_one_filesystem(directory: str) -> bool:
-    """Whether the directory and those in it are on one device. New ones are made where it is itself."""
+    """Whether the directory and its subdirectories are on one device. New subdirectories are on the directory's
+    device."""
     try:
         device = os.stat(directory).st_dev
         with os.scandir(directory) as entries:
@@ -47,7 +49,7 @@ def _version(release: str) -> tuple[int, int]:
 
 
 def _filesystem_type(path: str, mounts: str) -> str | None:
-    """The type of the filesystem with the longest mount point above the path; of equal ones the last hides the rest."""
+    """The type of the filesystem with the longest mount point above the path; of equal mount points the last counts."""
     best_length, best_type = -1, None
     for line in mounts.splitlines():
         before, separator, after = line.partition(" - ")

@@ -1,7 +1,7 @@
-"""Threads that wait so that the loop need not: the loop hands work over and gets the result back in the loop.
+"""Threads that do blocking work for the loop: the loop hands work over and gets the result back in the loop.
 
-Persistent threads on a SimpleQueue: handing over and back costs 15 to 30 us (benchmarks/fsync_strategies.py), and
-nothing is started before the first piece of work. One wake-up of the loop delivers all that finished meanwhile.
+Persistent threads on a SimpleQueue: handing over and back costs 15 to 30 us (benchmarks/fsync_strategies.py), and no
+thread is started before the first piece of work. One wake-up of the loop delivers all finished results.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Workers:
 
     @property
     def under_way(self) -> int:
-        """How many pieces of work are queued or being done."""
+        """The number of pieces of work that are queued or being done."""
         return self._under_way
 
     def submit(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
@@ -56,7 +56,7 @@ class Workers:
             except Exception as failure:
                 result = failure
             finished.append((done, result))
-            # Nothing of this piece of work may be kept alive while the thread waits for the next.
+            # Objects of this piece of work must not stay alive while the thread waits for the next piece.
             del work, done, result, item
             try:
                 loop.call_soon_threadsafe(self._deliver)
@@ -71,7 +71,7 @@ class Workers:
             done(result)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Ends the threads after what was submitted, and delivers its results here. Leaves those that take longer."""
+        """Ends the threads after the submitted work, and delivers its results here. Leaves threads that take longer."""
         if self._closed:
             return
         self._closed = True
