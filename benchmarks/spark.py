@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import cordwood.spark
-from benchmarks import load, report
+from benchmarks import load, report, spark_pipelines
 from benchmarks.figures import CORDWOOD, KAFKA, Figure, Metric, Target
 from benchmarks.machine import cores, facts
 from benchmarks.maven import PEERS, PeerUnavailable
@@ -298,7 +298,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="name", help=f"scenarios to run (all): {', '.join(SCENARIOS)}")
     parser.add_argument("--quick", action="store_true", help="less data, one round")
     parser.add_argument("--rounds", type=int, help="rounds per case")
+    parser.epilog = "`pipelines`, with names of its own, is run apart from these: " + ", ".join(
+        spark_pipelines.SCENARIOS
+    )
     options = parser.parse_args()
+    if options.names[:1] == ["pipelines"]:
+        return spark_pipelines.main(options.names[1:], quick=options.quick, rounds=options.rounds)
     if unknown := set(options.names) - set(SCENARIOS):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
     console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
