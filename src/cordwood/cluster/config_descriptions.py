@@ -1,4 +1,4 @@
-"""What DescribeConfigs and CreateTopics say about settings: the value that holds, and where it comes from."""
+"""Settings as DescribeConfigs and CreateTopics show them: the effective value and its source."""
 
 from collections.abc import Collection, Mapping
 from enum import IntEnum
@@ -15,7 +15,7 @@ from cordwood.model.topic_settings import TOPIC_SETTINGS
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as on the wire."""
+    """The source of a value, numbered as on the wire."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -28,7 +28,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """A place where a value is set; the first of several holds."""
+    """One place where a setting has a value; the first synonym is in effect."""
 
     name: str
     value: str
@@ -44,13 +44,13 @@ class ConfigEntry(NamedTuple):
     kind: Kind
     documentation: str
     is_sensitive: bool = False
-    """No setting holds a secret so far."""
+    """Always False so far: no setting holds a secret."""
 
 
 def describe_configs(
     image: ClusterImage, resource: ConfigResource, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """The settings of a topic, a group, this broker, or what is set on all brokers; sorted. `names`: only these."""
+    """The settings of a topic, of a group, of this broker, or those set on all brokers, sorted. `names` limits them."""
     if resource.resource_type == ResourceType.TOPIC:
         entries = topic_entries(image, topic_by_name(image, resource.name).overrides)
     elif resource.resource_type == ResourceType.GROUP:
@@ -71,7 +71,7 @@ def describe_configs(
 
 
 def config_resources(image: ClusterImage, resource_types: Collection[int] = ()) -> list[ConfigResource]:
-    """What has a configuration, for ListConfigResources: of these types, or of all."""
+    """The resources with a configuration, for ListConfigResources: of these types, or of all."""
     resources = [ConfigResource(ResourceType.TOPIC, topic.name) for topic in image.sorted_topics()]
     resources += [ConfigResource(ResourceType.GROUP, group_id) for group_id in sorted(image.group_configs)]
     for of_broker in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
@@ -85,7 +85,7 @@ def topic_entries(image: ClusterImage, overrides: Mapping[str, str]) -> list[Con
 
 
 def _group_entries(image: ClusterImage, group_id: str) -> list[ConfigEntry]:
-    """As in Kafka, whether or not there is such a group."""
+    """The settings of a group, as in Kafka whether or not the group exists."""
     if not group_id:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     overrides = image.group_configs.get(group_id, {})
@@ -95,7 +95,7 @@ def _group_entries(image: ClusterImage, group_id: str) -> list[ConfigEntry]:
 def _entries(
     image: ClusterImage, settings: Mapping[str, Setting], overrides: Mapping[str, str], source: ConfigSource
 ) -> list[ConfigEntry]:
-    """Settings that can be overridden on one topic or group; their defaults are the broker's."""
+    """Entries of settings that can be overridden on one topic or group; their defaults are the broker's."""
     entries = []
     for name, setting in settings.items():
         layers = []
@@ -110,7 +110,7 @@ def _entries(
 
 
 def _default_broker_entries(image: ClusterImage) -> list[ConfigEntry]:
-    """As in Kafka: only what was set on all brokers while they ran."""
+    """Settings that were set on all brokers while they ran, and as in Kafka only those."""
     return [
         _entry(BROKER_SETTINGS[name], [ConfigSynonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
         for name, text in sorted(image.default_broker_config.items())
@@ -119,7 +119,7 @@ def _default_broker_entries(image: ClusterImage) -> list[ConfigEntry]:
 
 
 def _broker_layers(image: ClusterImage, name: str) -> list[ConfigSynonym]:
-    """Where a broker's setting is set, the strongest first."""
+    """The places where a broker's setting has a value, the strongest first."""
     setting = BROKER_SETTINGS[name]
     layers = [
         ConfigSynonym(name, texts[name], source)

@@ -1,11 +1,11 @@
 """Drives plans over a metadata store and keeps the image up to date. Belongs to one event loop.
 
-One node is its own controller. `start` registers this broker, loads the image, sweeps what an earlier life left half
-done, and follows the store from then on. A change that is asked for has happened, is durable and is in the image when
-its method returns. Requests are carried out one after the other, the topics of one request together.
+One node is its own controller. `start` registers this broker, loads the image, sweeps changes that a crash left half
+done, and follows the store from then on. When a method returns, its change is durable and in the image. Requests are
+carried out one after the other, the topics of one request together.
 
-A refusal is an outcome of its own for each topic or resource. A store that fails is a StoreFailure out of the method:
-part of the request may have happened. What was half done then is invisible, and swept at the next start.
+A refusal is the outcome of one topic or resource. A failing store is a StoreFailure out of the method: part of the
+request may have happened. A half-done change stays invisible, and the next start sweeps it.
 """
 
 import asyncio
@@ -61,12 +61,12 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
 
 _ATTEMPTS = 5
-"""How often a change is planned anew when somebody else changed the same keys meanwhile."""
+"""How often a change is planned anew after another broker changed the same keys."""
 _CONCURRENT_TRANSACTIONS = 64
-"""SQLite writes them with one fsync, etcd pipelines them."""
+"""SQLite commits concurrent transactions with one fsync, etcd pipelines them."""
 _EVENTS_AT_ONCE = 500
 _TOPICS_AT_ONCE = 50
-"""Planning one takes about 0.1 ms, and the loop has other things to do."""
+"""Topics planned in one turn of the loop: a topic takes about 0.1 ms."""
 _VALIDATED_AT_ONCE = 250
 
 Planned = TypeVar("Planned", TopicCreation, PartitionAddition, TopicDeletion, ConfigAlteration)
@@ -76,7 +76,7 @@ Change = TypeVar("Change")
 
 
 class CreatedTopic(NamedTuple):
-    """`configs` are all settings of the topic, as CreateTopics answers them."""
+    """A new topic. `configs` are all of its settings, as CreateTopics answers them."""
 
     name: str
     topic_id: TopicId
@@ -86,11 +86,11 @@ class CreatedTopic(NamedTuple):
 
 
 class Fenced(StoreFailure):
-    """A later incarnation of this broker has registered: this one may not write any more, and has to stop."""
+    """A later incarnation of this broker has registered: this incarnation must not write any more, and has to stop."""
 
 
 class Controller:
-    """See the module. `on_change` is called in the loop after every change of the image."""
+    """Plans and carries out changes of the metadata. Calls `on_change` in the loop after every change of the image."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Controller:
         self.on_change = on_change
         self.broker_epoch = -1
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the store is no longer followed: with the reason if it failed."""
+        """Done when the controller no longer follows the store: with the reason if the store failed."""
         self._store = store
         self._new_id = new_id
         self._authority: tuple[Compare, ...] = ()
@@ -115,7 +115,7 @@ class Controller:
         self._following: asyncio.Task[None] | None = None
 
     async def start(self, endpoints: Sequence[Endpoint]) -> None:
-        """Returns when the image is complete. `on_change` hears only of what changes later. Raises StoreFailure."""
+        """Returns when the image is complete; later changes go to `on_change`. Raises StoreFailure."""
         assert self._following is None, "started twice"
         await self._store.txn(*plan_cluster_id(_cluster_id(self._new_id())).commit)
         await self._register(endpoints)
@@ -126,7 +126,7 @@ class Controller:
         self._following.add_done_callback(self._followed)
 
     async def stop(self) -> None:
-        """Stops following. The store stays open: it is the caller's."""
+        """Stops following the store. The store stays open: it belongs to the caller."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
@@ -175,7 +175,7 @@ class Controller:
             self.stopped.set_exception(error)
 
     async def reach(self, revision: int) -> None:
-        """Wait until the image is at this revision of the store."""
+        """Waits until the image is at this revision of the store."""
         if self.image.revision >= revision:
             return
         if self._following is None or self._following.done():
@@ -191,8 +191,9 @@ class Controller:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, internal: bool = False
     ) -> dict[str, CreatedTopic | ProtocolError]:
-        """Per name, in the order of the request. `internal`: the broker asks for a topic of its own."""
-        # What is only validated never gets into the image, so that its topics can only be told apart together.
+        """Creates topics; outcomes by name, in the order of the request. `internal`: the broker creates its own
+        topic."""
+        # Validated topics never get into the image, so name clashes among them are found only within one slice.
         outcomes = await self._in_slices(
             [(topic.name, topic) for topic in topics],
             lambda wanted: plan_create_topics(self.image, wanted, self._new_id, internal=internal),
@@ -215,7 +216,8 @@ class Controller:
         return created
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
-        """The broker's own topic of this name, created if it does not exist. Raises ProtocolError if it cannot be."""
+        """The broker's own topic of this name, created if it does not exist. Raises ProtocolError if the creation is
+        refused."""
         topic = self.image.topics.get(name)
         if topic is None:
             outcome = (await self.create_topics([internal_topic(name, self.image.settings)], internal=True))[name]
@@ -227,7 +229,7 @@ class Controller:
     async def create_partitions(
         self, topics: Iterable[MorePartitions], *, validate_only: bool = False
     ) -> dict[str, PartitionAddition | ProtocolError]:
-        """Per name, in the order of the request."""
+        """Adds partitions; outcomes by topic name, in the order of the request."""
         return await self._in_slices(
             [(topic.name, topic) for topic in topics],
             lambda wanted: plan_create_partitions(self.image, wanted),
@@ -237,7 +239,7 @@ class Controller:
     async def delete_topics(
         self, references: Iterable[TopicReference]
     ) -> dict[TopicReference, TopicDeletion | ProtocolError]:
-        """Per reference, in the order of the request."""
+        """Deletes topics; outcomes by reference, in the order of the request."""
         return await self._in_slices(
             [(reference, reference) for reference in references],
             lambda wanted: plan_delete_topics(self.image, wanted),
@@ -245,7 +247,7 @@ class Controller:
         )
 
     async def forget_deletions(self, topic_ids: Iterable[TopicId]) -> None:
-        """No directory of these deleted topics is left: their tombstones go. Raises StoreFailure."""
+        """Removes the tombstones of deleted topics whose directories are gone. Raises StoreFailure."""
         for transaction in plan_forget_deletions(self.image, topic_ids):
             result = await self._transact(transaction)
             if not result.succeeded:
@@ -257,7 +259,7 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
-        """Per resource, in the order of the request."""
+        """Changes single settings; outcomes by resource, in the order of the request."""
         return await self._alter(plan_incremental_alter, alterations, validate_only)
 
     async def replace_configs(
@@ -266,7 +268,7 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
-        """The old AlterConfigs. Per resource, in the order of the request."""
+        """Replaces all settings (the old AlterConfigs); outcomes by resource, in the order of the request."""
         return await self._alter(plan_replace_configs, alterations, validate_only)
 
     async def _alter(
@@ -282,7 +284,7 @@ class Controller:
         )
 
     async def allocate_producer_ids(self, now_ms: int) -> range:
-        """A block of producer ids that nobody was given before, nor will be. Raises StoreFailure."""
+        """Reserves a block of producer ids that no other caller gets, ever. Raises StoreFailure."""
         async with self._producer_ids:
             while True:
                 block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK), now_ms)
@@ -298,7 +300,8 @@ class Controller:
         validate_only: bool,
         at_once: int = _TOPICS_AT_ONCE,
     ) -> dict[Name, Planned | ProtocolError]:
-        """Carries out a large request in slices, with a turn of the loop after each. Items of one name stay in one."""
+        """Carries out a large request in slices, with a turn of the loop after each. Items of one name share a
+        slice."""
         by_name: dict[Name, list[Item]] = {}
         for name, item in wanted:
             by_name.setdefault(name, []).append(item)
@@ -319,7 +322,8 @@ class Controller:
         names: Iterable[Name],
         validate_only: bool,
     ) -> dict[Name, Planned | ProtocolError]:
-        """Plan what is wanted and do it; what somebody else got between is planned again, on the newer image."""
+        """Plans and executes changes. A change that lost against another broker's is planned again, on the newer
+        image."""
         async with self._one_request:
             outcomes: dict[Name, Planned | ProtocolError] = {}
             wanted: Collection[Name] = dict.fromkeys(names)
@@ -342,12 +346,12 @@ class Controller:
             for name in outcomes:
                 if name in wanted:
                     outcomes[name] = ProtocolError(
-                        ErrorCode.REQUEST_TIMED_OUT, "Others kept changing the same metadata: try again."
+                        ErrorCode.REQUEST_TIMED_OUT, "Other requests kept changing the same metadata: try again."
                     )
             return outcomes
 
     async def _execute(self, plan: Plan) -> TxnResult:
-        """All of a plan, or (but for keys that nobody sees) nothing of it."""
+        """Executes a whole plan, or leaves nothing of it but invisible keys."""
         results = await _all(self._transact(transaction) for transaction in plan.preparations)
         if all(result.succeeded for result in results):
             result = await self._transact(plan.commit)
@@ -358,7 +362,7 @@ class Controller:
         return TxnResult(False, max(result.revision for result in (*results, *undone)))
 
     async def _transact(self, transaction: StoreTxn) -> TxnResult:
-        """A transaction under this broker's authority."""
+        """Runs a transaction under this broker's authority."""
         async with self._transactions:
             return await self._store.txn((*transaction.compares, *self._authority), transaction.operations)
 
@@ -370,7 +374,7 @@ class Controller:
 
 
 async def _all(calls: Iterable[Awaitable[TxnResult]]) -> list[TxnResult]:
-    """The results of calls made together, once all have ended; then the first error, if there was one."""
+    """Awaits all calls together. Returns their results, or raises the first error once all calls have ended."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -379,7 +383,7 @@ async def _all(calls: Iterable[Awaitable[TxnResult]]) -> list[TxnResult]:
 
 
 def _slices(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-    """The events in groups of whole revisions, each small enough not to hold up the loop where that is possible."""
+    """Groups the events by whole revisions, about _EVENTS_AT_ONCE in a group, so that the loop is not held up."""
     start = 0
     for index in range(1, len(events)):
         if index - start >= _EVENTS_AT_ONCE and events[index].mod_revision != events[index - 1].mod_revision:
@@ -389,5 +393,5 @@ def _slices(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
 
 
 def _cluster_id(unique: uuid.UUID) -> str:
-    """As Kafka writes one: 22 characters."""
+    """A cluster id as Kafka writes it: 22 characters."""
     return urlsafe_b64encode(unique.bytes).decode().rstrip("=")

@@ -1,11 +1,11 @@
-"""The cluster's metadata as this broker knows it: topics, partitions, brokers and what was configured while running.
+"""The cluster's metadata as this broker knows it: topics, partitions, brokers and dynamic settings.
 
-The image is built from a listing of the store and kept up by its events, in the event loop. Its values (`TopicImage`,
-`PartitionImage`, `BrokerImage`) never change: a change replaces them, so a reference taken at the start of a request
-stays coherent. Deltas are sorted by topic name.
+The image is built from a listing of the store and kept up by the store's events, in the event loop. Its values
+(`TopicImage`, `PartitionImage`, `BrokerImage`) are immutable: a change replaces a value, so a reference taken at the
+start of a request stays coherent. Deltas are sorted by topic name.
 
-A topic is in the image if and only if its name key is in the store. Keys without one are halves of a creation or a
-deletion that was interrupted: the image holds them apart (`strays`) for the controller to sweep.
+A topic is in the image if and only if its name key is in the store. Other keys of a topic id without a name key are
+left from an interrupted creation or deletion: the image holds them apart (`strays`) for the controller to sweep.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,14 +43,14 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition. Equal partitions of a topic may be one object."""
+    """One partition. Equal partitions of a topic may share one object."""
 
     leader: int
-    """-1: nobody leads."""
+    """The leader's broker id; -1: no leader."""
     leader_epoch: int
-    """The epoch in which the leader leads now: it rises at every restart of the leader, without a write."""
+    """The present epoch of the leader. It rises at every restart of the leader, without a write."""
     leader_broker_epoch: int
-    """The registration of the leader that leader_epoch belongs to."""
+    """The leader's broker epoch that leader_epoch belongs to."""
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
@@ -59,7 +59,7 @@ class PartitionImage:
     removing: tuple[int, ...] = ()
     recovering: bool = False
     mod_revision: int = 0
-    """The store's, for a compare-and-set of this partition."""
+    """The revision of the partition's key, for a compare-and-set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,14 @@ class TopicImage:
     topic_id: TopicId
     partitions: tuple[PartitionImage, ...]
     overrides: Mapping[str, str]
-    """What was set on the topic."""
+    """The settings that were set on the topic itself."""
     settings: TopicSettings
-    """What holds for the topic: its overrides, else the broker's defaults."""
+    """The effective settings: the topic's overrides, else the broker's defaults."""
     internal: bool = False
     mod_revision: int = 0
-    """Of the key that holds the partition count."""
+    """The revision of the key that holds the partition count."""
     config_mod_revision: int = 0
-    """Of the key that holds the overrides; 0: there is none."""
+    """The revision of the key that holds the overrides; 0: no such key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
-    """What a batch of events changed. A topic deleted and created anew is in both lists, with different ids."""
+    """The changes of a batch of events. A topic that was deleted and created anew is in both lists, with different
+    ids."""
 
     revision: int
     created: tuple[TopicImage, ...] = ()
@@ -112,86 +113,87 @@ class ImageDelta:
 
 @dataclass(frozen=True, slots=True)
 class Strays:
-    """Keys that belong to no topic: what an interrupted creation or deletion left."""
+    """Keys that belong to no topic, left by an interrupted creation or deletion."""
 
     topic_ids: tuple[TopicId, ...]
-    """Topics without a name: everything under these ids goes."""
+    """Topics without a name, whose keys are all to be removed."""
     partitions: tuple[tuple[TopicId, int], ...]
     """Partitions at or beyond their topic's partition count."""
 
 
 @dataclass(slots=True)
 class _Topic:
-    """What the store holds under one topic id, complete or not."""
+    """The keys that the store holds for one topic id, complete or not."""
 
     topic_id: TopicId
     row: TopicRow | None = None
     row_revision: int = 0
     name: str | None = None
-    """Set while the name key points here."""
+    """The topic's name, while the name key points to this id."""
     partitions: dict[int, tuple[PartitionRow, int]] = field(default_factory=dict)
-    """The row and its mod_revision."""
+    """Rows with their mod_revision, by partition."""
     overrides: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     overrides_revision: int = 0
     image: TopicImage | None = None
-    """What the others see of it."""
+    """The topic's image; None while the topic has no name."""
 
     def empty(self) -> bool:
         return self.row is None and self.name is None and not self.partitions and not self.overrides_revision
 
 
 class ClusterImage:
-    """Start with an empty one, `load` a listing of the whole store, then `apply` every event after it."""
+    """The metadata of the cluster. Begins empty; `load` takes a listing of the whole store, `apply` every later
+    event."""
 
     def __init__(self, node_id: int, settings: BrokerSettings) -> None:
-        """`node_id` is the broker that reads this image; `settings` are those it was started with."""
+        """`node_id` is the broker that reads this image; `settings` are the settings at its start."""
         self.node_id = node_id
         self.static_settings = settings
         self.settings = settings
-        """The settings that hold on this broker now: those it was started with, changed by what was set since."""
+        """The effective settings of this broker: those at its start, changed by dynamic settings."""
         self.revision = 0
         self.cluster_id = ""
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.deleted_topics: dict[TopicId, str] = {}
-        """Tombstones: topics that were deleted and whose directories may still be there, by id, with their names."""
+        """Tombstones of deleted topics whose directories may still exist: names by id."""
         self.brokers: dict[int, BrokerImage] = {}
         self.broker_epochs: dict[int, int] = {}
         self.default_broker_config: Mapping[str, str] = _NOTHING
         self.broker_configs: dict[int, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
         self.config_mod_revisions: dict[str, int] = {}
-        """Of the keys of configurations of brokers and groups that exist."""
+        """Revisions of the keys with settings of brokers and groups."""
         self.partition_count = 0
-        """Over all topics."""
+        """The number of partitions of all topics."""
         self.problems: list[str] = []
-        """Stored settings that this version does not take, and therefore leaves out."""
+        """Stored settings that this version cannot use and leaves out."""
         self._stored: dict[str, _Topic] = {}
-        """By topic id as text: hashing a UUID costs more than all else that is done with a partition's event."""
+        """Stored keys by topic id as text: hashing a UUID costs more than the rest of a partition's event."""
         self._ids_by_name: dict[str, str] = {}
         self._by_plain_name: dict[str, str] = {}
         self._sorted: list[TopicImage] | None = None
 
     @property
     def controller_id(self) -> int:
-        """One node is its own controller; -1: nobody is registered yet."""
+        """The controller's broker id; -1: no broker is registered yet."""
         return min(self.brokers, default=-1)
 
     def topic_like(self, name: str) -> str | None:
-        """The topic whose name differs from this one only in '.' and '_', if there is one: metrics would mix them."""
+        """The topic whose name differs from `name` only in '.' and '_', if any: metrics would mix the two."""
         return self._by_plain_name.get(plain_name(name))
 
     def group_settings(self, group_id: str) -> OneGroupSettings:
-        """What holds for the group: what was set on it, else this broker's settings."""
+        """The effective settings of a group: its overrides, else this broker's settings."""
         overrides = self.group_configs.get(group_id, _NOTHING)
         try:
             return resolve_group(overrides, self.settings.texts)
         except InvalidSetting:
-            # Valid when they were set; the broker's own have changed since, and hold together.
+            # The overrides were valid when they were set, but do not fit the broker's newer settings.
             return resolve_group(_NOTHING, self.settings.texts)
 
     def sorted_topics(self) -> list[TopicImage]:
-        """All topics by name. Not to be changed by the caller."""
+        """All topics, sorted by name. The caller must not change the list."""
         if self._sorted is None:
             self._sorted = [self.topics[name] for name in sorted(self.topics)]
         return self._sorted
@@ -209,7 +211,7 @@ class ClusterImage:
         return Strays(tuple(nameless), tuple(sorted(beyond)))
 
     def load(self, listing: Listing) -> ImageDelta:
-        """What the store holds as of one revision. Instead of what the image held before: a relist also comes here."""
+        """Replaces the image by the store's content at one revision. Used at the start and after a compaction."""
         events: list[Event | KeyValue] = list(listing.items)
         if self.revision:
             listed = {item.key for item in listing.items}
@@ -217,12 +219,12 @@ class ClusterImage:
         return self._apply(events, listing.revision)
 
     def apply(self, events: Iterable[Event]) -> ImageDelta:
-        """Whole revisions, in their order. Events that the image has already seen change nothing."""
+        """Applies whole revisions, in their order. Events that the image has seen already change nothing."""
         fresh = [event for event in events if event.mod_revision > self.revision]
         return self._apply(fresh, fresh[-1].mod_revision if fresh else self.revision)
 
     def _known_keys(self) -> Iterable[str]:
-        """Every key that the image was built from."""
+        """Yields every key that the image was built from."""
         if self.cluster_id:
             yield CLUSTER_ID
         yield from (f"{BROKER_EPOCHS}{broker_id}" for broker_id in self.broker_epochs)
@@ -260,7 +262,7 @@ class ClusterImage:
         return self._delta(touched)
 
     def _take(self, event: Event | KeyValue, touched: "_Touched") -> None:
-        """Bring the image's raw state up to one event, and note what has to be rebuilt."""
+        """Takes one event into the raw state, and notes what has to be rebuilt."""
         kind, _, rest = event.key.partition("/")
         match kind:
             case "topic_names":
@@ -368,7 +370,7 @@ class ClusterImage:
                 del self._stored[topic_text]
             if before != after:
                 renewed.append((before, after))
-        # All that goes, goes before anything comes: a name may have moved from one id to another.
+        # Old images are dropped before new ones are added: a name may have moved from one id to another.
         for before, _ in renewed:
             if before is not None:
                 self._drop(before)
@@ -406,7 +408,7 @@ class ClusterImage:
         self._by_plain_name[plain_name(topic.name)] = topic.name
 
     def _topic_image(self, stored: _Topic, before: TopicImage | None, partitions: set[int] | None) -> TopicImage | None:
-        """The topic as it is stored now. `partitions`: only these changed since `before` (None: anything may have)."""
+        """The image of a stored topic. Only `partitions` changed since `before`; None: anything may have changed."""
         if stored.name is None:
             return None
         if stored.row is None or stored.row.name != stored.name:
@@ -435,7 +437,7 @@ class ClusterImage:
         )
 
     def _partition_images(self, stored: _Topic, count: int) -> tuple[PartitionImage, ...]:
-        """One object for all partitions that are stored alike: a topic of 10,000 is made of about 80."""
+        """Shares one object between partitions with equal rows: a topic of 10,000 partitions has about 80 objects."""
         shared: dict[tuple[int, int], PartitionImage] = {}
         images = []
         for partition in range(count):
@@ -467,7 +469,7 @@ class ClusterImage:
         try:
             return resolve(overrides, self.settings.topic_defaults)
         except InvalidSetting:
-            # Stored by a version with other settings: the topic must stay usable, so what cannot be taken is left out.
+            # Another version stored these settings. The topic must stay usable, so unusable settings are left out.
             usable = {}
             for setting, text in overrides.items():
                 try:
@@ -479,7 +481,8 @@ class ClusterImage:
 
 
 class _Touched:
-    """What a batch of events changed: per topic the partitions, or None for more than partitions."""
+    """The parts that a batch of events changed: for each topic the partitions, or None if more than partitions
+    changed."""
 
     def __init__(self) -> None:
         self.topics: dict[str, set[int] | None] = {}
@@ -489,5 +492,6 @@ class _Touched:
 
 
 def plain_name(name: str) -> str:
-    """Names with the same plain name collide, as in Kafka: '.' and '_' are one character to its metrics."""
+    """The name with '_' for '.'. Equal plain names collide, as in Kafka, whose metrics do not tell '.' and '_'
+    apart."""
     return name.replace(".", "_")

@@ -1,4 +1,4 @@
-"""What the metadata store holds: the names of its keys, and their values as JSON.
+"""The content of the metadata store: the names of its keys, and their values as JSON.
 
 Keys, relative to the cluster:
 
@@ -15,7 +15,7 @@ Keys, relative to the cluster:
     configs/groups/<group>          what was set on one consumer group
     producer_id_block               the first producer id that was never handed out
 
-A reader ignores fields that it does not know, so that a newer version may add some.
+A reader ignores unknown fields, so that a newer version may add fields.
 """
 
 import json
@@ -44,7 +44,7 @@ class DamagedMetadata(EnvironmentFailure):
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach a broker."""
+    """The address at which clients reach a broker."""
 
     listener: str
     host: str
@@ -64,8 +64,8 @@ class TopicRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """A partition as stored. `leader_epoch` is the one in which the leader leads while its broker epoch is
-    `leader_broker_epoch`; each later registration of the leader adds one (see docs/decisions/leader-epochs.md)."""
+    """A partition as stored. `leader_epoch` holds while the leader's broker epoch is `leader_broker_epoch`; each later
+    registration of the leader adds one (docs/decisions/leader-epochs.md)."""
 
     leader: int
     leader_broker_epoch: int
@@ -162,8 +162,8 @@ def encode_partition(row: PartitionRow) -> bytes:
     return _encode(row._asdict())
 
 
-# A topic's partitions on one node, and many on a cluster, are stored as the same bytes: decoding them once makes
-# 10,000 partitions cheap to load and to hold.
+# Many partitions of a topic are stored as the same bytes: decoding equal bytes once makes 10,000 partitions cheap to
+# load and to hold.
 @lru_cache(maxsize=4096)
 def decode_partition(value: bytes) -> PartitionRow:
     fields = _decode("a partition", value)

@@ -181,7 +181,7 @@ async def test_topics_of_one_request_share_the_limit_of_partitions() -> None:
     assert isinstance(outcomes["b"], TopicCreation)
     assert refusal(outcomes["c"]) == (
         ErrorCode.POLICY_VIOLATION,
-        "That would make 12 partitions, but partitions.max allows 10.",
+        "The cluster would have 12 partitions, but partitions.max allows 10.",
     )
     assert isinstance(outcomes["d"], TopicCreation)
 

@@ -1,7 +1,7 @@
-"""Plans to change what is set on topics, brokers and groups, refused as Kafka refuses it.
+"""Plans changes of the settings of topics, brokers and groups, and refuses them as Kafka does.
 
-What is set on a broker while it runs holds from then on, over what it was started with: for one broker (resource name
-its id) or for all (resource name empty). Only settings that are marked changeable can be set so.
+A setting that is set on a running broker overrides the setting at its start: for one broker (resource name: its id) or
+for all brokers (resource name empty). Only settings that are marked changeable can be set on a running broker.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ Change = TypeVar("Change")
 
 
 class ResourceType(IntEnum):
-    """What configuration is about, numbered as on the wire."""
+    """The kind of a resource with settings, numbered as on the wire."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -70,15 +70,15 @@ class ConfigChange(NamedTuple):
 class ConfigAlteration:
     resource: ConfigResource
     overrides: Mapping[str, str]
-    """What is set on the resource afterwards."""
+    """The overrides of the resource after the change."""
     plan: Plan | None
-    """None: that is what is set on it already."""
+    """None: the resource has these overrides already."""
 
 
 def plan_incremental_alter(
     image: ClusterImage, resource: ConfigResource, changes: Sequence[ConfigChange]
 ) -> ConfigAlteration:
-    """IncrementalAlterConfigs: what is not named stays."""
+    """Plans an IncrementalAlterConfigs: settings that are not named stay."""
     _check_names(change.name for change in changes)
     missing = [change.name for change in changes if change.value is None and change.operation != AlterOperation.DELETE]
     if missing:
@@ -93,7 +93,7 @@ def plan_incremental_alter(
 def plan_replace_configs(
     image: ClusterImage, resource: ConfigResource, configs: Sequence[tuple[str, str | None]]
 ) -> ConfigAlteration:
-    """AlterConfigs: what is not named goes back to its default."""
+    """Plans an AlterConfigs: settings that are not named go back to their defaults."""
     _check_names(name for name, _ in configs)
     missing = sorted(name for name, text in configs if text is None)
     if missing:
@@ -107,7 +107,7 @@ def plan_alterations(
     image: ClusterImage,
     alterations: Sequence[tuple[ConfigResource, Sequence[Change]]],
 ) -> dict[ConfigResource, ConfigAlteration | ProtocolError]:
-    """A whole request, with one of the functions above; per resource, in the order of the request."""
+    """Plans a whole request with `plan`; outcomes by resource, in the order of the request."""
     counts = Counter(resource for resource, _ in alterations)
     outcomes: dict[ConfigResource, ConfigAlteration | ProtocolError] = {}
     for resource, changes in alterations:
@@ -121,14 +121,14 @@ def plan_alterations(
 
 
 class _Target(NamedTuple):
-    """What is set on a resource now, and how to replace it."""
+    """The present overrides of a resource, and the key that holds them."""
 
     key: str
     mod_revision: int
     table: Mapping[str, Setting]
     overrides: Mapping[str, str]
     defaults: Mapping[str, str]
-    """What holds of settings that are not overridden, as far as it is not the setting's own default."""
+    """Values of settings that are not overridden, where they differ from the setting's own default."""
     topic: TopicImage | None
 
 
@@ -164,7 +164,7 @@ def _target(image: ClusterImage, resource: ConfigResource) -> _Target:
 
 
 def _group_target(image: ClusterImage, group_id: str) -> _Target:
-    """A group may be configured before it has members."""
+    """The target for a group's settings. A group may be configured before it has members."""
     if not group_id:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     if group_id not in image.group_configs and len(image.group_configs) >= image.settings.groups_max:
@@ -238,7 +238,7 @@ def _alteration(
 
 
 def _check_topic(image: ClusterImage, topic: TopicImage, overrides: dict[str, str]) -> tuple[Compare, ...]:
-    """Raises if the topic cannot have these overrides; else what must still hold when they are written."""
+    """Refuses overrides that the topic cannot have. Returns the conditions that must hold when they are written."""
     _, settings = check_overrides(image, overrides)
     if settings.ordering_scope != topic.settings.ordering_scope:
         check_scope(topic.name, settings.ordering_scope, len(topic.partitions), ErrorCode.INVALID_CONFIG)
@@ -246,7 +246,7 @@ def _check_topic(image: ClusterImage, topic: TopicImage, overrides: dict[str, st
         raise ProtocolError(
             ErrorCode.POLICY_VIOLATION,
             f"Topic '{topic.name}' is internal: its cleanup.policy decides what the broker still knows after a "
-            "restart, and stays as it is.",
+            "restart, and cannot be changed.",
         )
     return (
         has_value(topic_name_key(topic.name), str(topic.topic_id).encode()),
@@ -274,7 +274,7 @@ def _check_broker(image: ClusterImage, target: _Target, overrides: dict[str, str
         if not setting.changeable:
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST,
-                f"Cannot update these configs dynamically: {name}. It is read when the broker starts.",
+                f"Cannot update these configs dynamically: {name}. The setting is read when the broker starts.",
             )
         try:
             setting.parse(text)
@@ -294,7 +294,7 @@ def _check_broker(image: ClusterImage, target: _Target, overrides: dict[str, str
 
 
 def _check_topics_under(image: ClusterImage, default_scope: str) -> None:
-    """A new default must not promise an order that existing topics cannot keep."""
+    """Refuses a default scope of order that an existing topic cannot keep."""
     if default_scope != image.settings.topic_settings.ordering_scope:
         for topic in image.sorted_topics():
             if "ordering.scope" not in topic.overrides:

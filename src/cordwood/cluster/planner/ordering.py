@@ -1,10 +1,11 @@
-"""What the declared scope of a topic's order allows, and why."""
+"""Checks changes of a topic against the declared scope of its order."""
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 def check_scope(name: str, scope: str, partition_count: int, code: ErrorCode = ErrorCode.INVALID_PARTITIONS) -> None:
-    """Whether a topic of this many partitions can promise this scope; `code` blames what the client asked for."""
+    """Refuses a scope that a topic of so many partitions cannot keep; `code` blames the part of the client's
+    request."""
     if scope == "global" and partition_count != 1:
         raise ProtocolError(
             code,
@@ -14,7 +15,7 @@ def check_scope(name: str, scope: str, partition_count: int, code: ErrorCode = E
 
 
 def check_partition_growth(name: str, scope: str, partition_count: int) -> None:
-    """Whether partitions can be added to a topic of this scope."""
+    """Refuses new partitions where they would break the topic's scope of order."""
     check_scope(name, scope, partition_count)
     if scope == "key":
         raise ProtocolError(

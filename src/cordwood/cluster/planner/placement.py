@@ -1,4 +1,4 @@
-"""Which brokers hold which partitions."""
+"""Places partitions on brokers."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,15 +7,15 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 
 
 class Assignment(NamedTuple):
-    """The brokers that a client wants a partition on; the first is to lead."""
+    """The brokers that a client wants for a partition; the first broker leads."""
 
     partition: int
     brokers: tuple[int, ...]
 
 
 def place(brokers: Sequence[int], partitions: range, replication_factor: int, seed: int) -> list[tuple[int, ...]]:
-    """Leaders go round the brokers, and so do the followers of each leader, so that the load of a broker that fails is
-    spread over all others. The same seed places the same way: it is the topic's, so that topics start differently."""
+    """Leaders go round the brokers, and so do the followers of each leader: the load of a failed broker is spread over
+    all others. The seed comes from the topic's id, so that topics start at different brokers."""
     count = len(brokers)
     if replication_factor > count:
         raise ProtocolError(
@@ -33,7 +33,8 @@ def place(brokers: Sequence[int], partitions: range, replication_factor: int, se
 
 
 def check_assignment(assigned: Sequence[int], brokers: Sequence[int], replication_factor: int | None) -> None:
-    """Whether a partition can be put where a client wants it. `replication_factor`: what it must agree with."""
+    """Refuses a client's assignment with unknown or repeated brokers, or with another number than
+    `replication_factor`."""
     if not assigned:
         reason = "The manual partition assignment includes an empty replica list."
     elif (unknown := next((broker for broker in assigned if broker not in brokers), None)) is not None:

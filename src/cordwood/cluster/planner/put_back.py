@@ -1,6 +1,6 @@
-"""Plans to give a topic back to the metadata that lost it: the same id, and at least the partitions that are on disk.
+"""Plans to put back a topic that the metadata lost: with its id, and at least the partitions that are on disk.
 
-Leader epochs go on where the logs ended: one that fell back would make clients take new records for old ones.
+Leader epochs go on where the logs ended: a lower epoch would make clients take new records for old ones.
 """
 
 from collections.abc import Mapping
@@ -29,19 +29,20 @@ from cordwood.model.identifiers import TopicId, check_topic_name
 
 @dataclass(frozen=True, slots=True)
 class LostTopic:
-    """A topic as far as it is known from its directories."""
+    """A topic as known from its directories."""
 
     name: str
     topic_id: TopicId
     partition_count: int
     leader_epochs: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
-    """By partition: the last leader epoch in its log."""
+    """The last leader epoch in the log, by partition."""
     overrides: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Taken only if the metadata does not know the topic."""
+    """The settings of a topic that the metadata does not know."""
 
 
 def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
-    """None if the metadata has all of it. A ProtocolError if another topic has the name, or the id another name."""
+    """The plan; None if the metadata has the whole topic. ProtocolError if another topic has the name, or another name
+    the id."""
     check_topic_name(topic.name)
     known = image.topics_by_id.get(topic.topic_id)
     if known is not None and known.name != topic.name:
@@ -78,7 +79,7 @@ def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
 
 
 def _partitions(image: ClusterImage, topic: LostTopic, partitions: range) -> list[Put]:
-    """On the broker whose directory this is; others get their replicas from it."""
+    """Rows of the partitions, with one replica each."""
     brokers = place(sorted(image.brokers), partitions, 1, topic.topic_id.int)
     puts = []
     for partition, replicas in zip(partitions, brokers, strict=True):

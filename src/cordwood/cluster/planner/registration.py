@@ -1,4 +1,4 @@
-"""Plans for what is counted durably: a broker's epoch and blocks of producer ids; and the cluster's id."""
+"""Plans of the durable counters, a broker's epoch and blocks of producer ids, and of the cluster's id."""
 
 from typing import NamedTuple
 
@@ -17,15 +17,15 @@ from cordwood.cluster.stores.interface import Compare, KeyValue, Put, absent, ha
 
 PRODUCER_IDS_PER_BLOCK = 1000
 PRODUCER_IDS_PER_MS = 1000
-"""More than any broker hands out: the counter stays behind the clock. Ids are below 2^53 until the year 2255."""
+"""More ids than any broker hands out, so the counter stays behind the clock. Ids are below 2^53 until the year 2255."""
 
 
 class Registration(NamedTuple):
-    """What a broker says of itself when it starts."""
+    """The registration of a broker at its start."""
 
     broker_id: int
     incarnation: str
-    """Different at every start."""
+    """An id of this run of the broker."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
 
@@ -41,15 +41,15 @@ class ProducerIdBlock(NamedTuple):
 
 
 def plan_cluster_id(cluster_id: str) -> Plan:
-    """The first broker names the cluster."""
+    """Names the cluster, if it has no id yet."""
     return Plan((), StoreTxn((absent(CLUSTER_ID),), (Put(CLUSTER_ID, cluster_id.encode()),)))
 
 
 def plan_registration(registration: Registration, epoch: KeyValue | None) -> RegisteredBroker:
-    """Raises the broker's epoch and replaces its key. `epoch`: its epoch's key as it was read.
+    """Raises the broker's epoch and replaces its row. `epoch` is the epoch's key as it was read.
 
-    With its epoch the broker raises the leader epoch of every partition that it leads, without writing them: see
-    docs/decisions/leader-epochs.md.
+    The new broker epoch raises the leader epoch of every partition that the broker leads, without a write
+    (docs/decisions/leader-epochs.md).
     """
     key = broker_epoch_key(registration.broker_id)
     new_epoch = 1 if epoch is None else _number(epoch) + 1
@@ -62,16 +62,16 @@ def plan_registration(registration: Registration, epoch: KeyValue | None) -> Reg
 
 
 def authority_of(broker_id: int, epoch: int) -> Compare:
-    """Holds as long as no later incarnation of the broker has registered."""
+    """The comparison that holds until a later incarnation of the broker registers."""
     return has_value(broker_epoch_key(broker_id), b"%d" % epoch)
 
 
 def plan_producer_ids(block: KeyValue | None, now_ms: int) -> ProducerIdBlock:
-    """Takes the next block of producer ids. `block`: the key as it was read.
+    """Takes the next block of producer ids. `block` is the key as it was read.
 
     An id that is handed out twice loses records: a log takes the second producer's batches for repetitions of the first
-    one's, and acknowledges them unwritten. A store that was restored from a backup has a counter that went back, so ids
-    also follow the clock, which did not.
+    producer's, and acknowledges them unwritten. The counter of a store restored from a backup has gone back, so ids
+    also follow the clock.
     """
     first = max(0 if block is None else _number(block), now_ms * PRODUCER_IDS_PER_MS)
     end = first + PRODUCER_IDS_PER_BLOCK

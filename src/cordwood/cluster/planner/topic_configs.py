@@ -1,4 +1,4 @@
-"""Whether what is to be set on a topic can be set, as Kafka decides it."""
+"""Checks the settings of a topic as Kafka does."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,8 @@ from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 
 
 def check_overrides(image: ClusterImage, configs: Mapping[str, str | None]) -> tuple[dict[str, str], TopicSettings]:
-    """The overrides, and the settings that they make together with the broker's defaults. INVALID_CONFIG if not."""
+    """The overrides, and the settings with the broker's defaults under them. Raises INVALID_CONFIG for a bad
+    override."""
     missing = sorted(name for name, text in configs.items() if text is None)
     if missing:
         raise ProtocolError(

@@ -1,7 +1,7 @@
-"""Plans to create and delete topics and to add partitions, refused as Kafka refuses them.
+"""Plans to create and delete topics and to add partitions, and refuses them as Kafka does.
 
-Every function takes a whole request and plans it as one: what an earlier topic of the request takes (a name, a share
-of the partition limit) is gone for a later one.
+Every function plans a whole request: an earlier topic of the request takes its name and its share of the partition
+limit from later topics.
 """
 
 from collections import Counter
@@ -74,7 +74,7 @@ class TopicCreation:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """A topic is to have this many partitions; `assignments`, if given, has the brokers of each new one."""
+    """The wanted partition count of a topic; `assignments`, if given, has the brokers of each new partition."""
 
     name: str
     count: int
@@ -90,7 +90,7 @@ class PartitionAddition:
 
 @dataclass(frozen=True, slots=True)
 class TopicReference:
-    """A topic by its name or by its id; an id of zeros is none, as on the wire."""
+    """A topic by its name or by its id; an id of zeros means no id, as on the wire."""
 
     name: str | None = None
     topic_id: TopicId | None = None
@@ -108,7 +108,7 @@ class TopicDeletion:
 
 
 def internal_topic(name: str, settings: BrokerSettings) -> NewTopic:
-    """How the broker creates one of its own topics."""
+    """The settings with which the broker creates an internal topic."""
     if name == TRANSACTION_STATE_TOPIC:
         return NewTopic(
             name,
@@ -141,7 +141,7 @@ def plan_create_topics(
     *,
     internal: bool = False,
 ) -> dict[str, TopicCreation | ProtocolError]:
-    """Per name, in the order of the request. `internal`: the broker itself asks, and may create its own topics."""
+    """Plans by name, in the order of the request. `internal` allows the broker's own topics."""
     topics = list(topics)
     counts = Counter(topic.name for topic in topics)
     outcomes: dict[str, TopicCreation | ProtocolError] = {}
@@ -169,7 +169,7 @@ def _check_new_name(image: ClusterImage, name: str, names: Mapping[str, str], in
         raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if name in INTERNAL_TOPICS and not internal:
         raise ProtocolError(
-            ErrorCode.POLICY_VIOLATION, f"Topic '{name}' is internal: the broker creates it itself when it needs it."
+            ErrorCode.POLICY_VIOLATION, f"Topic '{name}' is internal: the broker creates it when it needs it."
         )
     other = image.topic_like(name) or names.get(plain_name(name))
     if other is not None:
@@ -184,7 +184,7 @@ def _check_partition_limit(image: ClusterImage, partition_count: int) -> None:
     if partition_count > limit:
         raise ProtocolError(
             ErrorCode.POLICY_VIOLATION,
-            f"That would make {partition_count} partitions, but partitions.max allows {limit}.",
+            f"The cluster would have {partition_count} partitions, but partitions.max allows {limit}.",
         )
 
 
@@ -281,7 +281,7 @@ def _new_partitions(
 
 
 def _epochs_unchanged(image: ClusterImage, replicas: Iterable[tuple[int, ...]]) -> tuple[Compare, ...]:
-    """The brokers that are put into an ISR are registered as the plan assumes."""
+    """Comparisons that hold while the brokers of the new ISRs keep the registrations that the plan assumes."""
     brokers = sorted({broker for partition in replicas for broker in partition})
     return tuple(has_value(broker_epoch_key(broker), b"%d" % image.broker_epochs[broker]) for broker in brokers)
 
@@ -289,7 +289,7 @@ def _epochs_unchanged(image: ClusterImage, replicas: Iterable[tuple[int, ...]]) 
 def plan_create_partitions(
     image: ClusterImage, topics: Iterable[MorePartitions]
 ) -> dict[str, PartitionAddition | ProtocolError]:
-    """Per name, in the order of the request."""
+    """Plans by name, in the order of the request."""
     topics = list(topics)
     counts = Counter(topic.name for topic in topics)
     outcomes: dict[str, PartitionAddition | ProtocolError] = {}
@@ -321,7 +321,7 @@ def _check_growth(existing: TopicImage, topic: MorePartitions) -> None:
     if existing.internal:
         raise ProtocolError(
             ErrorCode.POLICY_VIOLATION,
-            f"Topic '{topic.name}' is internal: with another number of partitions what it holds could not be found.",
+            f"Topic '{topic.name}' is internal: with another number of partitions its records could not be found.",
         )
     check_partition_growth(topic.name, existing.settings.ordering_scope, topic.count)
 
@@ -343,8 +343,8 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
         replicas = [tuple(brokers) for brokers in topic.assignments]
     else:
         replicas = place(sorted(image.brokers), partitions, replication_factor, topic_id.int)
-    # Partitions that are not counted yet may be written over, those that are may not: so every transaction insists
-    # that the count is the one that was read.
+    # Rows at or beyond the partition count may be overwritten, counted partitions may not: so every transaction
+    # requires the count that was read.
     guards = (has_mod_revision(topic_key(topic_id), existing.mod_revision),)
     puts = _new_partitions(image, topic_id, partitions, replicas)
     plan = plan_in_chunks(
@@ -364,7 +364,7 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
 def plan_delete_topics(
     image: ClusterImage, references: Iterable[TopicReference]
 ) -> dict[TopicReference, TopicDeletion | ProtocolError]:
-    """Per reference, in the order of the request."""
+    """Plans by reference, in the order of the request."""
     references = list(references)
     counts = Counter(references)
     named: Counter[TopicId] = Counter()
@@ -417,7 +417,8 @@ def _topic_to_delete(image: ClusterImage, reference: TopicReference) -> TopicIma
 
 
 def _deletion(topic: TopicImage) -> Plan:
-    """One transaction, however many partitions there are. It leaves a tombstone: see `plan_forget_deletions`."""
+    """Deletes a topic in one transaction, however many partitions it has, and leaves a tombstone
+    (`plan_forget_deletions`)."""
     name_key = topic_name_key(topic.name)
     return Plan(
         (),
@@ -435,16 +436,16 @@ def _deletion(topic: TopicImage) -> Plan:
 
 
 def plan_forget_deletions(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[StoreTxn]:
-    """Drops the tombstones of deleted topics. Only for one who knows that no directory of theirs is left.
+    """Drops the tombstones of deleted topics. The caller knows that no directory of these topics is left.
 
-    A directory that came back later, say from a backup, is then unknown: it is set aside, not deleted.
+    A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted.
     """
     deletes = (Delete(deleted_topic_key(topic_id)) for topic_id in topic_ids if topic_id in image.deleted_topics)
     return [StoreTxn((), group) for group in chunks(deletes)]
 
 
 def plan_sweep(image: ClusterImage) -> list[StoreTxn]:
-    """Removes what interrupted plans left behind. Only for one who knows that no plan is under way."""
+    """Removes keys that interrupted plans left behind. The caller knows that no plan is under way."""
     strays = image.strays()
     sweep = [
         StoreTxn(

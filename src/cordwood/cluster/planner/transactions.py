@@ -1,4 +1,4 @@
-"""A plan: the transactions that make a change, and the one among them that makes it real."""
+"""A plan: the transactions of a change, and the commit that makes the change visible."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from cordwood.cluster.stores.interface import (
 )
 
 _ROOM_FOR_COMPARES_BYTES = 64 * 1024
-"""Kept free in every transaction, for its comparisons and the writer's authority."""
+"""Room in every transaction for its comparisons and the writer's authority."""
 
 
 class StoreTxn(NamedTuple):
@@ -21,10 +21,10 @@ class StoreTxn(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Do the preparations in any order, or together; when all have succeeded do the commit.
+    """The transactions of a change: preparations, in any order or together; then, if all succeeded, the commit.
 
-    Until the commit succeeds nobody can see any of it, so an interruption at any point leaves the old state, and after
-    it the new one. If a comparison fails do `undo`, read again, and plan again.
+    Before the commit no reader sees any part of the change, so an interruption leaves the old state, and after the
+    commit the new state. If a comparison fails, the caller runs `undo`, reads again, and plans again.
     """
 
     preparations: tuple[StoreTxn, ...]
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 def chunks(operations: Iterable[Operation]) -> Iterator[tuple[Operation, ...]]:
-    """The operations in as few groups as fit transactions."""
+    """Groups the operations into as few transactions as the limits allow."""
     group: list[Operation] = []
     size = 0
     for operation in operations:
@@ -57,7 +57,7 @@ def plan_in_chunks(
     commit_operations: tuple[Operation, ...],
     undo: tuple[StoreTxn, ...],
 ) -> Plan:
-    """A plan whose commit also carries the operations if they all fit into it: small changes are one transaction."""
+    """A plan of preparations and a commit; a small change is one transaction, its commit."""
     together = (*operations, *commit_operations)
     if len(list(chunks(together))) == 1:
         return Plan((), StoreTxn((*guards, *commit_compares), together))

@@ -1,7 +1,8 @@
-"""The latest commits of a store, for its watchers: one copy for all of them, however slow they are.
+"""The latest commits of a store: one copy for all watchers, however slow they are.
 
-Belongs to one event loop. A watcher holds a position and takes what is there; nothing is queued for it. Commits beyond
-`max_events` are dropped from the front, and a watcher that still needs them goes to the store's history.
+The feed belongs to one event loop. A watcher holds a position and takes the commits from there on; the feed has no
+queue per watcher. Commits beyond `max_events` are dropped from the front, and a watcher that still needs them reads the
+store's history.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ class Commit(NamedTuple):
 
 
 class CommitFeed:
-    """Commits of consecutive revisions, up to the store's current one."""
+    """Commits of consecutive revisions, up to the store's current revision."""
 
     def __init__(self, revision: int, max_events: int) -> None:
         self.revision = revision
@@ -41,7 +42,7 @@ class CommitFeed:
         self._wake()
 
     def forget(self, revision: int) -> None:
-        """Drop everything up to this revision: it is compacted."""
+        """Drops the commits up to this revision, which is compacted."""
         while self._commits and self._commits[0].revision <= revision:
             self._drop_first()
 
@@ -49,14 +50,15 @@ class CommitFeed:
         self._event_count -= len(self._commits.popleft().events)
 
     def since(self, revision: int) -> list[Commit] | None:
-        """The commits from this revision on; None if some of them are no longer here."""
+        """The commits from this revision on; None if the feed has dropped some of them."""
         behind = self.revision - revision + 1
         if behind > len(self._commits):
             return None
         return [self._commits[index] for index in range(len(self._commits) - behind, len(self._commits))]
 
     async def reach(self, revision: int) -> None:
-        """Wait until the store is at this revision or beyond. Raises what `close` was given once it is closed."""
+        """Waits until the store is at this revision or beyond. Once the feed is closed, raises the reason given to
+        `close`."""
         while True:
             if self._closed is not None:
                 raise self._closed
@@ -87,7 +89,7 @@ async def follow(
     from_revision: int,
     read_history: Callable[[int], Awaitable[Sequence[Commit]]],
 ) -> AsyncIterator[Sequence[Event]]:
-    """What `MetadataStore.watch` promises. `read_history` has all commits from a revision on, or raises Compacted."""
+    """Implements `MetadataStore.watch`. `read_history` gives all commits from a revision on, or raises Compacted."""
     position = max(from_revision, FIRST_REVISION + 1)
     while True:
         await feed.reach(position)

@@ -1,8 +1,8 @@
-"""Proof that a store's files are whole, before SQLite opens them: nothing is changed by looking.
+"""Proves that a store's files are whole before SQLite opens them. The check changes nothing.
 
 The file and its write-ahead log are read and put together in memory. SQLite checks the structure of that image. Every
-row has a checksum, and the state has the number of rows and the sum of their checksums: so neither a changed value nor
-a row that vanished goes unseen.
+row has a checksum, and the state has the number of rows and the sum of their checksums: so a changed value and a
+vanished row are both found.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from cordwood.cluster.stores.interface import StoreFailure
 from cordwood.cluster.stores.wal import DamagedStore, read_wal
 
 FORMAT_VERSION = 3
-"""Not one flipped bit away from 0, which is the format of an empty file."""
+"""A number more than one flipped bit away from 0, the format of an empty file."""
 FORMAT_WITHOUT_CHECKSUMS = 1
 _SUM_MASK = 2**62 - 1
 _HEADER_SIZE = 100
@@ -21,7 +21,7 @@ _JOURNAL_MODES = slice(18, 20)
 
 
 class State(NamedTuple):
-    """The store's one row beside its history."""
+    """The one row of the table `state`."""
 
     revision: int
     compact_revision: int
@@ -42,7 +42,7 @@ def row_checksum(key: str, value: bytes | None, create_revision: int, mod_revisi
 
 
 def read_image(path: str, *, believe_damaged_wal: bool = False, without_wal: bool = False) -> bytes:
-    """The database as SQLite would see it, put together from the file and its log. Empty if there is none."""
+    """The database as SQLite would see it, put together from the file and its log. Empty without a database."""
     database, wal = _read(path), b"" if without_wal else _read(f"{path}-wal")
     overlay = read_wal(wal, f"{path}-wal", believe_damaged=believe_damaged_wal)
     image = database if overlay is None else overlay.over(database)
@@ -50,14 +50,15 @@ def read_image(path: str, *, believe_damaged_wal: bool = False, without_wal: boo
         return b""
     if image[_JOURNAL_MODES] != b"\2\2":
         return image
-    # A database in memory has no write-ahead log: it has to say that it uses none.
+    # A database in memory has no write-ahead log, so its header must not name one.
     changed = bytearray(image)
     changed[_JOURNAL_MODES] = b"\1\1"
     return bytes(changed)
 
 
 def verify(image: bytes, path: str) -> State | None:
-    """The state of a whole store; None of an empty one, or one from before checksums. Raises DamagedStore."""
+    """The state of a store that is whole; None for an empty store, or a format without checksums. Raises
+    DamagedStore."""
     if not image:
         return None
     if image.startswith(b"SQLite") and image[_JOURNAL_MODES] != b"\1\1":
@@ -75,7 +76,7 @@ def verify(image: bytes, path: str) -> State | None:
 
 
 def best_image(path: str) -> tuple[bytes, State] | None:
-    """Of a damaged store: the newest state in its files that is whole, and the database that has it."""
+    """The newest whole state in the files of a damaged store, with the database that has it; None if there is none."""
     found: list[tuple[int, bytes, State]] = []
     for without_wal in (False, True):
         try:

@@ -1,12 +1,12 @@
-"""The contract of a metadata store. It is etcd's, so that one node on SQLite and a cluster on etcd run the same code.
+"""The contract of a metadata store is etcd's: one node on SQLite and a cluster on etcd run the same code.
 
 A store maps text keys to bytes. Keys are relative to the cluster (a store on etcd puts the cluster's prefix before
-them). Every transaction that changes something takes the next revision, and all its changes carry that revision; a
-transaction that changes nothing (a comparison failed, or only absent keys were deleted) leaves the revision as it
-was. Old revisions can be read and watched until they are compacted.
+them). Every transaction that changes a key takes the next revision, and all its changes carry that revision. A
+transaction that changes no key (a comparison failed, or only absent keys were deleted) leaves the revision as it was.
+Old revisions can be read and watched until they are compacted.
 
-A transaction is durable when `txn` returns. When it raises `OutcomeUnknown` it may or may not have happened: read the
-keys again before acting on either assumption.
+A transaction is durable when `txn` returns. When `txn` raises `OutcomeUnknown`, the transaction may or may not have
+happened: the caller reads the keys again before it acts.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -16,19 +16,19 @@ from typing import NamedTuple, Protocol
 from cordwood.model.errors import EnvironmentFailure
 
 MAX_OPERATIONS = 128
-"""In one transaction, as comparisons and as changes. etcd's default --max-txn-ops."""
+"""The most comparisons, and the most changes, in one transaction: etcd's default --max-txn-ops."""
 MAX_TRANSACTION_BYTES = 1_572_864
-"""Keys and values of one transaction together. etcd's default --max-request-bytes."""
+"""The most bytes of keys and values in one transaction: etcd's default --max-request-bytes."""
 FIRST_REVISION = 1
-"""The revision of an empty store; the first change gets the next one."""
+"""The revision of an empty store; the first change gets the next revision."""
 
 
 class StoreFailure(EnvironmentFailure):
-    """The store could not be used. The transaction did not happen."""
+    """The store failed. The transaction did not happen."""
 
 
 class OutcomeUnknown(StoreFailure):
-    """The store failed while a transaction was under way: whether it happened is unknown until the keys are read."""
+    """The store failed during a transaction: whether the transaction happened is unknown until the keys are read."""
 
 
 class StoreClosed(StoreFailure):
@@ -36,7 +36,7 @@ class StoreClosed(StoreFailure):
 
 
 class Compacted(Exception):
-    """The revision asked for is no longer kept: list again at the current one, and watch from there."""
+    """The requested revision is no longer kept: the caller lists the current revision and watches from there."""
 
     def __init__(self, compact_revision: int) -> None:
         super().__init__(f"revisions up to {compact_revision} are compacted")
@@ -44,7 +44,7 @@ class Compacted(Exception):
 
 
 class InvalidTransaction(ValueError):
-    """A transaction that no store would take: too many operations, too many bytes, or one key changed twice."""
+    """A transaction that every store refuses: too many operations, too many bytes, or one key changed twice."""
 
 
 class KeyValue(NamedTuple):
@@ -64,7 +64,7 @@ class Listing(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One key changed. A value of None: it was deleted, and create_revision is 0."""
+    """A change of one key. A deletion has the value None and create_revision 0."""
 
     key: str
     value: bytes | None
@@ -73,8 +73,7 @@ class Event(NamedTuple):
 
 
 class Target(Enum):
-    """What of a key is compared. The revisions of an absent key are 0; its value equals nothing, and differs from
-    nothing: every comparison of it fails."""
+    """The compared part of a key. The revisions of an absent key are 0; every comparison of its value fails."""
 
     VALUE = "value"
     CREATE_REVISION = "create_revision"
@@ -116,24 +115,24 @@ Operation = Put | Delete | DeletePrefix
 
 
 class TxnResult(NamedTuple):
-    """`revision` is the store's after the transaction: its own if it changed something."""
+    """The outcome of a transaction. `revision` is the store's revision after the transaction."""
 
     succeeded: bool
     revision: int
 
 
 class MetadataStore(Protocol):
-    """See the module's contract. Every method may be called from one event loop, concurrently, and never blocks it.
+    """A store with the module's contract. Methods belong to one event loop, may run concurrently, and never block it.
 
     Transactions take effect in the order in which `txn` was called.
     """
 
     async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
-        """All operations if all comparisons hold, else nothing. Raises InvalidTransaction, StoreFailure."""
+        """Does all operations if all comparisons hold, else none. Raises InvalidTransaction, StoreFailure."""
         ...
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key as it is now."""
+        """The key at the current revision; None if it is absent."""
         ...
 
     async def list(self, prefix: str, revision: int = 0) -> Listing:
@@ -141,19 +140,20 @@ class MetadataStore(Protocol):
         ...
 
     def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
-        """Every change under the prefix with mod_revision >= from_revision, in order of revision, as it happens.
+        """Yields every change under the prefix with mod_revision >= from_revision, in order of revision, as it happens.
 
-        Yields one or more whole revisions at a time, never part of one. Raises Compacted once from_revision, or what
-        a slow reader has not yet taken, is no longer kept; StoreClosed when the store is closed.
+        One step yields one or more whole revisions. Raises Compacted if from_revision, or a revision that a slow reader
+        has not taken yet, is no longer kept; StoreClosed when the store is closed.
         """
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget what was superseded up to this revision. `list` at it still works, `watch` from after it does."""
+        """Forgets values superseded up to this revision. `list` at the revision and `watch` from the next one still
+        work."""
         ...
 
     async def close(self) -> None:
-        """Finish what was asked before, then release everything. Safe to call twice."""
+        """Finishes earlier calls, then releases all resources. Safe to call twice."""
         ...
 
 
@@ -162,7 +162,7 @@ def absent(key: str) -> Compare:
 
 
 def unchanged_since(item: KeyValue) -> Compare:
-    """Nobody wrote the key since it was read, not even the same value."""
+    """The comparison that fails if the key was written since it was read, even with the same value."""
     return Compare(item.key, Target.MOD_REVISION, Relation.EQUAL, item.mod_revision)
 
 
@@ -175,7 +175,7 @@ def has_value(key: str, value: bytes) -> Compare:
 
 
 def holds(compare: Compare, item: KeyValue | None) -> bool:
-    """Whether a comparison holds for a key as it is (None: absent)."""
+    """Whether a comparison holds for the present state of its key (None: absent)."""
     actual: int | bytes
     if compare.target is Target.VALUE:
         if item is None:
@@ -196,14 +196,14 @@ def holds(compare: Compare, item: KeyValue | None) -> bool:
 
 
 def operation_bytes(operation: Operation) -> int:
-    """What an operation adds to the size of a transaction."""
+    """The bytes that an operation adds to the size of a transaction."""
     if isinstance(operation, Put):
         return len(operation.key) + len(operation.value)
     return len(operation[0])
 
 
 def check_transaction(compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
-    """Raises InvalidTransaction unless etcd would take it."""
+    """Raises InvalidTransaction if etcd would refuse the transaction."""
     count = max(len(compares), len(operations))
     if count > MAX_OPERATIONS:
         raise InvalidTransaction(f"{count} operations in one transaction, at most {MAX_OPERATIONS} are allowed")

@@ -1,4 +1,4 @@
-"""The metadata store of a broker that keeps nothing: the whole contract, in memory."""
+"""The metadata store of a broker without a disk: the whole contract, in memory."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +25,7 @@ _MAX_FEED_EVENTS = 2**31
 
 
 class MemoryStore:
-    """Keeps the last `retained_revisions` revisions, and up to twice as many, for those who list or watch the past."""
+    """A metadata store that keeps at least the last `retained_revisions` revisions, and at most twice as many."""
 
     def __init__(self, *, retained_revisions: int = 100) -> None:
         assert retained_revisions > 0
@@ -33,7 +33,7 @@ class MemoryStore:
         self._items: dict[str, KeyValue] = {}
         self._feed = CommitFeed(FIRST_REVISION, _MAX_FEED_EVENTS)
         self._before: deque[tuple[int, dict[str, KeyValue | None]]] = deque()
-        """Per revision: what its keys were before it."""
+        """The former values of the changed keys, by revision."""
         self._compact_revision = 0
         self._closed = False
 
@@ -98,7 +98,7 @@ class MemoryStore:
         return follow(self._feed, prefix, from_revision, self._history)
 
     async def _history(self, revision: int) -> Sequence[Commit]:
-        # The feed has everything that is not compacted.
+        # The feed has all commits that are not compacted.
         raise Compacted(self._compact_revision)
 
     async def compact(self, revision: int) -> None:
@@ -116,7 +116,7 @@ class MemoryStore:
         self._feed.forget(revision)
 
     def reopened(self) -> "MemoryStore":
-        """A new store that begins with what this one holds. Its history begins here: the past cannot be watched."""
+        """A new store with the content of this one. Its history begins at the present revision."""
         store = MemoryStore(retained_revisions=self._retained_revisions)
         store._items = dict(self._items)
         store._feed = CommitFeed(self._feed.revision, _MAX_FEED_EVENTS)

@@ -1,17 +1,17 @@
 """The metadata store of one node: SQLite in a thread of its own.
 
-Durable: every transaction is fsynced (WAL, synchronous=FULL) before `txn` returns. Transactions that are asked for
-while another is being written share its fsync: each has its own revision, all are committed to the file together.
+Every transaction is fsynced (WAL, synchronous=FULL) before `txn` returns. Transactions that arrive while another is
+being written share one fsync: each has its own revision, all are committed to the file together.
 
-The file is held exclusively, so a second process that opens it fails instead of interleaving.
+The file is locked exclusively: a second process that opens it fails.
 
-Before SQLite opens the file, it is proven whole (integrity.py), and not older than what was seen of it last
-(witness.py). A store that is damaged or went back is refused, and nothing of it is changed.
+Before SQLite opens the file, the store proves it whole (integrity.py), and not older than its witness (witness.py). A
+store that is damaged or went back is refused and left unchanged.
 
 Once the store is idle, or at the latest a few seconds after a change, the write-ahead log is copied into the file and
-the witness written: a new topic does not live in the log alone for long.
+the witness written: a new topic is not in the log alone for long.
 
-This file has the thread and what its callers learn; sqlite_tables.py has the tables and the reserve for a full disk.
+This module has the thread and the answers to callers; sqlite_tables.py has the tables and the reserve for a full disk.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ from cordwood.cluster.stores.sqlite_tables import Database, sqlite_code
 _MAX_JOBS_PER_COMMIT = 256
 _MAX_FEED_EVENTS = 20_000
 _SETTLE_AFTER_S = 0.2
-"""Idle for so long: the log is copied into the file, and the witness written."""
+"""After so long without a job the log is copied into the file, and the witness written."""
 _SETTLE_AT_LEAST_EVERY_S = 5.0
 
 
 class _Outcome(NamedTuple):
-    """What came of a job: a result, or the error that its caller gets."""
+    """The outcome of a job: a result, or the error for the caller."""
 
     result: Any = None
     commit: Commit | None = None
@@ -60,7 +60,8 @@ class _Job(NamedTuple):
 
 
 class SqliteStore:
-    """Open one with `await SqliteStore.open(path)`. Belongs to the event loop that opened it."""
+    """The metadata store on SQLite, made by `await SqliteStore.open(path)`. Belongs to the event loop that opened
+    it."""
 
     def __init__(self, path: str, retained_revisions: int) -> None:
         self._path = path
@@ -71,9 +72,9 @@ class SqliteStore:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._feed = CommitFeed(FIRST_REVISION, _MAX_FEED_EVENTS)
         self._refusal: StoreFailure | None = None
-        """Why nothing is taken any more."""
+        """The reason why no job is taken any more."""
         self._closing = False
-        # A daemon, because it holds nothing that an exit at any moment could damage.
+        # The thread is a daemon: an exit at any moment damages nothing.
         self._thread = threading.Thread(target=self._work, name="metadata-store", daemon=True)
 
     @classmethod
@@ -138,7 +139,7 @@ class SqliteStore:
         self._refusal = reason
         self._feed.close(reason)
 
-    # What follows runs in the store's thread, but for _deliver.
+    # The methods below run in the store's thread, except _deliver.
 
     def _work(self) -> None:
         try:
@@ -167,9 +168,9 @@ class SqliteStore:
         self._in_loop(self._ended.set_result, None)
 
     def _next_jobs(self, timeout_s: float | None) -> tuple[Sequence[_Job], bool]:
-        """Waits for a job, and takes those that wait behind it; True if the store is to end after them.
+        """Waits for a job, and takes the jobs that wait behind it; True if the store is to end after these jobs.
 
-        None if there was none for so long.
+        Returns no job after `timeout_s` without one.
         """
         jobs: list[_Job] = []
         try:
@@ -187,7 +188,7 @@ class SqliteStore:
         return jobs, True
 
     def _run(self, database: Database, jobs: Sequence[_Job]) -> tuple[Sequence[_Outcome], StoreFailure | None]:
-        """Runs the jobs in one transaction of SQLite. The second value says why the store cannot go on."""
+        """Runs the jobs in one transaction of SQLite. The second value is the reason if the store cannot go on."""
         execute = database.connection.execute
         state = database.revision, database.compact_revision
         committing = False
@@ -223,8 +224,9 @@ class SqliteStore:
     def _undo(
         self, database: Database, jobs: Sequence[_Job], error: Exception, committing: bool
     ) -> tuple[Sequence[_Outcome], StoreFailure | None]:
-        """Nothing of a failed group happened, unless the commit itself failed. A full disk may get space again; after
-        any other failure nobody knows what the file holds, so nothing more is promised until it is opened again."""
+        """Rolls a failed group of jobs back. No job of the group happened, unless the commit itself failed. A full disk
+        may get space again; after any other failure the file's content is unknown, and the store refuses jobs until it
+        is opened again."""
         full = sqlite_code(error) == sqlite3.SQLITE_FULL
         failure: StoreFailure
         try:
@@ -246,13 +248,13 @@ class SqliteStore:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            # The loop was closed without closing the store: nobody is left to be told.
+            # The loop was closed before the store: no caller is left.
             assert self._loop.is_closed()
 
     def _deliver(
         self, jobs: Sequence[_Job], outcomes: Sequence[_Outcome], compact_revision: int, failure: StoreFailure | None
     ) -> None:
-        """In the loop: watchers and callers learn what was committed."""
+        """Tells watchers and callers what was committed. Runs in the loop."""
         self._feed.publish([outcome.commit for outcome in outcomes if outcome.commit is not None])
         self._feed.forget(compact_revision)
         if failure is not None and self._refusal is None:
@@ -270,5 +272,5 @@ def _attempt(database: Database, job: _Job) -> _Outcome:
     try:
         return _Outcome(*job.run(database))
     except (Compacted, ValueError) as error:
-        # The caller's mistake, found before anything was written.
+        # The caller's mistake, found before any write.
         return _Outcome(error=error)

@@ -1,11 +1,11 @@
 """The tables of the metadata store of one node, read and written inside of SQLite's transactions.
 
-Table `history` has one row per key and revision, as etcd keeps it: the newest row of a key is its state, a row without
-a value says that it was deleted. Compaction removes rows that newer ones supersede. There is no index by revision:
-only a watch that starts in the past reads by revision, and metadata is small enough to scan for that.
+Table `history` has one row per key and revision, as in etcd: the newest row of a key is its state, a row without a
+value is a deletion. Compaction removes superseded rows. There is no index by revision: only a watch that starts in the
+past reads by revision, and metadata is small enough for a scan.
 
-The file and its WAL hold free pages in reserve, so that on a full disk a broker can still start, and a topic can still
-be deleted: that is how the disk gets space again.
+The file and its WAL hold free pages in reserve: on a full disk a broker can still start and still delete a topic, which
+frees space.
 """
 
 import errno
@@ -41,7 +41,7 @@ from cordwood.cluster.stores.witness import LEFT_OUT, write_witness
 _LAST_KEY = "\U0010ffff"
 _RESERVE_PAGES = 256
 _CHECKPOINT_PAGES = 192
-"""The WAL begins again after so many pages, so that it stays within what the reserve made it take."""
+"""The WAL begins again after so many pages, so that it stays within its reserve."""
 _STATE_TABLE = """
 CREATE TABLE state (
     revision INTEGER NOT NULL,
@@ -66,12 +66,12 @@ CREATE TABLE reserve (filler BLOB);
 
 
 def sqlite_code(error: Exception) -> int | None:
-    """SQLite's; None of errors that are not its own, as text in the file that is not UTF-8."""
+    """SQLite's error code; None for other errors, such as text in the file that is not UTF-8."""
     return getattr(error, "sqlite_errorcode", None)
 
 
 class Database:
-    """The store's tables, synchronously, inside a transaction that the caller begins and commits."""
+    """The store's tables. Methods are synchronous; the caller begins and commits the transaction."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -109,7 +109,7 @@ class Database:
         self.connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
 
     def _add_checksums(self) -> None:
-        """From the format before: the rows as they are."""
+        """Converts a file of the format without checksums, trusting its rows."""
         execute = self.connection.execute
         revisions = execute("SELECT revision, compact_revision FROM state").fetchone()
         execute("ALTER TABLE history ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0")
@@ -121,7 +121,7 @@ class Database:
         self._begin(State(*revisions).with_rows(len(rows), sum(each[0] for each in sums)))
 
     def settle(self) -> None:
-        """Copies the log into the file, and says in the witness how far the store is. Between transactions."""
+        """Copies the log into the file, and writes the witness. Called between transactions."""
         self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         try:
             write_witness(self._path, self.revision, self._all_but_partitions())
@@ -130,14 +130,14 @@ class Database:
                 raise
 
     def keep_reserve(self) -> None:
-        """Fills up the free pages of the file, as far as the disk has space. Between transactions."""
+        """Fills up the free pages of the file, as far as the disk has space. Called between transactions."""
         execute = self.connection.execute
         (free_pages,) = execute("PRAGMA freelist_count").fetchone()
         if free_pages >= _RESERVE_PAGES // 2:
             return
         (page_size,) = execute("PRAGMA page_size").fetchone()
         try:
-            # In two transactions: pages that are freed in the transaction that took them are never written.
+            # Two transactions: pages that one transaction both takes and frees are never written.
             execute("INSERT INTO reserve VALUES (zeroblob(?))", (_RESERVE_PAGES * page_size,))
             execute("PRAGMA wal_checkpoint(RESTART)")
             execute("DELETE FROM reserve")
@@ -231,8 +231,8 @@ class Database:
             raise ValueError(f"revision {revision} is in the future: the store is at {self.revision}")
         if revision <= self.compact_revision:
             return
-        # First what is superseded, then the deletions that are left: a deletion gone first would bring back the row
-        # that it supersedes.
+        # Superseded rows go first, then the remaining deletions: a deletion removed first would bring back the row that
+        # it supersedes.
         self._delete(
             "DELETE FROM history AS old WHERE mod_revision < ?1 AND EXISTS (SELECT 1 FROM history AS newer "
             "WHERE newer.key = old.key AND newer.mod_revision > old.mod_revision AND newer.mod_revision <= ?1)",

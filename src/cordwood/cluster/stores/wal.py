@@ -1,16 +1,16 @@
-"""SQLite's write-ahead log, read before SQLite reads it: what it adds to the file, and whether it is whole.
+"""Reads SQLite's write-ahead log before SQLite does: the pages that the log adds to the file, and whether it is whole.
 
-SQLite ends its recovery at the first frame whose checksum is wrong, without a word. After a power cut that is right:
-the frames of the last transaction were on their way to the disk, and nobody was told of it. A frame that was fsynced
-and changed later is something else: transactions that were acknowledged would be gone.
+SQLite ends its recovery silently at the first frame whose checksum is wrong. After a power cut that is right: the
+frames of the last transaction were on their way to the disk, and the transaction was not acknowledged. If a frame was
+damaged after its fsync, acknowledged transactions would be gone.
 
-The two are told apart by what stands behind the bad frame. Every commit is fsynced before the next transaction writes
-its first frame (synchronous=FULL). So if a commit stands at or behind the bad frame, and behind it a further frame of
-the same log, then the bad frame was on disk once: the log is damaged. A bad frame in the last transaction of the log
-may be either; the witness (stores/witness.py) tells how far the store had come.
+The frames behind the bad frame tell the two cases apart. Every commit is fsynced before the next transaction writes its
+first frame (synchronous=FULL). So if a commit stands at or behind the bad frame, and behind the commit a further frame
+of the same log, then the bad frame was on disk once: the log is damaged. A bad frame in the last transaction of the log
+may be either case; the witness (stores/witness.py) tells how far the store had come.
 
-A frame's checksum goes on from the one that is stored in the frame before it, so frames behind a bad one can be checked
-each by itself. https://www.sqlite.org/fileformat2.html#the_write_ahead_log
+A frame's checksum continues the checksum stored in the frame before it, so each frame behind a bad one can be checked
+by itself. https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
 import struct
@@ -25,16 +25,16 @@ _MASK = 0xFFFFFFFF
 
 
 class DamagedStore(StoreFailure):
-    """The store's files are not what was written to them."""
+    """The store's files differ from what was written."""
 
 
 class Overlay(NamedTuple):
-    """What the committed transactions of a log put over the file."""
+    """The pages that the committed transactions of a log put over the file."""
 
     page_size: int
     page_count: int
     pages: dict[int, bytes]
-    """By number, from 1 on."""
+    """Pages by number, from 1 on."""
 
     def over(self, database: bytes) -> bytes:
         image = bytearray(database[: self.page_count * self.page_size].ljust(self.page_count * self.page_size, b"\0"))
@@ -47,7 +47,7 @@ class Overlay(NamedTuple):
 class _Frame(NamedTuple):
     page_number: int
     page_count: int
-    """The file's size after the transaction that ends with this frame; 0 if none does."""
+    """The file's size in pages after the transaction that ends with this frame; 0 if no transaction ends here."""
     salts: tuple[int, int]
     checksum: tuple[int, int]
     head: bytes
@@ -55,15 +55,16 @@ class _Frame(NamedTuple):
 
 
 def read_wal(data: bytes, path: str, *, believe_damaged: bool = False) -> Overlay | None:
-    """What the log adds; None if nothing. DamagedStore if acknowledged transactions cannot be read in it.
+    """The pages that the log adds; None if there are none. Raises DamagedStore if acknowledged transactions are
+    unreadable.
 
-    `believe_damaged`: takes what comes before the damage instead.
+    With `believe_damaged` the transactions before the damage are taken instead.
     """
     if len(data) <= _HEADER_SIZE or not any(data):
         return None
     magic, _, page_size, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", data[:_HEADER_SIZE])
     if magic not in (_LITTLE_ENDIAN, _BIG_ENDIAN):
-        _damaged(path, "its header is not one", believe_damaged)
+        _damaged(path, "it does not begin with the header of a write-ahead log", believe_damaged)
         return None
     order = "<" if magic == _LITTLE_ENDIAN else ">"
     if _checksum(order, data[:24], (0, 0)) != (sum1, sum2):
@@ -100,7 +101,7 @@ def _frames(data: bytes, page_size: int) -> list[_Frame]:
 
 
 def _check_tail(order: str, frames: list[_Frame], bad: int, salts: tuple[int, int], path: str) -> None:
-    """DamagedStore if the bad frame was on disk once: see the module."""
+    """Raises DamagedStore if the bad frame was on disk once (see the module)."""
     committed = bool(frames[bad].page_count) and frames[bad].salts == salts
     for index in range(bad + 1, len(frames)):
         frame = frames[index]

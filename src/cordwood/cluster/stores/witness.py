@@ -1,9 +1,9 @@
-"""A second file beside the store that says how far the store had come: a store that went back is known by it.
+"""The witness: a second file beside the store that says how far the store had come. It reveals a store that went back.
 
 The witness has the store's revision, and a copy of all keys but those of partitions: topics, their ids and settings,
-and the counters that must never go back. It is written soon after a change, when that change is durable, and replaced
-whole. So it is never ahead of the store; a store behind it was restored from an older copy, or lost acknowledged
-transactions.
+and the counters that must never go back. The witness is written soon after a change is durable, and replaced whole. So
+the witness is never ahead of the store. A store behind its witness was restored from an older copy, or lost
+acknowledged transactions.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from cordwood.cluster.stores.interface import KeyValue
 
 LEFT_OUT = "partitions/"
-"""Keys that have no copy: there are many of them, and the directories say which partitions there are."""
+"""Keys without a copy: there are many, and the directories show which partitions exist."""
 
 
 class Witness(NamedTuple):
@@ -28,7 +28,7 @@ def witness_path(store_path: str) -> str:
 
 
 def read_witness(store_path: str) -> Witness | None:
-    """None if there is none that can be believed."""
+    """The witness; None if it is missing or damaged."""
     try:
         with open(witness_path(store_path), "rb") as file:
             checksum, _, body = file.read().partition(b"\n")
@@ -41,7 +41,7 @@ def read_witness(store_path: str) -> Witness | None:
 
 
 def write_witness(store_path: str, revision: int, items: Iterable[KeyValue]) -> None:
-    """Atomically and durably. OSError if it cannot be written; then the old one stays."""
+    """Replaces the witness atomically and durably. Raises OSError if that fails; then the old witness stays."""
     keys = {item.key: item.value.decode("latin-1") for item in items}
     body = json.dumps({"revision": revision, "keys": keys}, separators=(",", ":"), sort_keys=True).encode()
     path = witness_path(store_path)
