@@ -50,7 +50,7 @@ async def test_what_is_not_said_comes_from_the_brokers_settings() -> None:
         (NewTopic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name 'a b' is not valid"),
         (NewTopic("taken"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'taken' already exists."),
         (NewTopic("do.ts"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'do.ts' collides with existing topic: do_ts"),
-        (NewTopic("__consumer_offsets"), ErrorCode.POLICY_VIOLATION, "the broker creates it itself"),
+        (NewTopic("__consumer_offsets"), ErrorCode.POLICY_VIOLATION, "the broker creates it when"),
         (NewTopic("t", 0), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value: 0"),
         (NewTopic("t", -2), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value: -2"),
         (NewTopic("t", 2**31 - 1), ErrorCode.POLICY_VIOLATION, "partitions.max allows 50000"),
