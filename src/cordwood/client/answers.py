@@ -1,4 +1,4 @@
-"""What a cluster answers, as values."""
+"""Answers of a cluster, as values."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -7,7 +7,7 @@ from cordwood.model.identifiers import TopicId
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""In place of a time: the first and the next offset of a partition."""
+"""Stand in place of a time: the first and the next offset of a partition."""
 
 
 class Isolation(IntEnum):
@@ -18,7 +18,7 @@ class Isolation(IntEnum):
 class PartitionMetadata(NamedTuple):
     index: int  # type: ignore[assignment]
     leader_id: int
-    """-1: nobody leads it now."""
+    """The leader's broker id; -1: the partition has no leader now."""
     leader_epoch: int
 
 
@@ -27,13 +27,13 @@ class TopicMetadata(NamedTuple):
     topic_id: TopicId | None
     """None from brokers that are too old for topic ids."""
     partitions: tuple[PartitionMetadata, ...]
-    """Ordered by index; from 0 on without gaps, unless the broker says otherwise."""
+    """Partitions by index, usually from 0 on without gaps."""
     is_internal: bool = False
 
 
 class FoundOffset(NamedTuple):
     offset: int
-    """-1: no record is that late."""
+    """The offset; -1: no record is that late."""
     timestamp_ms: int
     leader_epoch: int
 
@@ -43,18 +43,19 @@ class Committed(NamedTuple):
 
     offset: int
     metadata: str
-    """What its committer wrote along with it; empty if nothing."""
+    """The text that was committed with the position; may be empty."""
 
 
 class Fetched(NamedTuple):
-    """One answer to a fetch: whole batches as the log has them, and where the log stood."""
+    """One answer to a fetch: whole batches as the log has them, and the ends of the log."""
 
     records: memoryview
-    """A batch that was broken off at the end is cut away. The memory is the view's own: keep it as long as needed."""
+    """The batches, without an incomplete batch at the end. The memory belongs to the view."""
     base: int
-    """The base offset of the first batch, which may lie before the offset asked for; without batches, that offset."""
+    """The base offset of the first batch, which may lie before the requested offset; without batches, the requested
+    offset."""
     next_offset: int
-    """Where to go on: after the last batch; without batches, the offset asked for."""
+    """The offset after the last batch; without batches, the requested offset."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
@@ -64,9 +65,9 @@ class Fetched(NamedTuple):
 
 class Produced(NamedTuple):
     base_offset: int
-    """Of the first batch. -1 where the broker did not say: with acks=0, or for a duplicate of long ago."""
+    """The offset of the first batch; -1 if the broker gave none: with acks=0, or for an old duplicate."""
     next_offset: int
-    """After the last batch; -1 as above. Other producers' batches, and markers, may lie between."""
+    """The offset after the last batch, or -1. Other producers' batches, and markers, may lie between."""
 
 
 class ProducerIdentity(NamedTuple):

@@ -1,8 +1,8 @@
-"""Hopping over fetched batches: how many bytes are whole batches, and where the log goes on after them.
+"""Walks over fetched batches: finds how many bytes are whole batches, and the offset after them.
 
-Reads offset and length of each batch and the header of the last: cheap enough to do before the next request is sent.
-No checksum covers a batch's offset. One that is wrong would end a range early, or have batches read twice, and so what
-does not rise is refused.
+The walk reads offset and length of each batch and the header of the last: cheap enough to do before the next request is
+sent. No checksum covers a batch's offset. A wrong offset would end a range early, or have batches read twice, so
+offsets that do not rise are refused.
 """
 
 from struct import Struct
@@ -16,12 +16,12 @@ _LEAST_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
 
 def whole_batches(records: memoryview) -> tuple[int, int]:
-    """How many bytes are whole batches, and where the last of them begins: (0, 0) if there is none."""
+    """The number of bytes in whole batches, and the start of the last batch: (0, 0) without a whole batch."""
     end = len(records)
     position = last = 0
     offset_before = -1
     unpack = _OFFSET_AND_LENGTH.unpack_from
-    # A header may be broken off too: then its length may be there, and says that the batch goes on beyond the end.
+    # The header of the last batch may be incomplete, too; its length then reaches beyond the end.
     while position + HEADER_SIZE <= end:
         offset, length = unpack(records, position)
         if length < _LEAST_LENGTH:
@@ -30,7 +30,7 @@ def whole_batches(records: memoryview) -> tuple[int, int]:
         if following > end:
             break
         if offset <= offset_before:
-            raise CorruptRecords(f"a batch at offset {offset} after one at offset {offset_before}")
+            raise CorruptRecords(f"a batch at offset {offset} after a batch at offset {offset_before}")
         offset_before = offset
         last = position
         position = following
@@ -51,7 +51,7 @@ def offset_after(records: memoryview, last: int) -> int:
 
 
 def bytes_before(records: memoryview, end_offset: int) -> int:
-    """How many bytes of these whole batches belong to batches that begin before this offset."""
+    """The number of bytes in batches that begin before this offset."""
     position = 0
     while position < len(records):
         base_offset, size = read_offset_and_size(records, position)

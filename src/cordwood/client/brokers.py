@@ -1,7 +1,7 @@
-"""The brokers of a cluster, who leads which partition and who coordinates what: known, looked up, and looked up anew.
+"""The brokers of a cluster, the leaders of partitions and the coordinators of groups and transactions, cached.
 
-What is known may be out of date: whoever hears so from a broker says `outdated` or `forget_coordinator`, and the next
-question goes to the cluster again.
+The cache may be out of date: a caller that hears so from a broker calls `outdated`, and the next lookup asks the
+cluster again.
 """
 
 import time
@@ -53,11 +53,12 @@ class Brokers:
     # Connections.
 
     def any(self) -> Link:
-        """A link that is connected: one that is so already, a broker that is known, or a bootstrap server."""
+        """A connected link: an open one, else a new connection to a known broker or a bootstrap server."""
         self._check_open()
         for link in self._links.values():
             if link.is_connected:
-                # Bootstrap servers have done their work: a broker needs no second connection under another name.
+                # The links to bootstrap servers are no longer needed: a broker needs no second connection under another
+                # name.
                 for bootstrap in self._bootstrap:
                     bootstrap.close()
                 return link
@@ -75,11 +76,11 @@ class Brokers:
         raise BrokerUnreachable(f"no broker of {self.settings.bootstrap_servers} answers: {'; '.join(failures)}")
 
     def versions(self) -> BrokerVersions:
-        """What one of the brokers speaks."""
+        """The API versions of one of the brokers."""
         return self.retried(lambda: self.any().versions)
 
     def all(self) -> list[Link]:
-        """Every broker of the cluster."""
+        """Links to all brokers of the cluster."""
         self._ask_metadata([])
         return [self._links[node_id] for node_id in sorted(self._links)]
 
@@ -117,7 +118,8 @@ class Brokers:
     # Topics.
 
     def describe(self, names: Collection[str] | None, *, create: bool = False) -> dict[str, TopicMetadata]:
-        """Asks the cluster about these topics, or about all, and remembers the answer. Absent topics are absent."""
+        """Asks the cluster about these topics, or about all, and caches the answer. Topics that do not exist are left
+        out."""
         if names is not None and not names:
             return {}
         link, response = self._ask_metadata(None if names is None else sorted(names), create=create)
@@ -136,7 +138,7 @@ class Brokers:
         return found
 
     def _ask_metadata(self, names: Sequence[str] | None, *, create: bool = False) -> tuple[Link, Any]:
-        """The answer, and who gave it. No names: only the brokers; None: every topic."""
+        """The link that answered, and its answer. No names: only the brokers; None: every topic."""
         asked = None if names is None else [{"name": name} for name in names]
         values: dict[str, Any] = {"topics": asked, "allow_auto_topic_creation": create}
         link = self.any()
@@ -147,30 +149,32 @@ class Brokers:
         return link, response
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """What is known of the topic, asking only if nothing is, or if it is out of date. None: there is none."""
+        """The topic from the cache, or from the cluster if the cache lacks it or is out of date. None: no such
+        topic."""
         if name not in self._topics or name in self._stale:
             self.describe({name, *self._stale})
         return self._topics.get(name)
 
     def prepare(self, names: Iterable[str]) -> None:
-        """Asks in one request for whatever of these topics is not known."""
+        """Asks in one request for those of these topics that are not cached."""
         missing = {name for name in names if name not in self._topics or name in self._stale}
         if missing:
             self.describe(missing | self._stale)
 
     def outdated(self, topics: Iterable[str]) -> None:
-        """What is known of these topics cannot be right."""
+        """Marks the cached metadata of these topics as out of date."""
         self._stale.update(topics)
 
     def outdated_at(self, link: Link) -> None:
-        """This broker is away: somebody else may lead what it led."""
+        """Marks the topics that an unreachable broker led as out of date."""
         self.outdated(name for name, topic in self._topics.items() if _leads(link, topic))
 
     def leader(self, partition: TopicPartition) -> Leader:
-        """Who leads the partition. UnknownTopic if there is none; RequestRefused, to be tried again, if nobody does."""
+        """The leader of the partition. UnknownTopic if the partition does not exist; RequestRefused, to be retried,
+        without a leader."""
         found = self.topic(partition.topic)
         if found is None or partition.partition >= len(found.partitions):
-            # A broker of a larger cluster may hear of a new topic a little later than the one that created it.
+            # In a larger cluster a broker may hear of a new topic a little later than the broker that created it.
             time.sleep(self.settings.retry_backoff_ms / 1000)
             self.outdated([partition.topic])
             found = self.topic(partition.topic)
@@ -190,7 +194,7 @@ class Brokers:
     # Coordinators.
 
     def coordinator(self, key_type: KeyType, key: str) -> Link:
-        """Who coordinates this group or transactional id. RequestRefused, to be tried again, if nobody does now."""
+        """The coordinator of this group or transactional id. RequestRefused, to be retried, if there is none now."""
         node_id = self._coordinators.get((key_type, key))
         if node_id is None or node_id not in self._links:
             node_id = self._coordinators[key_type, key] = self._find_coordinator(key_type, key)
@@ -219,7 +223,7 @@ class Brokers:
         at_most: int | None = None,
         wait_ms: int = 0,
     ) -> T:
-        """What `check` makes of the coordinator's answer; what it raises is tried again if that may help."""
+        """Asks the coordinator and returns what `check` makes of the answer. Retries errors that may pass."""
 
         def attempt() -> T:
             try:
@@ -238,7 +242,7 @@ class Brokers:
     # Trying again.
 
     def retried(self, attempt: Callable[[], T]) -> T:
-        """The result of the first attempt that does not fail in a way that may pass."""
+        """Repeats an attempt while it fails in a way that may pass. Returns its result, or raises its failure."""
         attempts = Attempts(self.settings)
         while True:
             try:

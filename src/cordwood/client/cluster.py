@@ -1,8 +1,8 @@
-"""The front door: a cluster, as a program sees it that moves whole record batches.
+"""The entry point: a cluster, for programs that move whole record batches.
 
-Blocking, and for one thread at a time. A call tries again while brokers restart, leaders move and coordinators load,
-for `retry_timeout_ms`; what it raises then names the broker and what was asked. Records stay bytes: nothing here opens
-a batch beyond its header.
+Calls block, and a cluster serves one thread at a time. A call retries for `retry_timeout_ms` while brokers restart,
+leaders move and coordinators load; its error then names the broker and the request. Records stay bytes: the client
+reads no batch beyond its header.
 
     with Cluster(ClientSettings("localhost:9092")) as cluster:
         end = cluster.list_offsets({partition: LATEST})[partition].offset
@@ -70,7 +70,7 @@ __all__ = [
 
 
 class Cluster:
-    """Connects when it is first asked for something. Close it, or use it as a context manager."""
+    """A cluster, connected at the first call. Callers `close` it, or use it as a context manager."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -87,7 +87,7 @@ class Cluster:
     def close(self) -> None:
         self._brokers.close()
 
-    # What the cluster is.
+    # Metadata.
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
         """Lowest and highest version by API key, as one of the brokers lists them."""
@@ -99,23 +99,24 @@ class Cluster:
 
     @property
     def transaction_version(self) -> int:
-        """The finalized feature: 2 and more means that a Produce adds its partitions to a transaction itself."""
+        """The finalized feature transaction.version: from 2 on a Produce adds its partitions to a transaction."""
         return self._brokers.versions().transaction_version
 
     def topics(self, names: Collection[str] | None = None, *, create: bool = False) -> dict[str, TopicMetadata]:
-        """These topics, or all of them, as the cluster has them now. Those that do not exist are absent; with `create`
-        the broker is asked to create them, which it does if it is set up so (auto.create.topics.enable)."""
+        """These topics, or all topics, as the cluster has them now. Topics that do not exist are left out; with
+        `create` a broker with auto.create.topics.enable creates them."""
         return self._brokers.retried(lambda: self._brokers.describe(names, create=create))
 
     def describe_configs(self, topic: str) -> dict[str, str]:
-        """The settings that apply to the topic. UnknownTopic if there is none."""
+        """The settings that apply to the topic. UnknownTopic if the topic does not exist."""
         return configs.describe_configs(self._brokers, topic)
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> dict[TopicPartition, FoundOffset]:
-        """For each partition EARLIEST, LATEST, or the first offset whose record is not older than a time in ms (-1 if
-        none is). LATEST under READ_COMMITTED is the last stable offset. Partitions that do not exist are absent."""
+        """Finds for each partition EARLIEST, LATEST, or the first offset whose record is at least as new as a time in
+        ms (-1 if there is none). LATEST under READ_COMMITTED is the last stable offset. Partitions that do not exist
+        are left out."""
         return offsets.list_offsets(self._brokers, wanted, isolation)
 
     # Reading.
@@ -129,7 +130,7 @@ class Cluster:
         max_wait_ms: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Fetched:
-        """One answer, without records if none come within max_wait_ms. OffsetOutOfRange, UnknownTopic."""
+        """One answer, without records if none come within max_wait_ms. Raises OffsetOutOfRange, UnknownTopic."""
         return fetching.fetch(
             self._brokers, partition, offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms, isolation=isolation
         )
@@ -144,15 +145,15 @@ class Cluster:
         max_bytes: int | None = None,
         read_ahead: int = 1,
     ) -> RangeStream:
-        """Everything in [start_offset, end_offset), in the partition's order, as whole batches: the first may begin
-        before the range and the last may end after it.
+        """Streams all records of [start_offset, end_offset), in the partition's order, as whole batches: the first
+        batch may begin before the range and the last batch may end after it.
 
-        Ends when the range is passed, also where its tail holds no batch any more. OffsetOutOfRange if the log does not
-        have the next offset (any more), UnknownTopic if the topic is deleted, also if it is then created again;
-        EndNotReached if `end_offset` is not readable (yet) and does not become so within retry_timeout_ms.
+        The stream ends when the range is passed, also where the range's tail holds no batch any more. Raises
+        OffsetOutOfRange if the log does not have the next offset (any more), UnknownTopic if the topic is deleted, also
+        if it is then created again; EndNotReached if `end_offset` does not become readable within retry_timeout_ms.
 
-        `read_ahead` is 1, or 0 to send no request before the answer at hand is used up. More would not help: where to
-        go on is only known from the answer before. Whoever leaves the iterator early may `close` it.
+        `read_ahead` is 1, or 0 to send no request before the present answer is used up. More would not help: the next
+        offset is known only from the answer before. A caller that leaves the iterator early may `close` it.
         """
         if read_ahead not in (0, 1):
             raise ValueError(f"read_ahead must be 0 or 1, not {read_ahead}")
@@ -166,9 +167,9 @@ class Cluster:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         max_bytes: int | None = None,
     ) -> list[RangeStream]:
-        """As `stream`, for several ranges that are read one after the other, in this order. The requests for those that
-        follow are on their way while one is read, and small ones share a request, so that a hundred partitions do not
-        cost a hundred round trips. What a stream raises is its own: the others can be read all the same."""
+        """As `stream`, for several ranges that are read one after the other, in this order. While one range is read,
+        requests for the next ranges are on their way, and small ranges share a request, so that a hundred partitions do
+        not cost a hundred round trips. An error of one stream does not touch the other streams."""
         return convoy(self._brokers, ranges, isolation, max_bytes)
 
     # Writing.
@@ -180,20 +181,20 @@ class Cluster:
         acks: int = -1,
         transactional_id: str | None = None,
     ) -> dict[TopicPartition, Produced]:
-        """Ready batches, in order for each partition; returns once all are acknowledged. Batches of an idempotent
-        producer are stored once, others at least once."""
+        """Sends ready batches, in order for each partition; returns once all are acknowledged. Batches of an idempotent
+        producer are stored once, other batches at least once."""
         pipeline = self.pipeline(acks=acks, transactional_id=transactional_id)
         pipeline.send(batches)
         return pipeline.finish()
 
     def pipeline(self, *, acks: int = -1, transactional_id: str | None = None) -> ProducePipeline:
-        """As `produce`, for a caller that makes the next batches while these are on their way."""
+        """As `produce`, for a caller that makes the next batches while earlier ones are on their way."""
         return ProducePipeline(self._brokers, acks=acks, transactional_id=transactional_id)
 
     # Positions of groups without members.
 
     def committed(self, group: str, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """The group's positions, of these partitions or of all. Partitions without one are absent."""
+        """The group's positions in these partitions or in all. Partitions without a position are left out."""
         found = groups.committed(self._brokers, group, partitions)
         return {partition: committed.offset for partition, committed in found.items()}
 
@@ -209,11 +210,11 @@ class Cluster:
         offsets: Mapping[TopicPartition, int],
         metadata: str | Mapping[TopicPartition, str] = "",
     ) -> None:
-        """`metadata`: a text to go with all of these positions, or with each its own."""
+        """Commits positions of the group. `metadata` is one text for all positions, or a text for each."""
         groups.commit(self._brokers, group, offsets, metadata)
 
     def delete_group(self, group: str) -> None:
-        """Removes a group without members, and its positions. No error if there is none."""
+        """Removes a group without members, and its positions. A group that does not exist is no error."""
         groups.delete_group(self._brokers, group)
 
     # Transactions.
@@ -225,7 +226,8 @@ class Cluster:
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> ProducerIdentity:
-        """An id for an idempotent producer; with a transactional id, fences and aborts whoever had it before."""
+        """An identity for an idempotent producer; with a transactional id, fences its earlier producer and aborts its
+        transaction."""
         producer = ProducerIdentity(producer_id, producer_epoch)
         return transactions.init_producer_id(self._brokers, transactional_id, timeout_ms, producer)
 
@@ -237,22 +239,23 @@ class Cluster:
         offsets: Mapping[TopicPartition, int],
         metadata: str = "",
     ) -> None:
-        """Positions of a group that become its positions when the transaction is committed (TxnOffsetCommit)."""
+        """Commits positions of a group that hold once the transaction is committed (TxnOffsetCommit)."""
         transactions.commit_offsets(self._brokers, transactional_id, producer, group, offsets, metadata)
 
     def end_transaction(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
-        """Commits or aborts. Gives the identity to go on with: transaction_version 2 raises the epoch each time."""
+        """Commits or aborts. Returns the identity for the next transaction: transaction_version 2 raises the epoch each
+        time."""
         return transactions.end_transaction(self._brokers, transactional_id, producer, commit)
 
     # Families: one decision over many transactions.
 
     def family_join(self, family: str, batch_id: int, timeout_ms: int) -> FamilyJoined:
-        """A slot to write this batch with: its transactional id and producer. None, if the batch is decided already.
-        The slot is aborted if nobody joins or renews for its batch within timeout_ms."""
+        """Takes a slot to write this batch with: a transactional id and a producer. The slot is None if the batch is
+        decided already. The broker aborts the slot if no writer joins or renews for the batch within timeout_ms."""
         return families.join(self._brokers, family, batch_id, timeout_ms)
 
     def family_renew(self, family: str, batch_id: int) -> FamilyStanding:
-        """All who joined for the batch have their full timeout again."""
+        """Renews the lease of a batch: its writers have their full timeout again."""
         return families.renew(self._brokers, family, batch_id)
 
     def family_decide(
@@ -265,13 +268,13 @@ class Cluster:
         forget: bool = False,
         plan: FamilyPlan = families.NO_PLAN,
     ) -> FamilyDecided:
-        """Commits what the winners wrote and aborts all others, or aborts everything, or only those that are named;
-        returns when every reader can see it. RequestRefused with PRODUCER_FENCED if a winner is no longer what it was;
-        then nothing has changed. A commit keeps `plan`, for `family_recall`."""
+        """Commits the slots of the winners and aborts the rest, or aborts all slots, or only the named ones; returns
+        when every reader sees the result. RequestRefused with PRODUCER_FENCED if a winner has lost its slot; then
+        nothing has changed. A commit keeps `plan`, for `family_recall`."""
         return families.decide(self._brokers, family, batch_id, commit, winners, forget, plan)
 
     def family_recall(self, family: str) -> FamilyMemory:
-        """What the family remembers of the batch that it decided last."""
+        """The family's memory of the last batch that it decided."""
         return families.recall(self._brokers, family)
 
     def families(self, names: Collection[str] | None = None) -> list[FamilyDescription]:

@@ -1,8 +1,8 @@
 """One TCP connection to one broker: requests go out, answers come back in the same order.
 
-Blocking, for one thread. Several requests may be on their way: `send` gives a token, `receive` waits for its answer and
-sets answers to other tokens aside. A connection that broke, or that did not answer in time, is closed and stays so;
-every call then raises BrokerUnreachable. An answer is received into memory of its own, in one copy.
+Calls block, in one thread. Several requests may be on their way: `send` returns a token, `receive` waits for the
+token's answer and keeps answers to other tokens for later. A connection that broke, or that did not answer in time, is
+closed for good; every call then raises BrokerUnreachable. An answer is received into memory of its own, in one copy.
 """
 
 import select
@@ -24,14 +24,14 @@ Bytes = bytes | bytearray | memoryview
 _SIZE: Final = struct.Struct(">i")
 _TIMEVAL: Final = struct.Struct("@ll")
 _MAX_PARTS: Final = 512
-"""The system takes 1024 in one call."""
+"""The system takes up to 1024 parts in one call."""
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _IDLE_S: Final = 0.5
-"""A connection that was used a moment ago is taken to be as it was: if not, sending tells."""
+"""A connection that was used within this time is not checked: if it broke, sending fails."""
 
 
 class Connection:
-    """Connects at once. `name` is what messages call the other end."""
+    """A connection, made at once. `name` is the broker's name in messages."""
 
     def __init__(self, host: str, port: int, settings: ClientSettings, name: str = "") -> None:
         self.name = name or f"broker at {Address(host, port)}"
@@ -39,13 +39,13 @@ class Connection:
         self._client_id = settings.client_id.encode()
         self._last_token = 0
         self._waiting: deque[tuple[int, int]] = deque()
-        """Token and API key of what was sent and not yet answered, in order."""
+        """Token and API key of the unanswered requests, in order."""
         self._arrived: dict[int, memoryview] = {}
         self._forgotten: set[int] = set()
         self._buffers = ReceiveBuffers()
         self._prefix = memoryview(bytearray(_SIZE.size))
         self._incoming = self._prefix
-        """What is being filled: a size prefix, or the answer that follows it."""
+        """The memory being filled: a size prefix, or the answer that follows it."""
         self._filled = 0
         self._receive_timeout_ms = -1
         self._used_s = time.monotonic()
@@ -60,7 +60,7 @@ class Connection:
             raise BrokerUnreachable(
                 f"{self.name} does not take connections: none within {timeout_ms} ms (connect_timeout_ms)"
             ) from None
-        except (OSError, UnicodeError) as reason:  # a name may be one that no resolver is asked for
+        except (OSError, UnicodeError) as reason:  # some names are refused before any resolver is asked
             raise BrokerUnreachable(f"{self.name} cannot be reached: {reason}") from reason
         connected.settimeout(None)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used. Notices that the broker has closed its end while nothing was asked of it."""
+        """Whether the connection can be used. Notices if the broker has closed an idle connection."""
         if self._failure is None and not self._waiting and time.monotonic() - self._used_s > _IDLE_S:
             try:
                 if not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
@@ -88,14 +88,14 @@ class Connection:
 
     def close(self) -> None:
         if self._failure is None:
-            self._break("it was closed")
+            self._break("the connection was closed")
 
     def request(self, api_key: int, version: int, body: Bytes | Sequence[Bytes], *, wait_ms: int = 0) -> memoryview:
-        """The answer, from its correlation id on. `wait_ms`: how long the broker was asked to wait with it."""
+        """The answer, from its correlation id on. `wait_ms` is how long the request lets the broker wait."""
         return self.receive(self.send(api_key, version, body), wait_ms=wait_ms)
 
     def send(self, api_key: int, version: int, body: Bytes | Sequence[Bytes], *, answered: bool = True) -> int:
-        """Hands the request to the system, and gives the token for its answer. The body is used until this returns."""
+        """Hands the request to the system, and returns the token for its answer. The body is not used afterwards."""
         self._check()
         token = self._last_token = self._last_token % _MAX_CORRELATION_ID + 1
         parts = [body] if isinstance(body, bytes | bytearray | memoryview) else body
@@ -105,7 +105,7 @@ class Connection:
         except OSError as reason:
             raise self._break(f"{APIS[api_key].name} could not be sent: {reason}") from reason
         except BaseException:
-            # Half a request is out: whatever followed it would be taken for its rest.
+            # Half a request was sent: the broker would take the next request for the rest of it.
             self._break(f"{APIS[api_key].name} was not sent to its end")
             raise
         if answered:
@@ -113,7 +113,7 @@ class Connection:
         return token
 
     def receive(self, token: int, *, wait_ms: int = 0) -> memoryview:
-        """The answer to what was sent under this token, from its correlation id on."""
+        """The answer to the request of this token, from its correlation id on."""
         found = self._arrived.pop(token, None)
         if found is not None:
             return found
@@ -132,7 +132,7 @@ class Connection:
         self._set_receive_timeout(timeout_ms)
         while token not in self._arrived:
             try:
-                # The whole answer in one call, instead of one for each piece that comes.
+                # One call receives the whole answer, instead of one call for each piece.
                 self._receive_some(socket.MSG_WAITALL)
                 if time.monotonic() < deadline_s:
                     continue
@@ -144,13 +144,13 @@ class Connection:
                 raise self._break(f"{self._asked(token)} was not answered within {timeout_ms} ms")
 
     def has_arrived(self, token: int) -> bool:
-        """Whether `receive` would return at once. Takes in what is there, and never waits."""
+        """Whether `receive` would return at once. Reads bytes that have arrived, and never waits."""
         if self._failure is None and token not in self._arrived:
             self._receive_available()
         return token in self._arrived
 
     def forget(self, token: int) -> None:
-        """Nobody will ask for this answer."""
+        """Drops the answer of this token when it arrives."""
         if self._arrived.pop(token, None) is None and self._failure is None:
             self._forgotten.add(token)
 
@@ -187,7 +187,7 @@ class Connection:
                 left[first] = left[first][sent:]
 
     def _wait_until_writable(self, deadline_s: float) -> None:
-        # Answers are taken in meanwhile: a broker that cannot get rid of them may not read on, and both would wait.
+        # Answers are received meanwhile: a broker that cannot send answers may stop reading, and both ends would wait.
         poll = select.poll()
         poll.register(self._socket, select.POLLOUT | select.POLLIN)
         while True:
@@ -225,11 +225,11 @@ class Connection:
             raise
 
     def _interrupted(self) -> None:
-        # Bytes may have been taken and not counted, and nobody will come for the answer.
+        # Bytes may have been received and not counted, so the position in the stream is lost.
         self._break("an answer was not received to its end")
 
     def _receive_some(self, flags: int) -> None:
-        """One call to the system, and what follows from it: a size is known, or an answer is complete."""
+        """Receives bytes in one call to the system, and handles a complete size or answer."""
         incoming, filled = self._incoming, self._filled
         count = self._socket.recv_into(incoming[filled:], len(incoming) - filled, flags)
         if count == 0:

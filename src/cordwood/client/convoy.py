@@ -1,4 +1,4 @@
-"""Many ranges, read one after the other: the requests for those that follow are on their way while one is read.
+"""Reads many ranges one after the other: while one range is read, requests for the next ranges are on their way.
 
 Small ranges of partitions with the same leader share a request. A hundred partitions with a few records each then cost
 a few requests, and not a hundred round trips.
@@ -17,13 +17,13 @@ from cordwood.client.streaming import OffsetRange, RangeStream
 from cordwood.model.identifiers import TopicPartition
 
 _MAX_TOGETHER: Final = 256
-"""How many ranges are asked for at once."""
+"""The most ranges that are requested at once."""
 
 
 def convoy(
     brokers: Brokers, ranges: Sequence[OffsetRange], isolation: Isolation, max_bytes: int | None
 ) -> list[RangeStream]:
-    """A stream for each range, to be read in this order. One that raises, or is left, does not touch the others."""
+    """A stream for each range, to be read in this order. A stream that fails or is left does not touch the others."""
     streams = [RangeStream(brokers, wanted, isolation, max_bytes, read_ahead=1) for wanted in ranges]
     if len(streams) > 1:
         _Convoy(brokers, streams, isolation, max_bytes or brokers.settings.fetch_max_bytes)
@@ -31,24 +31,25 @@ def convoy(
 
 
 class _Convoy:
-    """Sees to it that about as many bytes are asked for as one answer may have: no fewer than half, while there are
-    ranges left, and never more."""
+    """Keeps about as many bytes requested as one answer may have: at least half while ranges are left, and never
+    more."""
 
     def __init__(self, brokers: Brokers, streams: Sequence[RangeStream], isolation: Isolation, max_bytes: int) -> None:
         self._max_wait_ms = brokers.settings.fetch_max_wait_ms
         self._isolation = isolation
         self._max_bytes = max_bytes
-        # Weak, since the streams hold the convoy: when nobody holds them, what is on its way is forgotten at once.
+        # Weak references, since the streams hold the convoy: streams without other owners forget their requests at
+        # once.
         self._streams = [ref(stream) for stream in streams]
         self._asked_up_to = 0
         self._look_at = -1
-        """Before this place so much is on its way that looking would be a waste."""
+        """Streams before this place need no look: enough bytes are on their way."""
         for place, stream in enumerate(streams):
             stream.call_before_answers(lambda place=place: self._read_up_to(place))  # type: ignore[misc]
         self._read_up_to(-1)
 
     def _read_up_to(self, place: int) -> None:
-        """The stream at this place has an answer, and those before it are done with."""
+        """Requests more ranges if needed: the stream at `place` has an answer, earlier streams are done."""
         if place < self._look_at:
             return
         first = self._asked_up_to = max(self._asked_up_to, place + 1)
@@ -62,7 +63,7 @@ class _Convoy:
             wanted = None if stream is None else stream.wanted()
             if stream is not None and wanted is not None:
                 of_leader = together.setdefault(wanted.leader.link, {})
-                # One partition may be there once: two ranges of it go one after the other.
+                # A request names a partition once: two ranges of a partition need two requests.
                 if wanted.partition in of_leader or (
                     on_their_way and on_their_way + wanted.max_bytes > self._max_bytes
                 ):
@@ -79,7 +80,7 @@ class _Convoy:
         try:
             request = send_fetch([wanted for _, wanted in streams], self._isolation, self._max_wait_ms)
         except ClientError:
-            # Each of them will ask for itself when its turn comes, and deal with the trouble.
+            # Each stream sends its own request in its turn, and handles the failure.
             return
         for stream, wanted in streams:
             stream.was_asked(request, wanted, shared=len(streams) > 1)

@@ -1,6 +1,6 @@
-"""What can go wrong between a client and its cluster. Every message names the broker or partition and what was asked.
+"""Errors between a client and its cluster. Every message names the broker or partition and the request.
 
-Retrying happens inside the client; what reaches the caller is final, or its time is up.
+The client retries inside; an error that reaches the caller is final, or its time is up.
 """
 
 from cordwood.model.errors import ErrorCode
@@ -12,7 +12,7 @@ class ClientError(Exception):
 
 
 class BrokerUnreachable(ClientError):
-    """No connection, a broken one, or no answer in time."""
+    """No connection, a broken connection, or no answer in time."""
 
 
 class RequestRefused(ClientError):
@@ -27,7 +27,7 @@ class RequestRefused(ClientError):
 
 
 class UnknownTopic(ClientError):
-    """There is no such topic or partition (any more)."""
+    """The topic or partition does not exist (any more)."""
 
     def __init__(self, topic: str, message: str) -> None:
         super().__init__(message)
@@ -38,13 +38,13 @@ class UnknownTopic(ClientError):
 
 
 class OffsetOutOfRange(ClientError):
-    """The partition does not have the offset that was asked for. The bounds are -1 where they could not be learnt."""
+    """The partition does not have the requested offset. Bounds that could not be found out are -1."""
 
     def __init__(self, partition: TopicPartition, asked: int, log_start_offset: int, log_end_offset: int) -> None:
         if 0 <= asked < log_start_offset:
             reason = f"everything below offset {log_start_offset} has been removed (retention, or records deleted)"
         elif log_end_offset >= 0:
-            reason = f"the partition ends at {log_end_offset}: it was truncated, or it is another one of this name"
+            reason = f"the partition ends at {log_end_offset}: it was truncated, or another topic has its name"
         else:
             reason = "the partition has no such offset"
         if log_start_offset < 0:
@@ -64,7 +64,7 @@ class OffsetOutOfRange(ClientError):
 
 
 class DamagedRecords(ClientError):
-    """The broker knows that what it has on disk at this offset is not what was written, and does not serve it."""
+    """The broker refuses a read at this offset: the records on its disk are damaged there."""
 
     def __init__(self, partition: TopicPartition, offset: int) -> None:
         super().__init__(
@@ -79,8 +79,8 @@ class DamagedRecords(ClientError):
 
 
 class EndNotReached(ClientError):
-    """A range was to be read up to an offset that readers are not given within the time allowed. If the log does not
-    come so far, its end is below what was asked for; else an open transaction is in the way, or the broker."""
+    """The end of a range did not become readable in time. Either the log ends below `asked`, or an open transaction
+    holds readers back, or the broker sends no records."""
 
     def __init__(self, partition: TopicPartition, reached: int, asked: int, log_end_offset: int, message: str) -> None:
         super().__init__(message)
@@ -94,11 +94,11 @@ class EndNotReached(ClientError):
 
 
 class VersionMismatch(ClientError):
-    """The broker has no version of an API that this client can speak, or no such API at all."""
+    """The broker lacks an API, or this client speaks none of the broker's versions of it."""
 
 
 def error_code(code: int) -> ErrorCode:
-    """A code as it came; what newer brokers may add counts as UNKNOWN_SERVER_ERROR."""
+    """The error code for a number; numbers of newer brokers count as UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -131,6 +131,6 @@ ADVICE = {
 
 
 def refusal(code: ErrorCode, asked: str, message: str | None = None) -> RequestRefused:
-    """`asked` is a phrase like "broker 1 (host:port) was asked to …"."""
+    """The error for a refused request. `asked` is a phrase like "broker 1 (host:port) refused Fetch of …"."""
     advice = message or ADVICE.get(code, "")
     return RequestRefused(code, f"{asked}: {code.name}{f' ({advice})' if advice else ''}")

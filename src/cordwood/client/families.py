@@ -1,6 +1,6 @@
-"""Families: one decision over many transactions. Cordwood's own requests; an Apache Kafka does not have them.
+"""Families: one decision over many transactions, by requests of Cordwood's own that Apache Kafka does not have.
 
-`Cluster.supports(ApiKey.FAMILY_JOIN)` tells. What they do and why is in docs/decisions/transaction-families.md.
+`Cluster.supports(ApiKey.FAMILY_JOIN)` tells whether a cluster has families (docs/decisions/transaction-families.md).
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ from cordwood.wire.apis import ApiKey
 
 
 class FamilyMember(NamedTuple):
-    """A writer of a batch: the slot that it was given, which is its transactional id, and its producer."""
+    """A writer of a batch: its slot, which is a transactional id, and its producer."""
 
     transactional_id: str
     producer_id: int
@@ -28,32 +28,33 @@ class FamilyMember(NamedTuple):
 
 class FamilyStanding(NamedTuple):
     decided: bool
-    """The batch has been decided: whatever is still written for it is thrown away."""
+    """Whether the batch is decided: records still written for it are thrown away."""
     last_batch_id: int
-    """The batch that was decided last, -1 if none was."""
+    """The last decided batch; -1: none yet."""
 
 
 class FamilyJoined(NamedTuple):
     standing: FamilyStanding
     member: FamilyMember | None
-    """None if the batch is decided: there is nothing to write."""
+    """None if the batch is decided and needs no writer."""
 
 
 class FamilyDecided(NamedTuple):
     already_decided: bool
-    """Not by this request, or by an earlier try of it whose answer got lost. Success either way."""
+    """Whether an earlier request decided the batch, possibly a try of this one whose answer got lost. A success either
+    way."""
     last_batch_id: int
 
 
 class FamilyPlan(NamedTuple):
-    """What a batch was made of, for its family to remember. Only those who write and repeat it know what it means."""
+    """The inputs of a batch, for its family to remember. Only the writers of batches know the meaning."""
 
     rows: int = -1
-    """-1: nobody said."""
+    """The number of rows; -1: unknown."""
     digest: bytes = b""
-    """At most MAX_PLAN_DIGEST_BYTES. Empty: nobody said."""
+    """At most MAX_PLAN_DIGEST_BYTES. Empty: unknown."""
     text: bytes = b""
-    """At most MAX_PLAN_BYTES. Empty: it was too long to be kept."""
+    """At most MAX_PLAN_BYTES. Empty: the plan was too long to be kept."""
 
 
 NO_PLAN = FamilyPlan()
@@ -61,7 +62,7 @@ NO_PLAN = FamilyPlan()
 
 class FamilyMemory(NamedTuple):
     last_batch_id: int
-    """The batch that was decided last, -1 if none was."""
+    """The last decided batch; -1: none yet."""
     decided_ms: int
     plan: FamilyPlan
 
@@ -142,7 +143,7 @@ def recall(brokers: Brokers, family: str) -> FamilyMemory:
 
 
 def describe(brokers: Brokers, names: Collection[str] | None) -> list[FamilyDescription]:
-    """Of every broker that coordinates some: each knows its own."""
+    """Descriptions of families, from all brokers: each broker knows the families that it coordinates."""
 
     def attempt() -> list[FamilyDescription]:
         found: list[FamilyDescription] = []

@@ -1,4 +1,4 @@
-"""Fetch requests on their way: one partition's, or those of several that share a request because each wants little."""
+"""Fetch requests on their way, for one partition or for several partitions that want little."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from cordwood.wire.fetch_response import decode_fetch_response
 
 
 class Wanted(NamedTuple):
-    """What to ask the leader of a partition for."""
+    """A fetch of one partition: the leader, the offset and the most bytes."""
 
     partition: TopicPartition
     leader: Leader
@@ -24,18 +24,18 @@ class Wanted(NamedTuple):
 
 
 class FetchRequest:
-    """A request that was sent. Its answer is read once, when the first of its partitions is taken."""
+    """A request that was sent. The first `take` reads its answer."""
 
     def __init__(self, link: Link, pending: Pending, topics: dict[TopicPartition, str | TopicId]) -> None:
         self.link = link
         self._pending = pending
         self._topics = topics
-        """How the request names the topic of each partition that nobody has taken or forgotten."""
+        """The topic, as the request names it, of each partition that is neither taken nor forgotten."""
         self._found: dict[tuple[str | TopicId, int], FetchedPartition] | None = None
         self._failure: ClientError | None = None
 
     def take(self, partition: TopicPartition) -> FetchedPartition:
-        """Waits for the answer. What it says of a partition can be taken once."""
+        """Waits for the answer and returns a partition's part of it. Each partition is taken once."""
         topic = self._topics.pop(partition)
         if self._failure is not None:
             raise self._failure
@@ -47,7 +47,7 @@ class FetchRequest:
                 raise
         found = self._found.pop((topic, partition.partition), None)
         if found is None:
-            raise self._pending.unreadable(BadResponse(f"the answer to a fetch of {partition} does not tell of it"))
+            raise self._pending.unreadable(BadResponse(f"the answer to a fetch of {partition} lacks the partition"))
         return found
 
     def forget(self, partition: TopicPartition) -> None:
@@ -66,7 +66,7 @@ class FetchRequest:
 
 
 def send_fetch(wanted: Sequence[Wanted], isolation: Isolation, max_wait_ms: int) -> FetchRequest:
-    """One request to the one leader of all of these partitions, each of which is there once."""
+    """Sends one request to the common leader of these partitions, each of which is named once."""
     link = wanted[0].leader.link
     by_name = any(each.leader.topic_id is None for each in wanted)
     version = link.versions.pick(ApiKey.FETCH, TOPIC_IDS_FROM - 1 if by_name else None)

@@ -1,4 +1,4 @@
-"""Fetch: a request to the leader of a partition, and what its answer holds."""
+"""Fetch: requests to the leader of a partition, and their answers."""
 
 from typing import NamedTuple
 
@@ -34,11 +34,11 @@ class Asked(NamedTuple):
     offset: int
     max_bytes: int
     shared: bool
-    """With other partitions: then an answer without records may only mean that they took all the room."""
+    """Whether the request names other partitions, too: their records may have taken all the room of the answer."""
 
 
 class Reader:
-    """Fetches of one partition, with what they have in common."""
+    """Sends fetches of one partition and reads their answers."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class Reader:
         self._topic_id: TopicId | None = None
 
     def wanted(self, offset: int, max_bytes: int) -> Wanted:
-        """What to ask the leader for. Raises what `recover` understands."""
+        """The next fetch, with its leader. Raises errors for `recover`."""
         leader = self._brokers.leader(self.partition)
-        # Offsets mean nothing in another topic of the same name.
+        # An offset has no meaning in another topic of the same name.
         if self._topic_id is not None and leader.topic_id != self._topic_id:
             name = self.partition.topic
             raise UnknownTopic(name, f"topic {name} was deleted and created again while it was being read")
@@ -64,12 +64,12 @@ class Reader:
         return Wanted(self.partition, leader, offset, max_bytes)
 
     def ask(self, offset: int, max_bytes: int) -> Asked:
-        """Sends the request. Raises what `recover` understands."""
+        """Sends the request. Raises errors for `recover`."""
         request = send_fetch([self.wanted(offset, max_bytes)], self._isolation, self._max_wait_ms)
         return Asked(request, offset, max_bytes, shared=False)
 
     def take(self, asked: Asked) -> Fetched:
-        """Waits for the answer. Raises what `recover` understands."""
+        """Waits for the answer. Raises errors for `recover`."""
         found = asked.request.take(self.partition)
         link = asked.request.link
         if found.error_code:
@@ -81,12 +81,12 @@ class Reader:
             raise ClientError(f"{link.name} sent bytes for {self.partition} that are no batches: {reason}") from None
 
     def recover(self, failure: ClientError, offset: int, attempts: Attempts) -> None:
-        """Prepares for another attempt, or raises what cannot be helped."""
+        """Prepares for another attempt, or raises a final error."""
         if isinstance(failure, RequestRefused):
             if failure.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise self._out_of_range(offset) from failure
             if failure.code == ErrorCode.CORRUPT_MESSAGE:
-                # Damage does not go away by asking again.
+                # A retry does not repair damage.
                 raise DamagedRecords(self.partition, offset) from failure
             if failure.code not in PASSING:
                 raise failure
@@ -138,7 +138,7 @@ def fetch(
     max_wait_ms: int | None,
     isolation: Isolation,
 ) -> Fetched:
-    """One answer, which may hold no batch."""
+    """Fetches one answer, which may hold no batch."""
     reader = Reader(brokers, partition, isolation, max_wait_ms)
     attempts = Attempts(brokers.settings)
     while True:

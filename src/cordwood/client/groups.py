@@ -1,4 +1,4 @@
-"""Positions of a group, and the end of it. Commits are those of a group without members."""
+"""Positions of a group, and its deletion. Commits are those of a group without members."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ def committed(
             {"name": name, "partition_indexes": [partition.partition for partition in of_topic]}
             for name, of_topic in by_topic(partitions).items()
         ]
-    # Stable: an answer never comes from before a transaction that is just committing positions of this group.
+    # `require_stable`: the answer waits for a transaction that is just committing positions of this group.
     values = {
         "group_id": group,
         "topics": topics,
@@ -91,7 +91,7 @@ def commit(
 def delete_group(brokers: Brokers, group: str) -> None:
     def read(link: Link, response: Any) -> None:
         for row in response.results:
-            # Gone is what it should be.
+            # A group that does not exist counts as deleted.
             if error_code(row.error_code) != ErrorCode.GROUP_ID_NOT_FOUND:
                 _check(link, ApiKey.DELETE_GROUPS, f"of group {group}", row.error_code)
 

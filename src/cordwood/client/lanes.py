@@ -1,10 +1,10 @@
-"""The batches of one partition on their way to the log, in order, whatever fails in between.
+"""A lane: the batches of one partition on their way to the log, in order, whatever fails in between.
 
-A lane has batches that wait, batches that are on their way, and batches that have to go again. Those of an idempotent
-producer may be on their way together: the broker takes them only in the order of their sequence numbers, and knows
-those that it has already. That holds only once it has one of them: Kafka lets a producer that it knows nothing of begin
-with any sequence number, and a second batch would be taken in place of a first that was refused. So the first one goes
-alone. Batches without a producer go one at a time, because nothing but waiting would keep their order.
+A lane has batches that wait, batches that are on their way, and batches that have to be sent again. Several batches of
+an idempotent producer may be on their way: the broker takes batches only in the order of their sequence numbers, and
+knows duplicates. Both hold only once the broker has stored a batch: Kafka lets an unknown producer begin with any
+sequence number, and would take a second batch in place of a refused first. So the first batch is sent alone. Batches
+without a producer are sent one at a time: only waiting keeps their order.
 """
 
 from collections import deque
@@ -17,19 +17,20 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import HEADER_SIZE, MAGIC, Buffer, read_header
 
 MAX_BATCHES_ON_THEIR_WAY: Final = 5
-"""Of one idempotent producer in one partition: a broker remembers this many to know duplicates by."""
+"""The most unanswered batches of an idempotent producer in one partition: a broker remembers so many to find
+duplicates."""
 
 
 class OutgoingBatch(NamedTuple):
     data: Buffer
     offsets: int
-    """How many offsets it takes."""
+    """The number of offsets that the batch takes."""
     producer_id: int
     producer_epoch: int
 
     @classmethod
     def of(cls, data: Buffer, partition: TopicPartition) -> "OutgoingBatch":
-        """ValueError if this is not exactly one batch."""
+        """Reads the header. Raises ValueError if the bytes are not exactly one batch."""
         if len(data) < HEADER_SIZE:
             raise ValueError(f"{len(data)} bytes for {partition} are not a batch")
         header = read_header(data)
@@ -44,7 +45,7 @@ class Lane:
         self.waiting: deque[OutgoingBatch] = deque()
         self._on_their_way = 0
         self._known = False
-        """The broker has stored a batch of this lane."""
+        """Whether the broker has stored a batch of this lane."""
         self._again: list[OutgoingBatch] = []
         self._base_offset: int | None = None
         self._next_offset = -1
@@ -61,18 +62,18 @@ class Lane:
         return not (self.waiting or self._on_their_way or self._again)
 
     def sent(self) -> OutgoingBatch:
-        """The next batch, which is on its way from now on."""
+        """Takes the next batch, which counts as on its way from now on."""
         self._on_their_way += 1
         return self.waiting.popleft()
 
     def answered(self, batch: OutgoingBatch, code: ErrorCode, base_offset: int) -> bool:
-        """The broker's word on a batch, in the order in which they were sent. False: it is final, and not a success."""
+        """Takes the broker's answer to a batch, in the order of sending. False: the batch failed for good."""
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             self._on_their_way -= 1
             self._known = True
             self._stored(base_offset, batch.offsets)
         elif code in PASSING or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._again):
-            # Out of order only because the one before it has to go again.
+            # The batch is out of order only because an earlier batch has to be sent again.
             self.lost(batch)
         else:
             return False
@@ -80,7 +81,7 @@ class Lane:
         return True
 
     def lost(self, batch: OutgoingBatch) -> None:
-        """Nobody knows what became of the batch."""
+        """Marks a batch whose outcome is unknown: it has to be sent again."""
         self._on_their_way -= 1
         self._again.append(batch)
 
@@ -90,13 +91,13 @@ class Lane:
         self._next_offset = base_offset + offsets if base_offset >= 0 else -1
 
     def _send_again_if_alone(self) -> None:
-        # Not before the last of them is answered: another broker may lead now, and would get them in a different order.
+        # Batches are sent again only after the last answer: a new leader would get them in a different order.
         if self._again and not self._on_their_way:
             self.waiting.extendleft(reversed(self._again))
             self._again.clear()
 
     def settle(self) -> None:
-        """After `lost`: everything that was sent with it has been reported."""
+        """Ends a series of `lost`: all batches of the broken connection have been reported."""
         self._send_again_if_alone()
 
     @property

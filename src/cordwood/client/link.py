@@ -1,4 +1,4 @@
-"""One broker as this client knows it: its address, a connection that is made when it is needed, and its versions."""
+"""One broker: its address, a connection that is made when needed, and its API versions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from cordwood.wire.asking import BadResponse, decode_response, encode_request
 
 
 class Pending(NamedTuple):
-    """A request on its way. It belongs to the connection that it was sent on: if that breaks, so does this."""
+    """A request on its way. The request fails if its connection breaks."""
 
     connection: Connection
     token: int
@@ -26,7 +26,7 @@ class Pending(NamedTuple):
         return self.connection.receive(self.token, wait_ms=self.wait_ms)
 
     def answer(self) -> Any:
-        """Waits for the answer, as an entity of its schema."""
+        """Waits for the answer, and decodes it."""
         return self.decoded(self.frame())
 
     def decoded(self, frame: memoryview) -> Any:
@@ -36,7 +36,7 @@ class Pending(NamedTuple):
             raise self.unreadable(reason) from reason
 
     def unreadable(self, reason: BadResponse) -> BrokerUnreachable:
-        """After an answer that is none, nothing on this connection can be trusted."""
+        """Closes the connection after an unreadable answer: its further bytes cannot be trusted."""
         self.connection.close()
         return BrokerUnreachable(f"{self.connection.name}: {reason}")
 
@@ -68,7 +68,7 @@ class Link:
         return self._connection is not None and self._connection.is_open
 
     def connect(self) -> Connection:
-        """The open connection, or a new one; BrokerUnreachable if that does not work now."""
+        """The open connection, or a new one. Raises BrokerUnreachable."""
         if self._connection is None or not self._connection.is_open:
             self._connection = None
             connection = Connection(self.address.host, self.address.port, self._settings, self.name)
@@ -112,5 +112,5 @@ class Link:
         return self.begin(api_key, values, at_most=at_most, wait_ms=wait_ms).answer()
 
     def was_asked(self, api_key: int, about: str) -> str:
-        """The beginning of a message about an answer."""
+        """The beginning of a message about a refused request."""
         return f"{self.name} refused {APIS[api_key].name} {about}"

@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and which offset a time has: one request to each leader, all on their way at once."""
+"""Finds the ends of partitions, and offsets by time: one request to each leader, all at the same time."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +14,8 @@ from cordwood.wire.apis import ApiKey
 
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _TIMES_UNKNOWN = 3
-"""How often the leader may say that it does not know a partition which the metadata has, before it is believed."""
+"""So many answers of a leader that it does not know a partition are believed, although the metadata has the
+partition."""
 
 
 def list_offsets(
@@ -30,7 +31,7 @@ def list_offsets(
 
 
 class _Search:
-    """What is still to be found, over several attempts."""
+    """The partitions that are still to be found, over several attempts."""
 
     def __init__(self, brokers: Brokers, wanted: Mapping[TopicPartition, int], isolation: Isolation) -> None:
         self._brokers = brokers
@@ -39,7 +40,7 @@ class _Search:
         self._unknown: dict[TopicPartition, int] = {}
         self.found: dict[TopicPartition, FoundOffset] = {}
         self.failure: ClientError | None = None
-        """Why an attempt left something to be found. It may pass."""
+        """The reason why the last attempt did not find all partitions. It may pass."""
 
     def once(self) -> None:
         self.failure = None
@@ -65,7 +66,7 @@ class _Search:
         self._brokers.outdated_at(link)
 
     def _by_leader(self) -> dict[Link, list[tuple[TopicPartition, int]]]:
-        """The partitions that are left, by leader. Those that do not exist are left out for good."""
+        """The partitions that are left, by leader. Partitions that do not exist are dropped for good."""
         self._brokers.prepare(partition.topic for partition in self._left)
         by_leader: dict[Link, list[tuple[TopicPartition, int]]] = {}
         for partition in list(self._left):

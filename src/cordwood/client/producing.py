@@ -1,8 +1,8 @@
-"""Produce: ready batches to the leaders of their partitions, several requests on their way, order kept, retries safe.
+"""Produce: sends ready batches to the leaders of their partitions, several requests at a time, with safe retries.
 
-A request carries at most one batch of a partition, as Kafka wants it, and those of many partitions. Retries of
-idempotent batches never store one twice; batches without a producer id may be stored twice when a broker is lost after
-it has stored one and before it could say so.
+A request carries batches of many partitions and, as Kafka requires, at most one batch of each. Order holds within a
+partition. Retries never store an idempotent batch twice; a batch without a producer id may be stored twice if a broker
+is lost after it stored the batch and before it answered.
 """
 
 from collections import deque
@@ -24,10 +24,10 @@ from cordwood.wire.produce import TOPIC_IDS_FROM
 from cordwood.wire.produce_request import encode_produce_request
 
 MAX_REQUESTS_ON_THEIR_WAY: Final = 5
-"""To one broker."""
+"""The most unanswered requests to one broker."""
 _LAST_WITHOUT_IMPLICIT_ADD: Final = 11
 _ANSWER_SLACK_MS: Final = 1_000
-"""The broker gives up on slow replicas after the request's timeout, and its word on that should still arrive."""
+"""The broker gives up on slow replicas after the request's timeout; its answer needs a little longer."""
 
 
 class _Request(NamedTuple):
@@ -38,9 +38,9 @@ class _Request(NamedTuple):
 
 
 class ProducePipeline:
-    """`send` returns once everything is handed to the system, so that the caller can encode what comes next while
-    brokers work; `finish` waits for all answers. An error is final for the whole pipeline: nothing more is sent, and
-    what was on its way may have been stored or not."""
+    """`send` returns once all batches are handed to the system, so that the caller can encode the next batches while
+    brokers work; `finish` waits for all answers. An error ends the whole pipeline: nothing more is sent, and unanswered
+    batches may have been stored or not."""
 
     def __init__(self, brokers: Brokers, *, acks: int, transactional_id: str | None) -> None:
         if acks not in (-1, 0, 1):
@@ -52,7 +52,7 @@ class ProducePipeline:
         self._acks = acks
         self._transactional_id = transactional_id
         self._announced: set[TopicPartition] | None = None
-        """Partitions that the coordinator knows of; None where it need not be told."""
+        """Partitions that the coordinator knows of; None if the coordinator need not be told."""
         self._lanes: dict[TopicPartition, Lane] = {}
         self._requests: deque[_Request] = deque()
         self._on_their_way_bytes = 0
@@ -60,8 +60,9 @@ class ProducePipeline:
         self._failed = False
 
     def send(self, batches: Mapping[TopicPartition, Sequence[Buffer]]) -> None:
-        """Takes batches for their partitions, in order; the memory is the pipeline's until `finish`, or the next
-        pipeline. Waits only while more than `max_in_flight_bytes`, or too many requests, are on their way."""
+        """Takes batches for their partitions, in order. The memory belongs to the pipeline until `finish` returns, or
+        until the pipeline fails. Waits only while more than `max_in_flight_bytes`, or too many requests, are on their
+        way."""
         added = {
             partition: [OutgoingBatch.of(data, partition) for data in of_partition]
             for partition, of_partition in batches.items()
@@ -79,7 +80,7 @@ class ProducePipeline:
                     self._take_answer()
 
     def finish(self) -> dict[TopicPartition, Produced]:
-        """Where the batches of every partition are now."""
+        """Waits for all answers. Returns the offsets of the stored batches by partition."""
         self._attempts.progress()
         with _Failing(self):
             while not all(lane.is_done for lane in self._lanes.values()):
@@ -90,7 +91,7 @@ class ProducePipeline:
         return produced
 
     def abandon(self) -> None:
-        """Nobody waits for what is on its way any more."""
+        """Gives up: drops all batches and answers."""
         self._failed = True
         for request in self._requests:
             request.pending.forget()
@@ -102,7 +103,7 @@ class ProducePipeline:
         return self._failed
 
     def _announce(self, added: Mapping[TopicPartition, Sequence[OutgoingBatch]]) -> None:
-        """Tells the coordinator of new partitions, where it does not learn of them by itself."""
+        """Tells the coordinator of new partitions, in clusters where a Produce does not."""
         if self._transactional_id is None:
             return
         if self._announced is None:
@@ -121,9 +122,9 @@ class ProducePipeline:
     # Sending.
 
     def _send_some(self) -> bool:
-        """Sends one request to every broker that may get one. False: an answer has to come first."""
+        """Sends one request to every broker that may get one. False: an answer has to be taken first."""
         if not all(request.pending.connection.is_open for request in self._requests):
-            # What was lost with a connection goes before what comes next.
+            # Batches of a broken connection are sent again before new batches.
             return False
         by_leader: dict[Link, list[tuple[Lane, Leader]]] = {}
         failure: ClientError | None = None
@@ -200,7 +201,7 @@ class ProducePipeline:
     # Answers.
 
     def _take_answer(self) -> None:
-        """Waits for the oldest request's answer."""
+        """Waits for the answer to the oldest request."""
         assert self._requests, "nothing is on its way, and nothing could be sent"
         request = self._requests.popleft()
         self._on_their_way_bytes -= request.size
@@ -238,7 +239,7 @@ class ProducePipeline:
             self._attempts.pause(passing)
 
     def _lost(self, request: _Request, failure: BrokerUnreachable) -> None:
-        """The connection broke: everything that was on its way to this broker has to go again, in order."""
+        """Marks all batches of a broken connection to be sent again, in order."""
         self._brokers.outdated_at(request.link)
         lost = [request]
         for other in list(self._requests):
@@ -262,7 +263,7 @@ def _if_passing(reason: ClientError) -> ClientError:
 
 
 class _Failing:
-    """Whatever is raised within ends the pipeline."""
+    """A context that ends the pipeline on any exception."""
 
     def __init__(self, pipeline: ProducePipeline) -> None:
         self._pipeline = pipeline

@@ -1,17 +1,16 @@
-"""Memory for answers. A large buffer is used again once nobody looks at it any more, and never before.
+"""Memory for answers. A large buffer is reused once no view of it is alive, and never before.
 
-Filling fresh memory costs as much as receiving into it: pages have to be found and zeroed. Nobody has to say when he is
-done with an answer, because a bytearray refuses to change its size as long as any view of it lives, which a
-numpy or Arrow array made of it is too.
+Filling fresh memory costs as much as receiving into it: pages have to be found and zeroed. Callers need not release an
+answer: a bytearray refuses to change its size while any view of it is alive, numpy and Arrow arrays included.
 """
 
 from typing import Final
 
 REUSED_FROM_BYTES: Final = 64 * 1024
-"""Smaller answers get memory of their own: that is cheap, and they come in all sizes."""
+"""Smaller answers get fresh memory, which is cheap."""
 
 KEPT: Final = 4
-"""One that the caller decodes, one that is arriving, and some slack. An answer beyond these gets memory of its own."""
+"""Buffers kept for reuse: one that the caller decodes, one that is arriving, and some slack."""
 
 
 class ReceiveBuffers:
@@ -19,7 +18,7 @@ class ReceiveBuffers:
         self._kept: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """So many bytes to write into; their content is whatever was there before."""
+        """Memory of `size` bytes, with arbitrary content."""
         if size < REUSED_FROM_BYTES:
             return memoryview(bytearray(size))
         too_small: bytearray | None = None
@@ -29,7 +28,7 @@ class ReceiveBuffers:
             if len(buffer) >= size:
                 return memoryview(buffer)[:size]
             too_small = buffer
-        # Rounded up, or the next answer, which may be a few bytes longer, could not use it.
+        # The size is rounded up, so that an answer a few bytes longer can use the buffer, too.
         buffer = bytearray(-(-size // REUSED_FROM_BYTES) * REUSED_FROM_BYTES)
         if too_small is not None:
             self._kept.remove(too_small)

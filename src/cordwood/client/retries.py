@@ -1,4 +1,4 @@
-"""How long a call goes on, and how long it pauses between two attempts."""
+"""Retries: how long a call goes on, and how long it pauses between two attempts."""
 
 import random
 import time
@@ -22,10 +22,10 @@ LEADER_MOVED = frozenset(
         ErrorCode.LISTENER_NOT_FOUND,
     }
 )
-"""The metadata at hand may be out of date: ask for it anew, then try again."""
+"""Errors of outdated metadata: the client asks for metadata anew, then retries."""
 
 COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Ask who coordinates, then try again."""
+"""Errors of a moved coordinator: the client looks the coordinator up, then retries."""
 
 BUSY = frozenset(
     {
@@ -42,7 +42,7 @@ BUSY = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-"""Nothing is out of date: the same broker may answer otherwise in a moment."""
+"""Errors that may pass in a moment, at the same broker."""
 
 PASSING = LEADER_MOVED | COORDINATOR_MOVED | BUSY
 
@@ -50,7 +50,7 @@ _MARKERS_PAUSE_S = 0.003
 
 
 class Attempts:
-    """The time that one call has. `progress` gives it anew, for calls that go on as long as something comes."""
+    """The time that one call has. `progress` starts the time anew, for calls that last as long as answers come."""
 
     def __init__(self, settings: ClientSettings, timeout_ms: int | None = None) -> None:
         self._timeout_s = (settings.retry_timeout_ms if timeout_ms is None else timeout_ms) / 1000
@@ -68,7 +68,7 @@ class Attempts:
         return time.monotonic() >= self._deadline_s
 
     def pause(self, failure: ClientError) -> None:
-        """Waits before the next attempt; raises the failure, with what was tried, if the time is up."""
+        """Waits before the next attempt; raises the failure, with the number of attempts, if the time is up."""
         self._count += 1
         now_s = time.monotonic()
         left_s = self._deadline_s - now_s
@@ -76,10 +76,10 @@ class Attempts:
             raise self._final(failure, now_s - self._started_s) from failure
         first_s = self._first_pause_s
         if isinstance(failure, RequestRefused) and failure.code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            # The markers of the transaction before are on their way: a matter of moments.
+            # The markers of the last transaction are being written, which takes a moment.
             first_s = min(first_s, _MARKERS_PAUSE_S)
         pause_s = min(self._longest_pause_s, first_s * 2 ** min(self._count - 1, 20))
-        # Half of it is chance, so that the tasks of a job that lost its broker do not come back all at once.
+        # Half of the pause is random, so that the tasks of a job that lost its broker do not all come back at once.
         time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
 
     def _final(self, failure: ClientError, spent_s: float) -> ClientError:

@@ -1,4 +1,4 @@
-"""What a client has to know before it connects. Plain values: they travel pickled to Spark's executors."""
+"""The settings of a client: plain values, which travel pickled to Spark's executors."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,30 +16,30 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Times in milliseconds, sizes in bytes. A value that cannot work is a ValueError that names it."""
+    """Settings with times in milliseconds and sizes in bytes. An impossible value raises a ValueError with its name."""
 
     bootstrap_servers: str
-    """`host:port` of some brokers, separated by commas; they tell where the others are."""
+    """`host:port` of some brokers, separated by commas. These brokers know the addresses of the others."""
     client_id: str = "cordwood"
     connect_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
-    """How long one answer may take. A fetch that waits for records gets its wait on top."""
+    """How long one answer may take. The wait of a fetch for records comes on top."""
     retry_timeout_ms: int = 60_000
     """How long a call goes on trying while brokers are away, leaders move and coordinators load."""
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
     fetch_max_bytes: int = 8 << 20
-    """Per partition and answer. A batch that is larger comes whole all the same."""
+    """The most bytes of one partition in an answer. A larger batch still comes whole."""
     fetch_max_wait_ms: int = 500
     receive_buffer_bytes: int = -1
-    """Of the socket. -1: as the system sees fit, which on Linux grows with the traffic."""
+    """The receive buffer of the socket. -1: the system's choice, which on Linux grows with the traffic."""
     send_buffer_bytes: int = -1
     max_response_bytes: int = 512 << 20
-    """A broker that announces more than this is not believed."""
+    """A larger answer breaks the connection."""
     max_request_bytes: int = 16 << 20
-    """How much of several partitions goes into one Produce request. A larger batch goes alone."""
+    """The most bytes in one Produce request. A larger batch is sent alone."""
     max_in_flight_bytes: int = 64 << 20
-    """How many bytes of batches may be sent and not yet acknowledged: what a client keeps to send again."""
+    """The most bytes of unacknowledged batches, which the client keeps to send again."""
     addresses: tuple[Address, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class ClientSettings:
 
 
 def parse_bootstrap(servers: str) -> tuple[Address, ...]:
-    """The addresses in a list like `a:9092,b,[::1]:9093`; ValueError names the part that is none."""
+    """The addresses in a list like `a:9092,b,[::1]:9093`; a ValueError names the bad part."""
     addresses = tuple(_parse_address(part.strip()) for part in servers.split(",") if part.strip())
     if not addresses:
         raise ValueError(f"bootstrap servers {servers!r}: expected host:port, several separated by commas")
@@ -72,7 +72,7 @@ def parse_bootstrap(servers: str) -> tuple[Address, ...]:
 
 
 def _parse_address(text: str) -> Address:
-    # A listener's notation (PLAINTEXT://host:port) is what people copy from a broker's settings.
+    # Users copy a listener's notation (PLAINTEXT://host:port) from a broker's settings.
     scheme, separator, rest = text.rpartition("://")
     if separator and scheme.upper() != "PLAINTEXT":
         raise ValueError(f"bootstrap server {text!r}: only PLAINTEXT is supported, not {scheme}")

@@ -1,8 +1,8 @@
-"""All of a range of offsets, with the next request on its way while the caller decodes the answer before it.
+"""Streams a range of offsets: the next request is on its way while the caller decodes the last answer.
 
-Order is that of the partition. What a range no longer holds is no loss and no reason to wait: compaction leaves gaps,
-also at the end. What it does not hold yet is waited for, for `retry_timeout_ms`. Control batches and those of aborted
-transactions are passed on as they are.
+Batches come in the partition's order. Offsets that compaction removed are no loss and no reason to wait, also at the
+end of a range. Offsets that the log does not have yet are waited for, for `retry_timeout_ms`. Control batches and
+batches of aborted transactions are passed on as they are.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ class OffsetRange(NamedTuple):
 
 
 class _Appetite:
-    """How many bytes to ask for. The end of a range may lie in the middle of a large partition, and whatever is sent
-    beyond it is thrown away, so that near the end only about as much is asked for as should be left."""
+    """Chooses how many bytes to request. The end of a range may lie in the middle of a large partition, and bytes
+    beyond it are thrown away, so a request near the end asks only for about the bytes that are left."""
 
     def __init__(self, end_offset: int, max_bytes: int) -> None:
         self._end_offset = end_offset
@@ -48,7 +48,7 @@ class _Appetite:
 
 
 class RangeStream:
-    """The batches of one range, in order; the first and the last may reach beyond it. An iterator."""
+    """An iterator over the batches of one range, in order; the first and the last batch may reach beyond the range."""
 
     def __init__(
         self, brokers: Brokers, wanted: OffsetRange, isolation: Isolation, max_bytes: int | None, read_ahead: int
@@ -64,48 +64,48 @@ class RangeStream:
         self._appetite = _Appetite(self._end, max_bytes or brokers.settings.fetch_max_bytes)
 
     def ask_ahead(self) -> None:
-        """Sends the next request, unless one is on its way. Trouble is for the next round to deal with."""
+        """Sends the next request, unless one is on its way. The next round handles a failure."""
         if self._asked is None and self._position < self._end:
             with suppress(ClientError):
                 self._asked = self._reader.ask(self._position, self._appetite.at(self._position))
 
-    # For those who ask for several streams at once.
+    # For a convoy, which sends requests for several streams.
 
     @property
     def on_its_way_bytes(self) -> int:
-        """How much the request asks for that is on its way."""
+        """The bytes that the unanswered request asks for; 0 without one."""
         return 0 if self._asked is None else self._asked.max_bytes
 
     def wanted(self) -> Wanted | None:
-        """What would be asked for next; None if that is nothing, or not to be known now."""
+        """The next fetch; None if the range is done, a request is on its way, or no leader is known now."""
         if self._asked is None and self._position < self._end:
             with suppress(ClientError):
                 return self._reader.wanted(self._position, self._appetite.at(self._position))
         return None
 
     def was_asked(self, request: FetchRequest, wanted: Wanted, *, shared: bool) -> None:
-        """Somebody else has sent the next request."""
+        """Notes that the convoy has sent the next request."""
         self._asked = Asked(request, wanted.offset, wanted.max_bytes, shared)
 
     def call_before_answers(self, call: Callable[[], None]) -> None:
         self._before_answer = call
 
     def close(self) -> None:
-        """Nobody wants what is on its way."""
+        """Ends the stream, and drops the answer that is on its way."""
         if self._asked is not None:
             self._asked.request.forget(self._partition)
             self._asked = None
         self._position = self._end
 
     def __del__(self) -> None:
-        # An answer that nobody takes would stay with the connection.
+        # Without `close` the connection would keep the answer for ever.
         self.close()
 
     def __iter__(self) -> "RangeStream":
         return self
 
     def __next__(self) -> Fetched:
-        # The time that the caller took with the answer before, or with other streams, is not time spent trying.
+        # The time that the caller spent on the last answer, or on other streams, does not count as retrying.
         self._attempts.progress()
         while self._position < self._end:
             fetched = self._next_answer()
@@ -126,7 +126,7 @@ class RangeStream:
         raise StopIteration
 
     def _next_answer(self) -> Fetched | None:
-        """An answer with records; None if there was none, and it is worth going on."""
+        """The next answer with records; None if there was none and the caller should go on."""
         try:
             if self._asked is None:
                 self._asked = self._reader.ask(self._position, self._appetite.at(self._position))
@@ -145,10 +145,11 @@ class RangeStream:
         return None
 
     def _holds_nothing(self, end: int) -> bool:
-        """Whether there is no batch from here to `end`, where the log ends for this reader: compaction took the tail.
+        """Whether no batch is left from the position to `end`, the log's end for this reader: compaction removed the
+        tail.
 
-        A fetch without records is no proof of it, since a broker that throttles, or that waits for remote storage,
-        answers so too. Then the last offset still has its batch, in the part of the log that no broker waits for.
+        A fetch without records is no proof, since a broker that throttles, or that waits for remote storage, also
+        answers without records. In that case the last offset still has its batch, in the local part of the log.
         """
         for offset in (end - 1, self._position):
             found = fetch(
@@ -177,7 +178,7 @@ class RangeStream:
 
 
 def _cut(fetched: Fetched, end_offset: int) -> Fetched:
-    """Without the batches from this offset on. The one that holds the offset before it stays whole."""
+    """Cuts away the batches that begin at or after this offset."""
     records = fetched.records[: bytes_before(fetched.records, end_offset)]
     if len(records) == len(fetched.records):
         return fetched

@@ -1,7 +1,7 @@
 """Producer ids, and a transaction from its first partition to its end, in both versions of the protocol.
 
-Where the cluster has transaction.version 2 (KIP-890), a Produce and a TxnOffsetCommit add themselves to the
-transaction, and its end raises the producer's epoch. Older clusters have to be told of every partition first.
+With transaction.version 2 (KIP-890) a Produce and a TxnOffsetCommit add their partitions to the transaction, and the
+transaction's end raises the producer's epoch. In older clusters the client adds every partition first.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ _OFFSETS_WITHOUT_IMPLICIT_ADD: Final = 4
 
 
 def adds_partitions_itself(brokers: Brokers) -> bool:
-    """Whether this cluster needs no word about a partition before it takes a transaction's records for it."""
+    """Whether a Produce adds its partitions to the transaction, without an AddPartitionsToTxn before it."""
     return brokers.versions().transaction_version >= IMPLICIT_PARTITIONS
 
 
@@ -73,7 +73,7 @@ def add_partitions(
             for row in topic.results_by_partition
             if row.partition_error_code
         ]
-        # Beside the partition that is at fault all others are only "not attempted".
+        # The partition at fault comes first; all others are only "not attempted".
         for code, partition in sorted(rows, key=lambda row: row[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
             _check(link, ApiKey.ADD_PARTITIONS_TO_TXN, f"of {partition} for transactional id {transactional_id}", code)
 
@@ -109,7 +109,7 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, int],
     metadata: str,
 ) -> None:
-    """Positions of a group that hold once the transaction is committed."""
+    """Commits positions of a group that hold once the transaction is committed."""
     if not offsets:
         return
     implicit = adds_partitions_itself(brokers)
@@ -153,7 +153,7 @@ def commit_offsets(
 def end_transaction(
     brokers: Brokers, transactional_id: str, producer: ProducerIdentity, commit: bool
 ) -> ProducerIdentity:
-    """Commits or aborts, and gives the identity for the next transaction."""
+    """Commits or aborts; returns the identity for the next transaction."""
     values = {
         "transactional_id": transactional_id,
         "producer_id": producer.producer_id,

@@ -1,4 +1,4 @@
-"""Which versions a broker and this client both speak: asked once for each connection, then the highest is used."""
+"""The API versions that a broker and this client both speak: asked once per connection; the highest is used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from cordwood.wire.asking import BadResponse, decode_response, encode_request
 SOFTWARE_NAME: Final = "cordwood-client"
 SOFTWARE_VERSION: Final = "1"
 _ASK_WITH: Final = 3
-"""The first version that tells finalized features. Brokers too old for it answer with version 0."""
+"""The first version of ApiVersions with finalized features. Older brokers answer with version 0."""
 
 WRITTEN_FOR: Final = {
     ApiKey.PRODUCE: 13,
@@ -36,11 +36,12 @@ WRITTEN_FOR: Final = {
     ApiKey.FAMILY_LIST: 0,
     ApiKey.FAMILY_RECALL: 0,
 }
-"""The last version of each API that this client means. Our codecs may know later ones, which mean something else: from
+"""The last version of each API that this client uses. The codecs may know later versions with another meaning: from
 OffsetCommit 10, OffsetFetch 10 and TxnOffsetCommit 6 on topics go by id, and AddPartitionsToTxn 4 is for brokers."""
 
 NEEDED: Final = {ApiKey.METADATA: 4, ApiKey.OFFSET_FETCH: 2}
-"""Where the oldest versions will not do: asking for a topic would create it; all positions cannot be asked for."""
+"""The oldest usable versions: an older Metadata would create the topic, an older OffsetFetch cannot ask for all
+positions."""
 
 IMPLICIT_PARTITIONS: Final = 2
 """The transaction.version from which a Produce adds its partitions to the transaction by itself (KIP-890)."""
@@ -49,17 +50,17 @@ IMPLICIT_PARTITIONS: Final = 2
 @dataclass(frozen=True)
 class BrokerVersions:
     name: str
-    """Of the broker, for messages."""
+    """The broker's name in messages."""
     ranges: Mapping[int, tuple[int, int]]
-    """By API key, as the broker listed them."""
+    """Version ranges by API key, as the broker listed them."""
     features: Mapping[str, int] = field(default_factory=dict)
-    """Finalized levels."""
+    """Finalized levels of features, by name."""
 
     def supports(self, api_key: int) -> bool:
         return self._common(api_key, None) is not None
 
     def pick(self, api_key: int, at_most: int | None = None) -> int:
-        """The highest version that both sides speak, and not above `at_most`; VersionMismatch if there is none."""
+        """The highest version that both sides speak, up to `at_most`. Raises VersionMismatch."""
         found = self._common(api_key, at_most)
         if found is not None:
             return found
@@ -112,7 +113,7 @@ def negotiate(connection: Connection) -> BrokerVersions:
 def _ask(connection: Connection, version: int) -> Any:
     software = {"client_software_name": SOFTWARE_NAME, "client_software_version": SOFTWARE_VERSION}
     frame = connection.request(ApiKey.API_VERSIONS, version, encode_request(ApiKey.API_VERSIONS, version, software))
-    # A broker that does not know this version answers with version 0, which is told by its error code (KIP-511).
+    # A broker that does not know this version answers with version 0; the error code tells (KIP-511).
     if version and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
         version = 0
     return decode_response(ApiKey.API_VERSIONS, version, frame)

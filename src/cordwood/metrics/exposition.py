@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them, through a registry of our own: the library's global one is never touched."""
+"""The text of metrics for Prometheus, made by a registry of our own: the library's global registry is never touched."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -19,7 +19,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 def exposition(values: Mapping[Metric, Labelled]) -> bytes:
-    """The text of one scrape. May take long for many values: not for the event loop."""
+    """The text of one scrape. Runs in a thread: many values take long."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Values(values))
     return generate_latest(registry)
@@ -28,7 +28,7 @@ def exposition(values: Mapping[Metric, Labelled]) -> bytes:
 class _Values(Collector):
     def __init__(self, values: Mapping[Metric, Labelled]) -> None:
         unknown = [metric.name for metric in values if metric not in METRICS]
-        assert not unknown, f"metrics that nobody listed: {unknown}"
+        assert not unknown, f"metrics missing from `names`: {unknown}"
         self._values = values
 
     def describe(self) -> Iterable[Family]:

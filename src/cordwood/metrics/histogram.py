@@ -1,4 +1,4 @@
-"""Counts of durations by size: an integer more for each, and nothing else."""
+"""Counts durations by size: one integer increment for each duration."""
 
 from bisect import bisect_left
 from typing import Final
@@ -11,7 +11,7 @@ class Histogram:
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_S) + 1)
-        """By bucket, not cumulated; the last is for all that took longer than any bound."""
+        """Counts by bucket, not cumulated; the last bucket is for durations above all bounds."""
         self.sum_s = 0.0
 
     def observe(self, duration_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Every metric there is: what is exposed and not in this list is an error, and docs/metrics.md is made from it."""
+"""The list of all metrics. Exposing a metric outside of the list is an error; docs/metrics.md is made from the list."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -12,7 +12,7 @@ class Kind(Enum):
 
 class Metric(NamedTuple):
     name: str
-    """As Prometheus sees it. A counter's ends in `_total`."""
+    """The name for Prometheus. A counter's name ends in `_total`."""
     kind: Kind
     meaning: str
     labels: tuple[str, ...] = ()
@@ -37,13 +37,13 @@ RESPONSE_BYTES = _counter("cordwood_response_bytes_total", "Bytes of responses t
 REQUEST_DURATION = Metric(
     "cordwood_request_duration_seconds",
     Kind.HISTOGRAM,
-    "From a request's arrival to its answer, to about a millisecond. It includes what the request itself asks to wait "
-    "for: a fetch for more records, a join for other members.",
+    "Time from a request's arrival to its answer, to about a millisecond, with the waits that the request asks for: a "
+    "fetch waits for more records, a join for other members.",
     _API,
 )
 CONNECTIONS = _gauge("cordwood_connections", "Connections that are open.")
 CONNECTIONS_ACCEPTED = _counter("cordwood_connections_accepted_total", "Connections that were accepted.")
-CONNECTIONS_REFUSED = _counter("cordwood_connections_refused_total", "Connections that found no room.")
+CONNECTIONS_REFUSED = _counter("cordwood_connections_refused_total", "Connections that were refused for want of room.")
 UNANSWERED_BYTES = _gauge("cordwood_unanswered_request_bytes", "Bytes of requests that wait for their answers.")
 
 TOPICS = _gauge("cordwood_topics", "Topics.")
@@ -68,16 +68,16 @@ TRAFFIC_SHARE = _gauge(
 )
 TRAFFIC_SKEW = _gauge(
     "cordwood_topic_traffic_skew",
-    "How many times as many bytes come into the busiest partition of a topic as into the others on average; 1 is even, "
-    "+Inf: all go there. Absent for topics with one partition, without traffic, and for the broker's own.",
+    "Bytes that come into the busiest partition of a topic, as a multiple of the average of its other partitions; 1 is "
+    "even, +Inf: all bytes go there. Absent for topics with one partition or without traffic, and for internal topics.",
     ("topic",),
 )
 
 HOT_KEY_SHARE = _gauge(
     "cordwood_partition_hot_key_share",
-    "Of the most frequent keys of a partition that gets at least twice its even share: their share of the records with "
-    "keys in the batches that were looked into, at most so much. Only with `metrics.hot.keys`; a key is cut after 128 "
-    "bytes; what is no UTF-8 in it is written as `\\xff`, and a backslash as two.",
+    "The most frequent keys of a partition that gets at least twice its even share, each with an upper bound of its "
+    "share of the sampled records with keys. Only with `metrics.hot.keys`. A key is cut after 128 bytes; a byte that "
+    "is not UTF-8 is written as `\\xff`, a backslash as two.",
     (*_PARTITION, "key"),
 )
 
@@ -86,28 +86,28 @@ REFUSED_APPENDS = _counter(
 )
 DISK_SIZE = _gauge("cordwood_disk_size_bytes", "The size of the disk that a data directory is on.", ("directory",))
 DISK_FREE = _gauge(
-    "cordwood_disk_free_bytes", "What the broker may still write to the disk of a data directory.", ("directory",)
+    "cordwood_disk_free_bytes", "Bytes that the broker may still write to the disk of a data directory.", ("directory",)
 )
 
 FSYNC_ROUND = Metric(
-    "cordwood_fsync_round_seconds", Kind.HISTOGRAM, "How long a flush round took: all logs that were dirty together."
+    "cordwood_fsync_round_seconds",
+    Kind.HISTOGRAM,
+    "How long a flush round took, which syncs all logs that are dirty together.",
 )
 FSYNC_LOGS = _counter("cordwood_fsync_logs_total", "Logs that flush rounds made durable.")
-SCRUBBED_BYTES = _counter(
-    "cordwood_scrub_read_bytes_total", "Bytes of closed segments that were read to see whether they are sound."
-)
+SCRUBBED_BYTES = _counter("cordwood_scrub_read_bytes_total", "Bytes of closed segments that the scrub read.")
 SCRUB_ENDED = _gauge(
     "cordwood_scrub_pass_ended_timestamp_seconds",
-    "When all closed segments had been read to see whether they are sound, as a Unix time. Absent before that.",
+    "When the scrub last finished a pass over all closed segments, as a Unix time. Absent before the first pass.",
 )
 DAMAGED_OFFSETS = _gauge(
     "cordwood_partition_damaged_offsets",
-    "Offsets of a partition whose bytes on disk are known not to be what was written: readers are refused there. "
-    "Absent where no damage is known.",
+    "Offsets of a partition that are known to be damaged on disk: readers are refused there. Absent where no damage is "
+    "known.",
     _PARTITION,
 )
 LOOP_STALLS = _counter("cordwood_loop_stalls_total", "How often the event loop was late by 50 ms or more.")
-LOOP_STALLED = _counter("cordwood_loop_stalled_seconds_total", "How late it was in sum.")
+LOOP_STALLED = _counter("cordwood_loop_stalled_seconds_total", "How late the event loop was in all such stalls.")
 LOOP_LONGEST_STALL = _gauge("cordwood_loop_longest_stall_seconds", "The longest such stall since the broker started.")
 LOOP_HELD = _counter(
     "cordwood_loop_held_cpu_seconds_total",
@@ -119,13 +119,13 @@ LOOP_HELD = _counter(
 GROUPS = _gauge("cordwood_groups", "Groups that have positions or read topics, as far as they are watched.")
 GROUP_LAG = _gauge(
     "cordwood_group_lag_records",
-    "Records between a group's position and the end: only what is still there. Counted in offsets. Absent where the "
+    "Records between a group's position and the end of the log that still exist, counted in offsets. Absent where the "
     "group never committed.",
     _POSITION,
 )
 GROUP_LAG_SECONDS = _gauge(
     "cordwood_group_lag_seconds",
-    "How long the oldest unread record has been waiting; 0 if all is read. Absent where nobody knows.",
+    "How long the oldest unread record has been waiting; 0 if all records are read. Absent where the time is unknown.",
     _POSITION,
 )
 GROUP_DRAIN_RATE = _gauge(
@@ -135,23 +135,22 @@ GROUP_DRAIN_RATE = _gauge(
 )
 GROUP_TIME_TO_LOSS = _gauge(
     "cordwood_group_time_to_data_loss_seconds",
-    "In what time retention may remove the next record that the group has not read, if the log grows and the group "
-    "reads as in the last minute; +Inf: never. Absent where the group never committed.",
+    "The time until retention may remove a record that the group has not read, if the log grows and the group reads as "
+    "in the last minute; +Inf: never. Absent where the group never committed.",
     _POSITION,
 )
 GROUP_LOST = _gauge(
     "cordwood_group_lost_records",
-    "Records removed after the position and before the group read them, in offsets; 0 unless it was overtaken.",
+    "Records that retention removed before the group read them, in offsets; 0 unless the position was overtaken.",
     _POSITION,
 )
 GROUP_NEVER_COMMITTED = _gauge(
     "cordwood_group_never_committed",
-    "1 for a partition without a position of the group, in a topic that its members read or in which it has others.",
+    "1 for a partition without a position of the group, in a topic that the group's members read or in which the group "
+    "has positions.",
     _POSITION,
 )
-GROUP_OVERTAKEN = _counter(
-    "cordwood_group_positions_overtaken_total", "How often retention was seen to have overtaken a position."
-)
+GROUP_OVERTAKEN = _counter("cordwood_group_positions_overtaken_total", "How often retention has overtaken a position.")
 GROUP_LEFT_OUT = _gauge(
     "cordwood_group_positions_left_out", "Positions that are not watched because there are too many."
 )

@@ -1,4 +1,4 @@
-"""docs/metrics.md, written from the list of metrics."""
+"""Generates docs/metrics.md from the list of metrics."""
 
 from cordwood.metrics.names import METRICS
 
@@ -8,27 +8,28 @@ _INTRODUCTION = """\
 <!-- Generated: python -m cordwood.metrics.reference > docs/metrics.md -->
 
 With `metrics.listener = "127.0.0.1:9404"` (or `--set metrics.listener=127.0.0.1:9404`) the broker answers
-`GET http://127.0.0.1:9404/metrics` in Prometheus's text format. It is off unless it is set, has neither encryption nor
-passwords, and belongs on an address that only the monitoring can reach. Counters begin at zero when the broker starts.
+`GET http://127.0.0.1:9404/metrics` in Prometheus's text format. The endpoint is off by default, has neither encryption
+nor passwords, and belongs on an address that only the monitoring can reach. Counters begin at zero when the broker
+starts.
 
-What concerns partitions and groups is looked at every `lag.check.interval.ms` (5 s), not on each scrape: a scrape costs
+Values of partitions and groups are updated every `lag.check.interval.ms` (5 s), not on each scrape: a scrape costs
 the event loop nothing but copying a few numbers, and its text is made in a thread. Only partitions whose logs are open
 (used since the start, or with a position in them) have values of their own.
 
 ## Lag before loss
 
-`cordwood_group_time_to_data_loss_seconds` is the one to alert on. It comes from the segments that are there, the
+`cordwood_group_time_to_data_loss_seconds` is the metric to alert on. Its inputs are the log's segments, the
 topic's `retention.ms`, `retention.bytes`, `segment.bytes` and `segment.ms`, how fast the log grows and how fast the
-group's position moves. It says when removal becomes due; it happens at the next retention check after that
+group's position moves. The metric says when removal becomes due; the records go at the next retention check after that
 (`log.retention.check.interval.ms`). Topics that are only compacted and topics without limits lose nothing by retention:
 `+Inf`.
 
-The broker also says it in its log, once for each event: when the time falls below `lag.warning.ms` (an hour, or half
+The broker also warns in its log, once for each event: when the time falls below `lag.warning.ms` (an hour, or half
 of the topic's `retention.ms` if that is less), and when a position was overtaken, with the number of records lost.
 
-Rates need two looks: for the first `lag.check.interval.ms` after a start there is no drain rate. A group that never
-committed has no position, and where its clients would begin (`auto.offset.reset`) is not known to a broker: it is
-shown as such, and no lag is made up for it.
+Rates need two samples: for the first `lag.check.interval.ms` after a start there is no drain rate. A group that never
+committed has no position, and where its clients would begin (`auto.offset.reset`) is not known to a broker:
+`cordwood_group_never_committed` shows the group, and the lag metrics leave it out.
 
 ```yaml
 - alert: GroupAboutToLoseRecords

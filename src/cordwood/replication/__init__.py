@@ -1,1 +1,1 @@
-"""One replica as a state machine: what a leader may promise and show."""
+"""One replica as a state machine: the promises of a leader to producers and readers."""

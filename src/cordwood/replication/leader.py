@@ -1,12 +1,13 @@
-"""The leader of one partition: what is committed, what readers may see, which requests are of its epoch.
+"""The leader of one partition: decides which records are committed and visible, and checks the epochs of requests.
 
 Three ends are distinct from the first day:
-- log end: what the leader has appended;
-- durable end: what it has synced (under `ack.durability=disk` the only end that counts);
-- high watermark: what every replica of the maximal in-sync set has, so what consumers see and acks=all waits for.
+- log end: after the last record that the leader has appended;
+- durable end: after the last record that the leader has synced (the end that counts under `ack.durability=disk`);
+- high watermark: after the last record of every replica in the maximal in-sync set. Consumers see the records below it,
+  and acks=all waits for it.
 
 One node is a cluster of one: the same machine with an in-sync set of one. The machine does no I/O and reads no clock;
-it looks at the log's ends and at what followers report.
+it reads the log's ends and the ends that followers report.
 """
 
 from collections.abc import Collection
@@ -25,7 +26,8 @@ class LeaderReplica:
         self.log = log
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
-        # Recorded before the first request is served: without it a follower could not tell where this epoch began.
+        # The epoch is recorded before the first request is served: else a follower could not tell where the epoch
+        # began.
         log.record_leader_epoch(leader_epoch)
         self.epoch_start_offset = log.log_end_offset
         self._isr = frozenset(isr)
@@ -35,12 +37,13 @@ class LeaderReplica:
 
     @property
     def own_end(self) -> int:
-        """How far this replica has the log, as the topic's `ack.durability` counts having."""
+        """The end of this replica's log as `ack.durability` counts: durable or appended."""
         log = self.log
         return log.durable_end_offset if log.acks_mean_disk else log.log_end_offset
 
     def advance(self) -> bool:
-        """Moves the high watermark to where the in-sync set allows it. True if it moved; it never falls."""
+        """Moves the high watermark as far as the in-sync set allows. True if it moved. The high watermark never
+        falls."""
         end = self.own_end
         if len(self._isr) > 1:
             end = min([end, *(self._follower_ends.get(member, 0) for member in self._isr if member != self.broker_id)])
@@ -51,12 +54,13 @@ class LeaderReplica:
         return True
 
     def follower_has(self, broker_id: int, end_offset: int) -> bool:
-        """A follower fetches from its durable end, so its fetch offset is the truth. True if the watermark moved."""
+        """Takes a follower's fetch offset, which is its durable end. True if the high watermark moved."""
         self._follower_ends[broker_id] = end_offset
         return self.advance()
 
     def change_isr(self, isr: Collection[int]) -> bool:
-        """A new in-sync set was agreed on (or proposed: callers pass the maximal one)."""
+        """Takes a new in-sync set; callers pass the maximal of the agreed and the proposed set. True if the watermark
+        moved."""
         assert self.broker_id in isr
         self._isr = frozenset(isr)
         return self.advance()
@@ -67,11 +71,11 @@ class LeaderReplica:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what a read_committed reader sees: no transaction below it is open, of what is still there."""
+        """The end for a read_committed reader: no transaction below it is open."""
         return max(self.log.last_stable_offset(self.high_watermark), self.log.log_start_offset)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Refuses a request that was made under another leader's epoch; -1 means that the peer does not check."""
+        """Refuses a request of another leader epoch; -1: the peer does not check."""
         if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -85,13 +89,14 @@ class LeaderReplica:
         )
 
     def end_offset_for(self, leader_epoch: int) -> tuple[int, int]:
-        """(largest epoch at or below the one asked for, where it ended); (-1, -1) if this log cannot say."""
+        """The largest epoch at or below `leader_epoch`, and its end offset; (-1, -1) if the log does not know."""
         if leader_epoch == self.leader_epoch:
             return leader_epoch, self.log.log_end_offset
         return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """(epoch, end offset) where a reader's log left this one, if it did; OFFSET_OUT_OF_RANGE if none can say."""
+        """Epoch and end offset at which a reader's log diverged from this one; None: it did not. OFFSET_OUT_OF_RANGE if
+        unknown."""
         epoch, end_offset = self.end_offset_for(last_fetched_epoch)
         if epoch == -1:
             raise ProtocolError(

@@ -69,7 +69,7 @@ def test_offsets_that_do_not_rise_are_corrupt(offset: int) -> None:
     """Also one that is far too high, which would pass for the end of a range: the batch behind it tells."""
     broken = bytearray(ALL)
     struct.pack_into(">q", broken, len(FIRST), offset)
-    with pytest.raises(CorruptRecords, match="after one at offset"):
+    with pytest.raises(CorruptRecords, match="after a batch at offset"):
         whole_batches(memoryview(broken))
 
 
