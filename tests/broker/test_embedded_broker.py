@@ -146,7 +146,7 @@ def test_a_broker_on_a_directory_keeps_its_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
 def test_a_directory_among_the_settings_is_refused(tmp_path: Path, name: str) -> None:
     # With such a one the data was in memory all the same.
-    with pytest.raises(InvalidSetting, match="use data_dir"):
+    with pytest.raises(InvalidSetting, match="data_dir puts"):
         Broker(settings={name: str(tmp_path)})
 
 
@@ -238,7 +238,7 @@ def test_a_fork_that_outlives_a_broker_holds_nothing_of_it(
 
 def test_a_fork_has_no_broker_and_leaves_the_one_there_is_alone(outlived: Callable[[Callable[[], None]], None]) -> None:
     def use() -> None:
-        with pytest.raises(BrokerStopped, match=r"not in this fork of it: use a client"):
+        with pytest.raises(BrokerStopped, match=r"not in this fork of that process: use a client"):
             broker.log.append("t", None, "x")
         broker.stop()
         with socket.create_connection((broker.host, broker.port)):

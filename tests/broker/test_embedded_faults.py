@@ -222,8 +222,8 @@ def test_without_faults_requests_go_straight_to_the_node(broker: Broker) -> None
             "there is no error 'NOT_ENOUGH_REPLICA'; did you mean NOT_ENOUGH_REPLICAS?",
         ),
         (("Produce", 70_000), "70000 is no error code"),
-        (("Produce", "NONE"), "NONE is no error: a request that is not carried out would be acknowledged"),
-        (("Produce", 0), "NONE is no error: a request that is not carried out would be acknowledged"),
+        (("Produce", "NONE"), "NONE is no error: it would acknowledge a request that is not carried out"),
+        (("Produce", 0), "NONE is no error: it would acknowledge a request that is not carried out"),
     ],
 )
 def test_mistakes_are_named(arguments: tuple[str, str | int], message: str) -> None:
@@ -237,11 +237,11 @@ def test_mistakes_in_options_are_named() -> None:
     faults = Broker().faults
     with pytest.raises(ValueError, match="a partition belongs to a topic"):
         faults.fail("Produce", 1, partition=0)
-    with pytest.raises(ValueError, match="Heartbeat requests name no topic"):
+    with pytest.raises(ValueError, match="topic does not fit Heartbeat"):
         faults.fail("Heartbeat", 27, topic="orders")
     with pytest.raises(ValueError, match="times must be at least 1"):
         faults.fail("Heartbeat", 27, times=0)
-    with pytest.raises(ValueError, match="no number of seconds"):
+    with pytest.raises(ValueError, match="seconds must be 0 or more"):
         faults.delay("Heartbeat", -1)
 
 

@@ -97,7 +97,7 @@ def test_many_restarts_leave_no_threads_behind(broker: Broker) -> None:
 
 def test_a_broker_that_runs_is_not_started_again(broker: Broker) -> None:
     with broker:
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="is already running"):
             broker.start()
         assert broker.log.append("t", None, "x") == 0
 

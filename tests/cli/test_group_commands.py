@@ -124,7 +124,7 @@ def test_a_dry_run_says_that_a_group_is_new_and_which_offsets_the_log_does_not_h
     arguments = ["group", "reset", group, "--topic", topic, "--to", "2"]
     shown = cordwood_cli.run(*arguments)
     assert shown.exit_code == ExitCode.DONE
-    assert f"There is no group {group} yet: --execute makes it." in shown.stderr
+    assert f"There is no group {group} yet: --execute creates it." in shown.stderr
     assert "Partition 0 has" not in shown.stderr
     assert "Partition 1 has no offset 2: its log ends at 0." in shown.stderr
     assert "1 more partition." in shown.stderr

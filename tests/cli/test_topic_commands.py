@@ -27,7 +27,7 @@ def test_create_says_what_the_topic_promises(cordwood_cli: Cordwood, topic: str)
     said = cordwood_cli("topic", "create", topic, "-p", 2, "--order", "key")
     assert f"{topic}: created with 2 partitions" in said
     assert "order (key): records of one key are in order" in said
-    assert "ack (disk): acks=all: fsynced" in said
+    assert "ack (disk): acks=all: every in-sync replica has fsynced" in said
 
 
 def test_describe_shows_offsets_sizes_and_promises(cordwood_cli: Cordwood, topic: str) -> None:
@@ -136,7 +136,7 @@ def test_partitions_of_a_topic_ordered_by_key_grow_only_by_force(cordwood_cli: C
     assert len(cordwood_cli.json("topic", "describe", topic)[0]["partitions"]) == 2
     forced = cordwood_cli.run("topic", "alter", topic, "-p", 4, "--force")
     assert forced.exit_code == ExitCode.DONE
-    assert "Order by key ends here" in forced.stderr
+    assert "Order by key ends now" in forced.stderr
     [described] = cordwood_cli.json("topic", "describe", topic)
     assert len(described["partitions"]) == 4
     assert described["order"]["name"] == "partition"

@@ -75,7 +75,7 @@ def test_without_a_yes_nothing_is_deleted(cordwood_cli: Cordwood, made: str) -> 
 def test_what_is_not_there_is_said(cordwood_cli: Cordwood, made: str) -> None:
     code, error = cordwood_cli.error("topic", "truncate", made, "--before", "99", "--partition", "0", "--yes")
     assert error["code"] == "OFFSET_OUT_OF_RANGE"
-    assert error["hint"] == "--before end deletes all there is"
+    assert error["hint"] == "--before end deletes all records"
     assert code == ExitCode.FAILED
     code, error = cordwood_cli.error("topic", "truncate", made, "--before", "1d", "--yes")
     assert error["hint"] == "end, -N, @TIME or an offset"

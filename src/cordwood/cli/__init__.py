@@ -1,8 +1,8 @@
 """The command line. One file per command; everything that talks to a broker is an ordinary Kafka client.
 
-`main` is the console script. It starts a broker without importing typer, rich or a client library when the arguments
-are plain `serve` flags: those imports take longer than the broker's whole start (docs/decisions). Whatever it does not
-recognise, help and mistakes included, goes to typer.
+`main` is the console script. Plain `serve` flags start a broker without importing typer, rich or a client library: the
+imports would take longer than the broker's whole start (docs/decisions). All other arguments, help and mistakes
+included, go to typer.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The command line, put together: every command and where it stands.
+"""The command line, put together: every command and its place in the help.
 
-Imports typer and every command's signature, but no client library: commands import what they need when they run.
+Imports typer and every command's signature, but no client library: a command imports its libraries when it runs.
 """
 
 from typing import Annotated
@@ -86,7 +86,7 @@ _topic.command("truncate")(truncate_topic)
 _topic.command("delete")(delete_topic)
 
 _group = typer.Typer(
-    help="Groups of consumers: who shares the work, and how far behind they are.", no_args_is_help=True
+    help="Consumer groups: show members, positions and lag; reset positions; delete groups.", no_args_is_help=True
 )
 _group.command("list")(list_groups)
 _group.command("describe")(describe_group)
@@ -94,9 +94,7 @@ _group.command("watch")(watch_group)
 _group.command("reset")(reset_group)
 _group.command("delete")(delete_groups)
 
-_config = typer.Typer(
-    help="Settings of topics, groups and brokers: what there is, what is set, and changing it.", no_args_is_help=True
-)
+_config = typer.Typer(help="List, show and change the settings of topics, groups and brokers.", no_args_is_help=True)
 _config.command("list")(list_settings)
 _config.command("describe")(describe_config)
 _config.command("alter")(alter_config)
@@ -123,7 +121,7 @@ _pipeline.command("requeue")(requeue_records)
 _pipeline.command("forget")(forget_edition)
 
 _recover = typer.Typer(
-    help="After lost or damaged metadata: what a start set aside, and how it comes back. For a stopped broker.",
+    help="Repair damaged metadata, and put back partitions that a start set aside. For a stopped broker.",
     no_args_is_help=True,
 )
 _recover.command("list")(list_set_aside)
@@ -135,7 +133,7 @@ _spark = typer.Typer(no_args_is_help=True)
 
 @_spark.callback()
 def _spark_group() -> None:
-    """Only makes `repair-checkpoint` a command of its own group: typer would otherwise take its place."""
+    """Keeps `repair-checkpoint` a subcommand: typer would make a group's only command the group itself."""
 
 
 _spark.command("repair-checkpoint")(repair_checkpoint)
@@ -149,18 +147,22 @@ app.add_typer(_group, name="group")
 app.add_typer(_config, name="config")
 app.add_typer(_transaction, name="transaction")
 app.add_typer(_pipeline, name="pipeline")
-app.add_typer(_spark, name="spark", help="Queries of Spark: mend what a power cut has left of their checkpoints.")
+app.add_typer(_spark, name="spark", help="Repair the checkpoints of Spark queries after a power cut.")
 app.command("inspect")(inspect)
 app.add_typer(_recover, name="recover")
 app.command("audit")(audit)
 
-_history = typer.Typer(help="Judge what clients did and saw.", no_args_is_help=True)
+_history = typer.Typer(
+    help="Check what clients wrote and read: lost, changed, duplicated, reordered records.", no_args_is_help=True
+)
 
 
 @_history.callback()
 def _history_group() -> None:
-    """Only makes `check` a command of its own group: typer would otherwise take its place."""
+    """Keeps `check` a subcommand: typer would make a group's only command the group itself."""
 
 
 _history.command("check")(check_history)
-app.add_typer(_history, name="history", help="Judge what clients did and saw.")
+app.add_typer(
+    _history, name="history", help="Check what clients wrote and read: lost, changed, duplicated, reordered records."
+)

@@ -1,4 +1,4 @@
-"""`cordwood audit`: what a topic's whole history says about order, duplicates, gaps and skew."""
+"""`cordwood audit`: checks a topic's whole history for order, duplicates, gaps and skew."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,8 +21,8 @@ def audit(
         typer.Option(
             "--event-id",
             metavar="header:NAME|json:PATH",
-            help="Where records say which event they tell of: duplicates are then looked for by it, in all partitions, "
-            "instead of by producer and sequence number.",
+            help="Where a record has the id of its event. Two records with one id, in any partitions, are duplicates; "
+            "without this option, two with the same producer and sequence number are.",
         ),
     ] = None,
     fail_on: Annotated[
@@ -30,21 +30,21 @@ def audit(
         typer.Option(
             "--fail-on",
             metavar="CHECK",
-            help=f"Exit with {ExitCode.PROBLEM_FOUND:d} if this finds something; several times for several. One of "
-            f"{', '.join(CHECKS)}. Without it: split-keys, duplicates and gaps.",
+            help=f"Exit with {ExitCode.PROBLEM_FOUND:d} if this check finds something; may be given several times. The "
+            f"checks: {', '.join(CHECKS)}. Default: split-keys, duplicates and gaps.",
         ),
     ] = None,
-    samples: Annotated[int, typer.Option(min=0, max=100, help="So many examples of each finding.")] = 5,
+    samples: Annotated[int, typer.Option(min=0, max=100, help="How many examples of each finding to show.")] = 5,
     skew_ratio: Annotated[
-        float, typer.Option(min=1.0, help="A partition with so many times its fair share is reported.")
+        float, typer.Option(min=1.0, help="Report a partition with more than this many times its fair share.")
     ] = 2.0,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     as_json: AsJson = False,
 ) -> None:
-    """Read all of a topic on Spark and report what is not as it should be.
+    """Read a whole topic on Spark and report faults in its history.
 
-    Keys in several partitions, times that go back, duplicates, missing offsets, skew and hot keys. Needs
+    Faults are keys in several partitions, times that go back, duplicates, missing offsets, skew and hot keys. Needs
     Spark: `pip install '.[spark]'` in a clone.
     """
     try:
@@ -105,7 +105,9 @@ def _run(questions: "Questions", master: str) -> "Report":
     try:
         return audit_on(spark, questions)
     except BadQuestion as problem:
-        raise Failure("UNKNOWN_TOPIC", str(problem), "`cordwood topic list` names them", ExitCode.NOT_FOUND) from None
+        raise Failure(
+            "UNKNOWN_TOPIC", str(problem), "`cordwood topic list` lists the topics", ExitCode.NOT_FOUND
+        ) from None
     except BrokerUnreachable as problem:
         raise Failure("NOT_REACHABLE", str(problem), "is the broker running?", ExitCode.NOT_REACHABLE) from None
     except ClientError as problem:

@@ -1,7 +1,7 @@
 """The boundary at which a failure of a command becomes text on stderr and an exit code.
 
-Commands raise `Failure`; typer raises its usage errors; both leave the process in the same shape. Results go to
-stdout and nothing else does.
+Commands raise `Failure`, typer raises usage errors, and both are reported in the same shape. Stdout carries results and
+nothing else.
 """
 
 import os
@@ -33,7 +33,7 @@ COMMAND_ORDER = [
 
 
 class CordwoodGroup(TyperGroup):
-    """The root of the command line: runs a command, and reports what it raises."""
+    """The root of the command line: runs a command, and reports the errors that the command raises."""
 
     def main(
         self,
@@ -66,7 +66,7 @@ class CordwoodGroup(TyperGroup):
         sys.exit(code)
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """In the order in which a newcomer meets them; typer would put groups last."""
+        """The commands in the order in which a newcomer meets them; typer would put groups last."""
         known = super().list_commands(ctx)
         return sorted(known, key=lambda name: COMMAND_ORDER.index(name) if name in COMMAND_ORDER else len(known))
 
@@ -74,14 +74,14 @@ class CordwoodGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Whoever read our output has seen enough (`cordwood consume t | head`): that is no error. Python would
+            # The reader of the pipe has seen enough (`cordwood consume t | head`): that is no error. Python would
             # still complain while closing stdout, so stdout now leads nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.DONE) from None
 
 
 def report(failure: Failure, *, as_json: bool) -> int:
-    """Says on stderr what is wrong, and returns the exit code."""
+    """Prints the failure on stderr, and returns the exit code."""
     if as_json:
         print(failure.as_json(), file=sys.stderr)
     elif not sys.stderr.isatty():
@@ -100,7 +100,7 @@ def report(failure: Failure, *, as_json: bool) -> int:
 
 
 def _usage_exit_code(error: Exception, *, as_json: bool) -> int:
-    """Reports a usage error of typer's in our shape; raises again what is none."""
+    """Reports a usage error of typer's in our shape; raises every other error again."""
     # Typer carries its parser under different module names from version to version: the shape is what is stable.
     format_message = getattr(error, "format_message", None)
     if format_message is None or getattr(error, "exit_code", None) != ExitCode.USAGE:

@@ -1,7 +1,7 @@
 """Talking to a broker as an ordinary Kafka client (librdkafka), with failures that say what to do.
 
-The first step is a plain TCP connection: librdkafka would retry a refused connection until its timeout, a person wants
-to hear at once that nothing listens there.
+The first step is a plain TCP connection. librdkafka would retry a refused connection until its timeout; a person wants
+to hear at once that nothing listens at the address.
 """
 
 import logging
@@ -25,11 +25,11 @@ _CONNECT_TIMEOUT_S = 3.0
 _CLIENT_ID = "cordwood-cli"
 _RETRY_PAUSE_S = 0.05
 _MAX_SOCKET_TIMEOUT_MS = 300_000
-"""librdkafka refuses more."""
+"""librdkafka refuses a longer timeout."""
 _NOT_YET = frozenset(
     {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""Errors of a broker that is still taking up a new topic or its own start."""
+"""Errors of a broker that is still starting, or still taking up a new topic."""
 
 _silent = logging.getLogger("cordwood.cli.librdkafka")
 _silent.addHandler(logging.NullHandler())
@@ -37,7 +37,7 @@ _silent.propagate = False
 
 
 class Connection:
-    """Clients of one cluster. Made per command; nothing is sent before a client is asked for."""
+    """Clients of one cluster. Each command makes a `Connection`; the first client made opens a socket."""
 
     def __init__(self, bootstrap_servers: str, timeout_s: float = 10.0) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -54,15 +54,15 @@ class Connection:
         return Producer(self._configuration(configuration), logger=_silent)
 
     def consumer(self, configuration: Mapping[str, Any]) -> Consumer:
-        """One that refuses records whose checksum is wrong: librdkafka does not look unless it is told to."""
+        """A consumer that refuses records with a wrong checksum: librdkafka does not compare them by default."""
         return Consumer(self._configuration({"check.crcs": True, **configuration}), logger=_silent)
 
     def ask(self, request: Callable[[AdminClient], Future[T]]) -> T:
-        """One admin request about one thing, and its answer."""
+        """Sends one admin request about one thing, and returns the answer."""
         return self.ask_all(lambda admin: {"": request(admin)})[""]
 
     def ask_all(self, request: Callable[[AdminClient], Mapping[K, Future[T]]]) -> dict[K, T]:
-        """One admin request and all its answers; asked again while the broker says that it is not ready yet."""
+        """Sends one admin request and returns all answers; sends it again while the broker is not ready yet."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
@@ -75,14 +75,14 @@ class Connection:
                 raise self.no_answer() from error
 
     def call(self, function: Callable[[], T]) -> T:
-        """Any other call into librdkafka, with its failure in our words."""
+        """Calls a function of librdkafka; a KafkaException becomes a Failure."""
         try:
             return function()
         except KafkaException as error:
             raise failure_of(error, self.bootstrap_servers) from error
 
     def offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        """The offset that the specification means in each partition; -1 where there is none."""
+        """The offset that `spec` means in each partition; -1 where there is none."""
         asked = [TopicPartition(topic, index) for index in partitions]
         answers = self.ask_all(lambda admin: admin.list_offsets(dict.fromkeys(asked, spec)))
         return {partition.partition: answer.offset for partition, answer in answers.items()}
@@ -92,8 +92,8 @@ class Connection:
         return sorted(metadata.topics)
 
     def unknown_topic(self, name: str) -> Failure:
-        """The failure for a topic that does not exist, with the names that it may have been meant to be."""
-        shown = f"`cordwood topic list` shows what there is; `cordwood topic create {name}` makes it"
+        """The failure for a topic that does not exist; the hint has similar names."""
+        shown = f"`cordwood topic list` lists the topics; `cordwood topic create {name}` creates this one"
         return Failure(
             "UNKNOWN_TOPIC_OR_PARTITION",
             f"there is no topic {name!r} at {self.bootstrap_servers}",
@@ -105,7 +105,7 @@ class Connection:
         return Failure(
             "REQUEST_TIMED_OUT",
             f"the broker at {self.bootstrap_servers} did not answer within {self.timeout_s:g} s",
-            "is it a Kafka-compatible broker, and is it busy? --timeout waits longer",
+            "is it a Kafka-compatible broker, or a busy one? --timeout waits longer",
             ExitCode.NOT_REACHABLE,
         )
 
@@ -122,9 +122,9 @@ class Connection:
 
 
 def reachable_family(bootstrap_servers: str) -> str:
-    """The address family for librdkafka, of the first server that takes a TCP connection; else a Failure.
+    """The address family, for librdkafka, of the first server that takes a TCP connection. Raises Failure if none does.
 
-    `localhost` is two addresses and a broker may listen on one of them; librdkafka pauses after a refusal.
+    `localhost` is two addresses, a broker may listen on one of them, and librdkafka pauses after a refusal.
     """
     refusals = []
     for server in bootstrap_servers.split(","):
@@ -137,13 +137,13 @@ def reachable_family(bootstrap_servers: str) -> str:
     raise Failure(
         "BROKER_NOT_REACHABLE",
         f"no broker answers at {bootstrap_servers} ({'; '.join(refusals)})",
-        "start one with `cordwood serve`, or name another with --bootstrap-server or CORDWOOD_BOOTSTRAP",
+        "start a broker with `cordwood serve`, or name another with --bootstrap-server or CORDWOOD_BOOTSTRAP",
         ExitCode.NOT_REACHABLE,
     )
 
 
 def parse_server(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `HOST` or `[IPV6]:PORT`; a usage error if it is none of them."""
+    """Host and port of `HOST:PORT`, `HOST` or `[IPV6]:PORT`. Any other text is a usage error."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or "]" in port:
         host, port = text.strip(), "9092"
@@ -164,13 +164,13 @@ def _reason(error: OSError) -> str:
 
 
 def kafka_error(error: KafkaException) -> KafkaError:
-    """The error that an exception of librdkafka's carries."""
+    """The error inside an exception of librdkafka."""
     carried: KafkaError = error.args[0]
     return carried
 
 
 def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Failure:
-    """The same in our shape: the protocol's error name where the broker spoke, ours where librdkafka did."""
+    """An error of librdkafka as a Failure: the protocol's name for a broker's error, our own for a client's."""
     carried = kafka_error(error) if isinstance(error, KafkaException) else error
     code = carried.code()
     if code > 0:
@@ -179,7 +179,7 @@ def failure_of(error: KafkaException | KafkaError, bootstrap_servers: str) -> Fa
         return Failure(
             "REQUEST_TIMED_OUT",
             f"the broker at {bootstrap_servers} did not answer in time",
-            "is it a Kafka-compatible broker, and is it busy? --timeout waits longer",
+            "is it a Kafka-compatible broker, or a busy one? --timeout waits longer",
             ExitCode.NOT_REACHABLE,
         )
     if code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
@@ -207,11 +207,11 @@ def _exit_code(code: int) -> ExitCode:
 _NOT_FOUND = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.RESOURCE_NOT_FOUND})
 
 _HINTS: Mapping[int, str] = {
-    ErrorCode.TOPIC_ALREADY_EXISTS: "`cordwood topic describe` shows it; --if-not-exists accepts it as it is",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "`cordwood topic describe` shows the topic; --if-not-exists accepts it as it is",
     ErrorCode.INVALID_CONFIG: "`cordwood config list` shows every setting, its values and its meaning",
     ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes is the limit for one batch",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
-    ErrorCode.NON_EMPTY_GROUP: "it has members: stop its consumers first; `cordwood group describe` names them",
-    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop its consumers first",
+    ErrorCode.NON_EMPTY_GROUP: "stop the group's consumers first; `cordwood group describe` names them",
+    ErrorCode.UNKNOWN_MEMBER_ID: "stop the group's consumers first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "a topic cannot have more replicas than there are brokers",
 }

@@ -47,14 +47,16 @@ def consume(
     ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this partition; several are possible.", show_default=False),
+        typer.Option(
+            "--partition", "-p", min=0, help="Only this partition; may be given several times.", show_default=False
+        ),
     ] = None,
     max_messages: Annotated[
         int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow/--exit-at-end", help="Wait for new records, or stop at what is the end now."),
+        typer.Option("--follow/--exit-at-end", help="At the end: wait for new records, or stop."),
     ] = False,
     group: Annotated[
         str | None,
@@ -62,7 +64,7 @@ def consume(
             "--group",
             "-g",
             callback=checked_name,
-            help="Start where this group committed, and commit what was printed.",
+            help="Start at this group's committed position, and commit the position after the printed records.",
         ),
     ] = None,
     show_key: Annotated[bool, typer.Option("--key", "-k", help="Print the key before the value.")] = False,
@@ -78,13 +80,13 @@ def consume(
 ) -> None:
     """Read a topic's records, from anywhere in its history.
 
-    Prints one value a line and stops at the end, like `cat`; --follow goes on, like `tail -f`. Reading changes nothing:
-    every reader has its own position. Lines of one partition come in its order; between partitions there is none.
+    Prints one value a line and stops at the end, like `cat`; --follow goes on, like `tail -f`. Reading removes nothing:
+    every reader has its own position. Records of one partition come in order; between partitions there is no order.
     With --json each line is an object that `cordwood produce --json-input` takes.
     """
     where = StartingPoint.parse(start or ("committed" if group is not None else "beginning"))
     if where.kind == "committed" and group is None:
-        raise Failure("USAGE", "--from committed needs --group", "whose position is meant?", ExitCode.USAGE)
+        raise Failure("USAGE", "--from committed needs --group", "name the group that committed", ExitCode.USAGE)
     from cordwood.cli.connection import Connection
     from cordwood.cli.topic.view import partition_indexes
 
@@ -104,7 +106,7 @@ def consume(
         reading.run(where, follow=follow, max_messages=max_messages)
     except KeyboardInterrupt:
         if not follow:
-            raise  # a follower is ended this way: no error
+            raise  # with --follow Ctrl-C is the usual end, and no error
     finally:
         reading.close()
     if not quiet and not as_json:
@@ -112,7 +114,7 @@ def consume(
 
 
 class _Line:
-    """How a record is printed for people: the value as it is, and before it what was asked for, tab-separated."""
+    """Prints a record for people: the chosen fields, then the value as it is, separated by tabs."""
 
     def __init__(self, position: bool, time: bool, key: bool, headers: bool) -> None:
         self._position = position
@@ -132,10 +134,10 @@ class _Line:
             parts.append(",".join(f"{name}={readable(value)}" for name, value in _headers(message)) or "-")
         value = _bytes(message.value())
         if value is None or sys.stdout.isatty():
-            # A record must not be able to steer the terminal of whoever reads it.
+            # A record must not be able to steer the terminal of its reader.
             shown = readable(value).encode()
         else:
-            # Bytes, not text: what is piped on is what was written, also where it is not UTF-8.
+            # Bytes, not text: a pipe gets the bytes that were written, UTF-8 or not.
             shown = value
         sys.stdout.buffer.write("\t".join([*parts, ""]).encode() + shown + b"\n")
 
@@ -166,7 +168,7 @@ def _headers(message: "Message") -> list[tuple[str, bytes | None]]:
 
 
 def damaged(connection: "Connection", message: "Message") -> Failure:
-    """librdkafka found a wrong checksum, or the broker knows of the damage and does not serve it."""
+    """The failure for damaged records: librdkafka found a wrong checksum, or the broker refuses the offsets."""
     from cordwood.cli.topic.view import damage_in
 
     error = message.error()
@@ -175,24 +177,24 @@ def damaged(connection: "Connection", message: "Message") -> Failure:
     assert topic is not None
     assert offset is not None
     offsets = f"is damaged from offset {offset} on"
-    going_on = "`cordwood inspect --verify` finds all of it on a stopped broker, and --from OFFSET reads on behind it"
+    going_on = "`cordwood inspect --verify` on a stopped broker finds all damage; --from OFFSET reads on behind it"
     for known in damage_in(connection, topic):
         if known.partition == index and known.first_offset <= offset <= known.last_offset:
             offsets = f"is damaged: offsets {known.first_offset} to {known.last_offset}"
-            going_on = f"--partition {index} --from {known.last_offset + 1} reads on behind it"
+            going_on = f"--partition {index} --from {known.last_offset + 1} reads on behind the damage"
     return Failure(
         "CORRUPT_MESSAGE",
-        f"partition {index} of {topic} {offsets}; what is on the broker's disk there is not what was written "
+        f"partition {index} of {topic} {offsets}; the bytes on the broker's disk are not those that were written "
         f"({error.str()})",
         f"nothing of that batch was printed; {going_on}",
     )
 
 
 def open_consumer(connection: "Connection", group: str | None = None) -> "Consumer":
-    """A consumer that reads what it is assigned, and says where partitions end. It joins no group."""
+    """A consumer that joins no group, reads the partitions assigned to it and reports their ends."""
     return connection.consumer(
         {
-            # A group id is librdkafka's condition for reading at all; nothing joins or commits under this one.
+            # librdkafka reads only with a group id. Nothing joins or commits under this one.
             "group.id": group or f"cordwood-cli-{uuid.uuid4()}",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -260,7 +262,7 @@ class _Reading:
                 continue
             assert offset is not None
             if index in self._ends and offset >= self._ends[index]:
-                reached.add(index)  # written after we began: not ours to print without --follow
+                reached.add(index)  # the record is younger than the read: only --follow prints it
                 continue
             if self._line is None:
                 _write_json(message)
@@ -289,13 +291,13 @@ class _Reading:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise Failure(
                 "OFFSET_OUT_OF_RANGE",
-                f"partition {message.partition()} no longer has, or does not yet have, that offset: {error.str()}",
-                "`cordwood topic describe` shows where it starts and ends",
+                f"partition {message.partition()} does not have the next offset to read: {error.str()}",
+                "`cordwood topic describe` shows where the partition starts and ends",
             )
         if error.code() in (KafkaError._BAD_MSG, KafkaError.INVALID_MSG):
             raise damaged(self._connection, message)
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            return False  # librdkafka goes on trying; a follower outlives a broker's restart
+            return False  # librdkafka keeps trying: --follow outlives a restart of the broker
         raise failure_of(error, self._connection.bootstrap_servers)
 
     def _commit(self, positions: dict[int, int]) -> None:
@@ -308,7 +310,7 @@ class _Reading:
         self._consumer.close()
 
     def summary(self) -> str:
-        """What was read, and the scope in which the lines are in order."""
+        """How many records were read, and the scope of their order."""
         records = count_in_words(self._printed, "record")
         if len(self._partitions) == 1:
             return f"{records} of partition {self._partitions[0]}, in its order"

@@ -1,4 +1,4 @@
-"""Deleting several things by name: each is deleted, or said not to be, whatever happens to the others."""
+"""Deleting several topics or groups by name: one that cannot be deleted does not hinder the others."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,9 +7,9 @@ from cordwood.cli.output import print_json, say
 
 
 def delete_each(kind: str, names: Iterable[str], delete_one: Callable[[str], object], *, as_json: bool) -> None:
-    """Says what was deleted. Raises one failure that names all that were not.
+    """Reports each deleted name. Raises one failure for all names that were not deleted.
 
-    One to a request: asked again for all together, one that is gone by now would count as a failure.
+    Each name has its own request: a repeated request for all names would fail on those that are already deleted.
     """
     deleted: list[str] = []
     failures: dict[str, Failure] = {}
@@ -30,7 +30,7 @@ def delete_each(kind: str, names: Iterable[str], delete_one: Callable[[str], obj
 
 
 def _summary(failures: dict[str, Failure]) -> Failure:
-    """What sets the code and the hint is the first."""
+    """One failure for all: the first one gives the code and the hint."""
     first = next(iter(failures.values()))
     exit_codes = {each.exit_code for each in failures.values()}
     return Failure(

@@ -1,6 +1,6 @@
-"""A command that did not do its job: what is said, what to do about it, and the code the process exits with.
+"""The failure of a command: its message, a hint what to do, and the exit code of the process.
 
-One shape for every error, so that scripts need to know only one: `{"error": {"code", "message", "hint"}}`.
+All errors have one shape for scripts: `{"error": {"code", "message", "hint"}}`.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process's exit code means. Documented in docs/cli.md from EXIT_CODE_MEANINGS."""
+    """The exit codes of the process. docs/cli.md has their meanings from EXIT_CODE_MEANINGS."""
 
     DONE = 0
     FAILED = 1
@@ -21,10 +21,10 @@ class ExitCode(IntEnum):
 
 EXIT_CODE_MEANINGS = {
     ExitCode.DONE: "done",
-    ExitCode.FAILED: "it failed: the broker refused, or something went wrong on the way",
+    ExitCode.FAILED: "failed: the broker refused, or something went wrong on the way",
     ExitCode.USAGE: "the command line is wrong; nothing was tried",
     ExitCode.NOT_REACHABLE: "no broker answered",
-    ExitCode.NOT_FOUND: "what the command names does not exist: a topic, a partition, a file, a setting",
+    ExitCode.NOT_FOUND: "a topic, partition, group, file or setting that the command names does not exist",
     ExitCode.PROBLEM_FOUND: (
         "a check was made and found a problem: `inspect --verify`, `history check`, `audit`, a pipeline over its "
         "budget, `spark repair-checkpoint --dry-run`"
@@ -44,7 +44,7 @@ class Failure(Exception):
         self.exit_code = exit_code
 
     def as_json(self) -> str:
-        import json  # not before it is needed: a broker's start loads this module
+        import json  # here, since a broker's start loads this module and needs no JSON
 
         return json.dumps({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
 
@@ -56,7 +56,7 @@ class Failure(Exception):
 
 
 def near_names(name: str, known: Iterable[str]) -> str:
-    """`did you mean orders?`, or nothing if no known name is like this one."""
+    """`did you mean orders?`; an empty text if no known name is similar."""
     import difflib
 
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)

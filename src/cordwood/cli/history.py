@@ -1,4 +1,4 @@
-"""`cordwood history`: judging what clients did and saw, on any Kafka-compatible broker."""
+"""`cordwood history`: checks what clients wrote and read, on any Kafka-compatible broker."""
 
 from typing import Annotated
 
@@ -20,8 +20,8 @@ def check(
 ) -> None:
     """Look for lost, changed, duplicated or reordered records in a recorded history.
 
-    Exits with 0 if nothing is wrong, with 5 if something is. The format, how to record one and what each finding means
-    are in docs/history.md.
+    Exits with 0 if nothing is wrong, else with 5. docs/history.md has the format, how to record a history, and the
+    meaning of each finding.
     """
     from cordwood.history import InvalidHistory
     from cordwood.history import check as check_history

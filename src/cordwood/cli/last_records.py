@@ -1,7 +1,7 @@
 """Where the last N records of each partition begin.
 
-Offsets do not count records: markers of transactions, aborted records and gaps that compaction left take offsets, too.
-So the partitions are read backwards, in windows that grow, until each has shown as many records as are wanted.
+Offsets do not count records: transaction markers, aborted records and gaps left by compaction take offsets, too. So
+each partition is read backwards, in growing windows, until it has shown N records.
 """
 
 import time
@@ -27,8 +27,8 @@ def last_records(
     ends: Mapping[int, int],
     number: int,
 ) -> dict[int, int]:
-    """By partition the offset of its last record but `number` - 1, as the consumer sees records; its start, if it has
-    fewer. The consumer reports the end of partitions, and has no assignment afterwards."""
+    """By partition, the offset at which its last `number` records begin, as the consumer sees records; the start of a
+    partition that has fewer. The consumer must report the ends of partitions, and has no assignment afterwards."""
     found = dict(ends)
     window = number
     unfinished = [index for index in starts if number and starts[index] < ends[index]]
@@ -51,7 +51,7 @@ def _read(
     ends: Mapping[int, int],
     number: int,
 ) -> dict[int, deque[int]]:
-    """The offsets of the last records of each partition, at most `number`, between these places."""
+    """The offsets of the last records of each partition, at most `number`, between `froms` and `ends`."""
     from confluent_kafka import KafkaError, TopicPartition
 
     from cordwood.cli.connection import failure_of

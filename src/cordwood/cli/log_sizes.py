@@ -1,6 +1,6 @@
 """How many bytes each partition's log takes on a broker's disk: DescribeLogDirs, which librdkafka does not offer.
 
-Version 1 of the request is four fields, so they are written out here: the schema library costs seconds to import.
+Version 1 of the request has four fields. They are written out here: the schema library costs seconds to import.
 """
 
 import socket
@@ -12,11 +12,11 @@ _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 
 class SizesUnknown(Exception):
-    """The broker did not say: it lacks the API, wants authentication, or cannot be reached. Says which."""
+    """The broker did not tell its sizes: it lacks the API, wants authentication, or cannot be reached."""
 
 
 def log_sizes(host: str, port: int, topic: str, partitions: Collection[int], timeout_s: float) -> dict[int, int]:
-    """Bytes on that broker's disk by partition, as far as it holds a replica. Raises SizesUnknown."""
+    """Bytes on the broker's disk, by partition that it holds a replica of. Raises SizesUnknown."""
     request = _request(topic, partitions)
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
@@ -59,7 +59,7 @@ def _sizes_in(response: bytes, topic: str) -> dict[int, int]:
     reader = _Reader(response)
     reader.take(">ii")  # correlation id, throttle time
     for _directory in range(reader.take(">i")[0]):
-        reader.take(">h")  # error of this directory: its partitions are then missing below
+        reader.take(">h")  # an error code: the partitions of a directory with an error are missing below
         reader.text()
         for _topic in range(reader.take(">i")[0]):
             name = reader.text()

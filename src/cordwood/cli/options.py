@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, so that they are spelled and explained alike."""
+"""Arguments and options that several commands share, so that all commands spell and explain them alike."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -10,21 +10,21 @@ from cordwood.model.quantities import duration_ms, in_plain_unit
 
 DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
 MAX_STRING_BYTES = 2**15 - 1
-"""What a string of the protocol can have. A longer one cannot be sent, and librdkafka waits for an answer to it."""
+"""The longest string of the protocol. A longer one cannot be sent, and librdkafka would wait for an answer to it."""
 MAX_PARTITIONS = 100_000
 MAX_REPLICATION_FACTOR = 10_000
-"""More than these librdkafka does not send."""
+"""librdkafka sends no larger numbers than these two."""
 MAX_WAIT_S = 86_400.0
-"""Longer waits than a day are mistakes, and the clients below count milliseconds in 32 bits."""
+"""A wait of more than a day is a mistake, and the client libraries count milliseconds in 32 bits."""
 
 
 def checked_name(name: str | None) -> str | None:
-    """The name of a topic or a group, or a transactional id, as it was given; a usage error if it cannot be sent."""
+    """The name of a topic or a group, or a transactional id, unchanged. A name that cannot be sent is a usage error."""
     if name is None:
         return None
     if not name:
         raise Failure("USAGE", "a name cannot be empty", "", ExitCode.USAGE)
-    # What is no UTF-8 on the command line comes as lone surrogates.
+    # Python hands over bytes of the command line that are no UTF-8 as lone surrogates.
     size_bytes = len(name.encode(errors="surrogateescape"))
     if size_bytes > MAX_STRING_BYTES:
         limit = f"the protocol's strings have at most {MAX_STRING_BYTES:,} bytes"
@@ -45,7 +45,7 @@ def wait_s(at_least_s: float) -> Callable[[str | float], float]:
 
     def parse(given: str | float) -> float:
         try:
-            # A default is a number already.
+            # The default of an option is a number already.
             duration_s = float(given)
         except ValueError:
             try:
@@ -55,8 +55,8 @@ def wait_s(at_least_s: float) -> Callable[[str | float], float]:
         if not at_least_s <= duration_s <= MAX_WAIT_S:  # nor NaN
             raise Failure(
                 "USAGE",
-                f"{given} is no time to wait",
-                f"at least {at_least_s:g} seconds and at most {MAX_WAIT_S:g}",
+                f"{given} is not a possible time to wait",
+                f"give {at_least_s:g} to {MAX_WAIT_S:g} seconds",
                 ExitCode.USAGE,
             )
         return duration_s
@@ -71,7 +71,7 @@ BootstrapServers = Annotated[
         "-b",
         metavar="HOST:PORT",
         envvar="CORDWOOD_BOOTSTRAP",
-        help="The broker to talk to; several, separated by commas, are tried in turn.",
+        help="The broker to talk to. Several, separated by commas, are tried in turn.",
     ),
 ]
 
@@ -112,7 +112,7 @@ DEFAULT_TIMEOUT_S = 10.0
 
 
 def parse_assignments(texts: list[str] | None) -> dict[str, str]:
-    """`["a=1", "b="]` as a mapping, durations and sizes in plain numbers; a usage error if one has no `=`."""
+    """`["a=1", "b="]` as a mapping, with durations and sizes as plain numbers. A text without `=` is a usage error."""
     settings: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")

@@ -1,6 +1,6 @@
 """What commands print: tables and words for people, JSON for scripts.
 
-Results go to stdout. Remarks about them go to stderr, so that a pipe carries results only.
+Results go to stdout. Remarks about results go to stderr, so that a pipe carries results only.
 """
 
 import json
@@ -15,7 +15,7 @@ from rich.text import Text
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for one command. Piped output is not folded: a script may well cut columns out of a table."""
+    """A console for one command. Piped output is not folded: scripts cut columns out of tables."""
     file = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, soft_wrap=False, width=None if file.isatty() else 4096)
 
@@ -29,7 +29,7 @@ def print_json_line(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A plain table: numbers to the right, nothing folded but the last column."""
+    """Prints a plain table: numbers are aligned to the right, and only the last column is folded."""
     console().print(table_of(columns, rows, title=title))
 
 
@@ -46,12 +46,12 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title:
 
 
 def say(text: str) -> None:
-    """One line of result for people."""
+    """Prints one line of result for people."""
     console().print(Text(text))
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Labelled sentences below a heading. On a terminal they are folded beside their labels."""
+    """Prints labelled sentences below a heading. A terminal shows each folded beside its label."""
     if not sys.stdout.isatty():
         for label, text in rows:
             say(f"  {label}: {text}")
@@ -65,7 +65,7 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def remark(text: str) -> None:
-    """Something worth knowing that is no result."""
+    """Prints a fact worth knowing that is not part of the result, on stderr."""
     console(stderr=True).print(Text(text, style="dim" if sys.stderr.isatty() else ""))
 
 

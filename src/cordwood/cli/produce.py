@@ -42,7 +42,7 @@ class Compression(StrEnum):
 
 
 ACK_MEANINGS = {
-    Acks.NONE: "nothing was acknowledged (acks=0): records may be lost without a word",
+    Acks.NONE: "not acknowledged (acks=0): records may be lost without a word",
     Acks.LEADER: "acknowledged by the leader (acks=1)",
     Acks.ALL: "acknowledged by every in-sync replica (acks=all)",
 }
@@ -59,27 +59,31 @@ def produce(
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", metavar="TEXT", help="What stands before it in a line is the key."),
+        typer.Option("--key-separator", "-K", metavar="TEXT", help="The text between key and value in a line."),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; several are possible."),
+        typer.Option(
+            "--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be given several times."
+        ),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, help="The partition; if not given, the key chooses it."),
+        typer.Option("--partition", "-p", min=0, help="The partition to write to. Without it the key decides."),
     ] = None,
     tombstone: Annotated[
         bool,
-        typer.Option("--tombstone", help="One record with the key and no value: compaction then removes the key."),
+        typer.Option("--tombstone", help="Write one record with the key and no value: compaction removes the key."),
     ] = False,
     json_input: Annotated[
         bool,
-        typer.Option("--json-input", help='A line is an object with "value", and maybe "key", "headers", "partition".'),
+        typer.Option(
+            "--json-input", help='Each line is an object with "value" and, optionally, "key", "headers", "partition".'
+        ),
     ] = False,
-    acks: Annotated[Acks, typer.Option("--acks", help="Who must have a record before it counts as written.")] = (
-        Acks.ALL
-    ),
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="Which replicas must have a record before it is acknowledged.")
+    ] = (Acks.ALL),
     compression: Annotated[Compression, typer.Option("--compression", help="How batches are compressed.")] = (
         Compression.NONE
     ),
@@ -89,7 +93,7 @@ def produce(
 ) -> None:
     """Append records to a topic.
 
-    Values are arguments or lines of stdin. Records of one key go to one partition, the same one as with the Java client
+    Values are arguments or lines of stdin. Records of one key go to one partition, which is the Java client's choice
     (murmur2), and are in order there. With acks=all the producer is idempotent: retries leave no duplicates.
     """
     if key is not None and (key_separator is not None or json_input):
@@ -114,12 +118,12 @@ def produce(
     try:
         sending.send_all(records, headers, partition)
     finally:
-        # What was read before bad input or Ctrl-C is written all the same: the summary says how far it came.
+        # Records read before bad input or Ctrl-C are written all the same: the summary counts them.
         sending.finish(as_json=as_json)
 
 
 def _require_topic(connection: "Connection", topic: str, partition: int | None) -> None:
-    """Fails early, with near names, unless the topic is there or the broker makes topics on first use."""
+    """Fails early, with similar names, unless the topic exists or the broker creates topics on first use."""
     from confluent_kafka.admin import ConfigResource
 
     from cordwood.cli.topic.view import partition_indexes, settings_of
@@ -134,7 +138,7 @@ def _require_topic(connection: "Connection", topic: str, partition: int | None) 
         automatic = settings_of(connection, resource).get("auto.create.topics.enable")
         if automatic is None or automatic.value != "true":
             raise
-        remark(f"There is no topic {topic} yet: the broker makes it now (auto.create.topics.enable).")
+        remark(f"There is no topic {topic} yet: the broker creates it now (auto.create.topics.enable).")
         return
     if partition is not None and partition not in indexes:
         raise no_such_partition(topic, partition, indexes)
@@ -144,19 +148,19 @@ def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure
     return Failure(
         "UNKNOWN_TOPIC_OR_PARTITION",
         f"{topic} has no partition {partition}",
-        f"it has {count_in_words(len(indexes), 'partition')}: 0 to {indexes[-1]}"
+        f"the topic has {count_in_words(len(indexes), 'partition')}: 0 to {indexes[-1]}"
         if len(indexes) > 1
-        else "it has one: 0",
+        else "the topic has one partition: 0",
         ExitCode.NOT_FOUND,
     )
 
 
 def _stdin_lines() -> Iterator[str]:
     if isinstance(sys.stdin, TextIOWrapper):
-        # Python does so by itself in some locales only.
+        # Python decodes stdin like this by itself in some locales only.
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stdin.isatty():
-        remark("One record a line; Ctrl-D ends.")
+        remark("Each line is a record; Ctrl-D ends the input.")
     for line in sys.stdin:
         yield line.removesuffix("\n")
 
@@ -174,7 +178,7 @@ def _records(
                 raise Failure(
                     "INVALID_INPUT",
                     f"no key separator {key_separator!r} in {line[:80]!r}",
-                    "lines before it were written",
+                    "the lines before this one were written",
                 )
             yield OutgoingRecord(bytes_as_given(before), bytes_as_given(after))
         else:
@@ -182,7 +186,7 @@ def _records(
 
 
 class _Sending:
-    """Records on their way: counts what was acknowledged where, and keeps the first error."""
+    """Records on their way: counts acknowledged records by partition, and keeps the first error."""
 
     def __init__(self, connection: "Connection", topic: str, acks: Acks, compression: Compression) -> None:
         self._connection = connection
@@ -224,7 +228,7 @@ class _Sending:
                 self._connection.call(lambda: self._producer.produce(self._topic, **arguments))
                 break
             except BufferError:
-                self._producer.poll(0.1)  # the queue to the broker is full: the input waits
+                self._producer.poll(0.1)  # the producer's queue is full: the input waits
         self._producer.poll(0)
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
@@ -240,7 +244,7 @@ class _Sending:
             self._offsets[partition] = (min(first, offset), max(last, offset))
 
     def finish(self, *, as_json: bool) -> None:
-        """Waits for the acknowledgements and says what they were. A Failure if a record was not written."""
+        """Waits for the acknowledgements and reports them. Raises Failure if a record was not written."""
         from cordwood.cli.connection import failure_of
 
         self._producer.flush(self._connection.timeout_s + 1)

@@ -1,13 +1,13 @@
-"""What a topic promises, in words: the scope of its order, and what an acknowledgement means.
+"""A topic's promises in words: the scope of its order, and the meaning of an acknowledgement.
 
-Order always has a scope. Every sentence here names it.
+Order always has a scope, and every sentence here names the scope.
 """
 
 from typing import NamedTuple
 
 
 class Promise(NamedTuple):
-    """A promise by its name and as a sentence for people."""
+    """A promise: its name, and a sentence for people."""
 
     name: str
     meaning: str
@@ -18,19 +18,19 @@ def order_promise(scope: str | None, partitions: int) -> Promise:
     if partitions == 1 and scope in ("global", None):
         return Promise(
             "global",
-            "every record of the topic, in one order for every reader and every replay: it has one partition",
+            "all records of the topic are in one order, for every reader and every replay: the topic has one partition",
         )
     if scope == "key":
         return Promise(
             "key",
             f"records of one key are in order, because a key stays in one of the {_partitions(partitions)}; "
-            "between keys there is no order. Partitions are not added without --force: keys would move",
+            "between keys there is no order. Adding partitions needs --force, because keys would move",
         )
     if partitions == 1:
         return Promise(
             "partition",
-            "every record of the topic, in one order, as long as it has one partition. "
-            "Adding partitions narrows that to each partition; ordering.scope=global would forbid it",
+            "all records of the topic are in one order as long as it has one partition. With more partitions, only "
+            "records of one partition are in order; ordering.scope=global forbids adding partitions",
         )
     return Promise(
         "partition",
@@ -40,13 +40,15 @@ def order_promise(scope: str | None, partitions: int) -> Promise:
 
 
 def ack_promise(durability: str | None) -> Promise:
-    """What an acknowledgement of acks=all means on a topic. `durability` is its `ack.durability`."""
+    """The meaning of an acknowledgement with acks=all on a topic. `durability` is the topic's `ack.durability`."""
     if durability == "disk":
-        return Promise("disk", "acks=all: fsynced to disk by every in-sync replica before the producer hears of it")
+        return Promise(
+            "disk", "acks=all: every in-sync replica has fsynced the record before the producer gets the ack"
+        )
     if durability == "os":
         return Promise(
             "os",
-            "acks=all: in the page cache of every in-sync replica; a power cut of all of them can take it back",
+            "acks=all: the record is in the page cache of every in-sync replica; a power cut of all can lose it",
         )
     return Promise("unknown", "this broker does not say what an acknowledgement means (no ack.durability)")
 

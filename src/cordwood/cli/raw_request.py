@@ -1,4 +1,4 @@
-"""Single requests that librdkafka does not offer, over a plain connection of their own."""
+"""Requests that librdkafka does not offer, each over a plain connection of its own."""
 
 import socket
 import struct
@@ -20,7 +20,7 @@ Address = tuple[str, int]
 
 
 def ask(address: Address, key: ApiKey, version: int, values: Mapping[str, Any], timeout_s: float) -> Any:
-    """The response as an entity with Kafka's field names; a Failure if there is none."""
+    """The response as an entity with Kafka's field names. Raises Failure if there is no response."""
     messages = load(APIS[key].name)
     is_flexible = flexible(key, version)
     parts = [_HEADER.pack(key, version, _CORRELATION_ID, len(_CLIENT_ID)), _CLIENT_ID, b"\x00" if is_flexible else b""]
@@ -38,7 +38,7 @@ def ask(address: Address, key: ApiKey, version: int, values: Mapping[str, Any], 
         raise Failure(
             "BROKER_NOT_REACHABLE",
             f"{host}:{port} did not answer {APIS[key].name}: {error}",
-            "does this broker offer it, and without authentication?",
+            "does this broker offer the API, and without authentication?",
             ExitCode.NOT_REACHABLE,
         ) from error
     entity, _ = reader(messages["response"], version)(memoryview(response), 5 if is_flexible else 4)
@@ -56,7 +56,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def brokers(connection: Connection) -> list[Address]:
-    """Where the brokers of the cluster are."""
+    """The addresses of the cluster's brokers."""
     metadata = connection.call(lambda: connection.admin().list_topics(timeout=connection.timeout_s))
     return [(str(broker.host), int(broker.port)) for _, broker in sorted(metadata.brokers.items())]
 

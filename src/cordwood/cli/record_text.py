@@ -1,7 +1,7 @@
 """Records as text: the JSON form that `consume --json` writes and `produce --json-input` reads, and back.
 
-Bytes that are UTF-8 are JSON strings; other bytes are `{"base64": "..."}`; null is null. What one command writes the
-other reads back to the same bytes.
+Bytes that are UTF-8 are JSON strings; other bytes are `{"base64": "..."}`; null is null. The output of `consume` gives
+the same bytes again in `produce`.
 """
 
 import base64
@@ -17,7 +17,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class OutgoingRecord(NamedTuple):
-    """A record to produce. Partition and timestamp None: the producer chooses."""
+    """A record to produce. The producer chooses a partition or a timestamp that is None."""
 
     key: bytes | None
     value: bytes | None
@@ -27,7 +27,7 @@ class OutgoingRecord(NamedTuple):
 
 
 def bytes_as_given(text: str) -> bytes:
-    """The bytes of an argument or of a line of stdin, also where they are no UTF-8: they come out as they went in."""
+    """The bytes of an argument or of a line of stdin, unchanged even if they are no UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -41,7 +41,7 @@ def bytes_as_json(data: bytes | None) -> Any:
 
 
 def bytes_from_json(value: Any) -> bytes | None:
-    """The bytes that a JSON value stands for; other values than strings are kept as their JSON text."""
+    """The bytes that a JSON value stands for; values that are no strings are kept as their JSON text."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -64,7 +64,7 @@ def _utf8(text: str) -> bytes:
 
 
 def record_from_json(line: str) -> OutgoingRecord:
-    """The record that a line of JSON describes. Topic and offset in it are ignored: they are where it came from."""
+    """The record that a line of JSON describes. Its topic and offset, which say where it was read, are ignored."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -95,7 +95,7 @@ def _headers_from_json(headers: Any) -> Headers:
     ):
         raise bad_input("headers are neither an object nor a list of [name, value] pairs")
     for name, _ in pairs:
-        _utf8(name)  # a lone surrogate would end the process: the client does not look
+        _utf8(name)  # a lone surrogate would end the process: librdkafka's client does not check
     return tuple((name, bytes_from_json(value)) for name, value in pairs)
 
 
@@ -112,7 +112,7 @@ def headers_from_options(texts: list[str] | None) -> Headers:
 
 
 def readable(data: bytes | None) -> str:
-    """Bytes on one line of a terminal: UTF-8 where it is, escapes where it is not, `(null)` where there are none."""
+    """Bytes on one line of a terminal: UTF-8 as text, other bytes as escapes, None as `(null)`."""
     if data is None:
         return "(null)"
     text = data.decode("utf-8", errors="backslashreplace")
@@ -124,7 +124,7 @@ def _escaped(character: str) -> str:
 
 
 def time_in_words(timestamp_ms: int | None) -> str:
-    """UTC, to the millisecond; `-` where a record has no timestamp."""
+    """A timestamp in UTC, to the millisecond; `-` for a record without one."""
     if timestamp_ms is None or timestamp_ms < 0:
         return "-"
     try:
@@ -135,4 +135,4 @@ def time_in_words(timestamp_ms: int | None) -> str:
 
 
 def bad_input(message: str) -> Failure:
-    return Failure("INVALID_INPUT", message, "see `cordwood produce --help` for what a line may be")
+    return Failure("INVALID_INPUT", message, "`cordwood produce --help` describes the lines")

@@ -1,6 +1,6 @@
 """docs/cli.md, generated from the commands themselves: `python -m cordwood.cli.reference > docs/cli.md`.
 
-Reads the commands' signatures and not typer's parser, so that the page is the same with every version of typer.
+Made from the commands' signatures and not from typer's parser, so that every version of typer gives the same page.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from cordwood.cli.failure import EXIT_CODE_MEANINGS
 _PREAMBLE = """# The command line
 
 This page is generated from the commands (`python -m cordwood.cli.reference > docs/cli.md`); a test fails when it is
-stale. `cordwood COMMAND --help` says the same in the terminal.
+stale. `cordwood COMMAND --help` shows the same in the terminal.
 
 Bare `cordwood` is `cordwood serve`. Every other command that talks to a broker is an ordinary Kafka client: it works
 with any Kafka-compatible broker, found by `--bootstrap-server`, else `CORDWOOD_BOOTSTRAP`, else `localhost:9092`.
@@ -42,7 +42,7 @@ _TYPE_WORDS = {int: "N", float: "N", str: "TEXT"}
 
 class _Parameter(NamedTuple):
     names: str
-    """As it is written: "`--partitions`, `-p` N", or the metavar of an argument."""
+    """The names as a user types them: "`--partitions`, `-p` N", or the metavar of an argument."""
     usage: str
     is_argument: bool
     required: bool
@@ -108,10 +108,10 @@ def _argument(name: str, info: ArgumentInfo, *, required: bool) -> _Parameter:
 
 
 def _option(name: str, info: OptionInfo, kind: type, default: Any) -> _Parameter:
-    # In an annotation typer reads the first name as if it were the default, and puts it right later.
+    # typer takes the first name in an annotation for the default, and corrects that later.
     first = [info.default] if isinstance(info.default, str) else []
     declarations = [text for declaration in (*first, *(info.param_decls or ())) for text in declaration.split("/")]
-    # Without one typer makes the name from the parameter's.
+    # typer derives the name of an option without declarations from the parameter's name.
     names = ", ".join(f"`{declaration}`" for declaration in declarations or [f"--{name.replace('_', '-')}"])
     if issubclass(kind, Enum):
         names += " " + "|".join(str(member.value) for member in kind)

@@ -1,7 +1,6 @@
-"""`cordwood serve`, as typer sees it: its options and their help. `start.py` does the work.
+"""`cordwood serve` for typer: its options, their help, and usage errors. `start.py` does the work.
 
-`cordwood.cli.main` starts the broker without importing this module when the arguments are plain; this is where help
-and usage errors come from.
+`cordwood.cli.main` starts the broker without importing this module when the arguments are plain flags.
 """
 
 from typing import Annotated
@@ -19,7 +18,7 @@ def serve(
             "-d",
             metavar="DIR",
             envvar="CORDWOOD_DATA_DIR",
-            help="Where the logs live. Default: ./cordwood-data.",
+            help="The directory of the data. Default: ./cordwood-data.",
         ),
     ] = None,
     listen: Annotated[
@@ -29,7 +28,7 @@ def serve(
             "-l",
             metavar="HOST:PORT",
             envvar="CORDWOOD_LISTEN",
-            help="Where clients connect; port 0 picks one. Default: 127.0.0.1:9092.",
+            help="The address for clients; port 0 picks a free port. Default: 127.0.0.1:9092.",
         ),
     ] = None,
     config: Annotated[
@@ -43,9 +42,10 @@ def serve(
 ) -> None:
     """Run a broker in the foreground until SIGTERM, Ctrl-C or the end of its terminal (SIGHUP).
 
-    All three finish what is under way, flush, and close the logs. Under `nohup` the end of the terminal is ignored.
+    The broker then finishes requests under way, flushes, and closes the logs. Under `nohup` it ignores the end of the
+    terminal. It prints one line when clients can connect.
 
-    A setting is taken from the flags, else from the environment (`CORDWOOD_LOG_RETENTION_MS`), else from the TOML file,
-    else its default. `cordwood config list --brokers` explains them all. Prints one line when clients can connect.
+    A setting comes from the flags, else from the environment (`CORDWOOD_LOG_RETENTION_MS`), else from the TOML file,
+    else it has its default. `cordwood config list --brokers` explains all settings.
     """
     raise typer.Exit(start(Flags(data_dir, listen, config, tuple(assignments or ()))))

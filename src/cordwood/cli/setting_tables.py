@@ -23,5 +23,5 @@ def broker_settings() -> Mapping[str, Setting]:
 
 
 def known_settings() -> list[str]:
-    """The name of every setting there is."""
+    """The names of all settings."""
     return sorted({*topic_settings(), *group_settings(), *broker_settings()})

@@ -1,6 +1,6 @@
-"""From `cordwood serve`'s flags to a running broker. Imports nothing that a broker does not need.
+"""Starts a broker from the flags of `cordwood serve`. Imports nothing that a broker does not need.
 
-Flags stand above the environment, which stands above the TOML file.
+Flags override the environment, which overrides the TOML file.
 """
 
 import errno
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Flags(NamedTuple):
-    """What was given on the command line; None where it was not."""
+    """The flags of the command line; None for a flag that was not given."""
 
     data_dir: str | None = None
     listen: str | None = None
@@ -30,7 +30,7 @@ _FIELDS = {"--data-dir": "data_dir", "--listen": "listen", "--config": "config"}
 
 
 def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
-    """The flags, if the arguments are `serve` (or nothing) and flags with values; None if typer must look at them."""
+    """The flags, if the arguments are `serve` (or nothing) and flags with values; None if typer has to read them."""
     if arguments and arguments[0] != "serve":
         return None
     values: dict[str, str] = {}
@@ -54,7 +54,7 @@ def plain_serve_flags(arguments: Sequence[str]) -> Flags | None:
 
 
 def start(flags: Flags) -> int:
-    """Runs the broker until it is told to stop. The exit code; what is wrong has been said on stderr."""
+    """Runs the broker until it is told to stop, prints a failure on stderr, and returns the exit code."""
     try:
         settings = settings_from(flags, os.environ)
         from cordwood.broker import serve
@@ -67,13 +67,13 @@ def start(flags: Flags) -> int:
     except OSError as error:
         wrong = Failure("SYSTEM", str(error))
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            wrong.hint = "another process may have that address: --listen HOST:PORT chooses one, port 0 picks one"
+            wrong.hint = "another process may have that address: give another with --listen, or port 0 for a free one"
     print(wrong.as_text(), file=sys.stderr)
     return int(wrong.exit_code)
 
 
 def settings_from(flags: Flags, environment: Mapping[str, str]) -> "BrokerSettings":
-    """The settings that flags, environment and file make together. Raises Failure."""
+    """The settings from flags, environment and file together. Raises Failure."""
     from cordwood.model.configuration import InvalidConfiguration, load_settings
 
     file_name = flags.config or environment.get("CORDWOOD_CONFIG")
@@ -100,7 +100,7 @@ def _content(file_name: str) -> str:
 
 
 def _assignments(flags: Flags, environment: Mapping[str, str]) -> list[str]:
-    """Every flag as `name=value`. Of two that mean one setting the later holds: `--set` is the most particular."""
+    """Every flag as `name=value`. The last one for a setting holds: `--set` comes last, as the most particular."""
     assignments = []
     data_dir = flags.data_dir or environment.get("CORDWOOD_DATA_DIR")
     listen = flags.listen or environment.get("CORDWOOD_LISTEN")

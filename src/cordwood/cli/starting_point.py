@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 KAFKA_WORDS = {"earliest": "beginning", "latest": "end"}
-"""As people who come from Kafka say it."""
+"""Kafka's words for two places."""
 _PLACES = "beginning, end, an offset, -N, @2026-01-31T12:00:00Z, @1700000000000 or committed"
 
 
 class Span(NamedTuple):
-    """From where to where a partition is read; `end` is the offset after its last record as of now."""
+    """The range of offsets that is read of a partition; `end` is the offset after its last record at the start."""
 
     offset: int
     end: int
 
 
 class Place(NamedTuple):
-    """A place in a partition, between where its log begins and ends; it may be outside of both."""
+    """An offset in a partition, beside the log's start and end; the offset may lie outside of them."""
 
     start: int
     offset: int
@@ -40,11 +40,11 @@ class StartingPoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, option: str = "--from", places: str = _PLACES) -> "StartingPoint":
-        """`places` are those that the option takes, for the error of a text that is none."""
+        """`places` lists what the option takes, for the error about any other text."""
         text = KAFKA_WORDS.get(text, text)
         if text in ("beginning", "end", "committed"):
             return cls(text)
-        # More digits than Python takes for a number are a ValueError too.
+        # Python raises ValueError for a number with too many digits.
         with suppress(ValueError):
             if text.isdecimal():
                 return cls("offset", int(text))
@@ -62,10 +62,10 @@ class StartingPoint(NamedTuple):
     def resolve(
         self, connection: "Connection", consumer: "Consumer", topic: str, partitions: list[int]
     ) -> dict[int, Span]:
-        """Where each partition is read from. A Failure if records before it are gone: nothing is skipped in silence."""
+        """The range to read of each partition. Raises Failure if its first records are gone: no silent skips."""
         places = self.places(connection, consumer, topic, partitions)
         for index, (start, offset, end) in places.items():
-            # An offset is an address in one partition: of several, those that end before it have nothing to give.
+            # An offset is an address in one partition. Of several partitions, one that ends before it gives nothing.
             if offset < start or (offset > end and len(partitions) == 1):
                 raise out_of_range(index, offset, start, end)
         return {index: Span(min(place.offset, place.end), place.end) for index, place in places.items()}
@@ -73,7 +73,7 @@ class StartingPoint(NamedTuple):
     def places(
         self, connection: "Connection", consumer: "Consumer", topic: str, partitions: list[int]
     ) -> dict[int, Place]:
-        """The place in each partition, also where it is outside of what the partition has."""
+        """The place in each partition, even if it lies outside of the partition's log."""
         from confluent_kafka.admin import OffsetSpec
 
         starts = connection.offsets(topic, partitions, OffsetSpec.earliest())
@@ -107,13 +107,13 @@ def _committed(connection: "Connection", consumer: "Consumer", topic: str, parti
 
 
 def out_of_range(index: int, offset: int, start: int, end: int, hint: str = "") -> Failure:
-    """`hint` is what to do instead; by default, for reading."""
-    before = f"retention removed what was before {start}; --from beginning reads what is left"
-    behind = "--from end waits for what comes, with --follow"
+    """The failure for an offset that a partition does not have. The default `hint` is for reading."""
+    before = f"records before offset {start} were deleted; --from beginning reads what is left"
+    behind = "--from end --follow waits for new records"
     return Failure(
         "OFFSET_OUT_OF_RANGE",
         f"partition {index} has offsets {start} to {end - 1}, not {offset}"
         if end > start
-        else f"partition {index} is empty (its next offset is {end}), it has no offset {offset}",
+        else f"partition {index} is empty and its next offset is {end}: it has no offset {offset}",
         hint or (before if offset < start else behind),
     )

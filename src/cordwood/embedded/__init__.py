@@ -1,4 +1,4 @@
-"""A broker in this process: `from cordwood.embedded import Broker`. Imports nothing heavy before it is used."""
+"""A broker in this process: `from cordwood.embedded import Broker`. The first use of a name imports its module."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

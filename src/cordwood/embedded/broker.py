@@ -1,4 +1,4 @@
-"""A broker inside this process, on a loop in a thread of its own."""
+"""A broker inside this process, on an event loop in a thread of its own."""
 
 import asyncio
 import os
@@ -30,10 +30,10 @@ class Broker:
         with Broker() as broker:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-    Without `data_dir` the data is in memory and lives as long as this object. With it the data is on disk, as durable
-    as a served broker's. `settings` are a broker's settings by name: `{"num.partitions": 3}`.
+    Without `data_dir` the data is in memory and lives as long as this object. With `data_dir` the data is on disk, as
+    durable as with `cordwood serve`. `settings` are a broker's settings by name: `{"num.partitions": 3}`.
 
-    `stop` and `start` again is a broker that goes away and comes back: on the same port, with the same data.
+    After `stop`, `start` brings the broker back on the same port, with the same data.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Broker:
             texts["log.dirs"] = os.fspath(data_dir)
         for name, value in _checked(settings).items():
             if name.strip() in _DIRECTORY_NAMES:
-                raise InvalidSetting(f"{name} is not for settings here: use data_dir, which puts the data on disk")
+                raise InvalidSetting(f"an embedded broker takes no setting {name}: data_dir puts its data on disk")
             texts[name.strip()] = str(value).lower() if isinstance(value, bool) else str(value)
         self._settings: BrokerSettings = load_settings(settings=texts)
         self._memory = Memory() if data_dir is None else None
@@ -59,25 +59,25 @@ class Broker:
         self._run: _Run | None = None
 
     def start(self) -> Self:
-        """Returns when clients can connect. Raises EnvironmentFailure or OSError if they never will.
+        """Returns when clients can connect. Raises EnvironmentFailure or OSError if the broker cannot start.
 
-        After a `stop` the broker comes back on the port that it had, with the data that it had.
+        After a `stop` the broker comes back on its former port, with its former data.
         """
         if self._run is not None and self._run.alive:
-            raise RuntimeError(f"the broker runs already, at {self.bootstrap_servers}")
+            raise RuntimeError(f"the broker is already running, at {self.bootstrap_servers}")
         self._run = run = _Run(self._settings, self._memory, self._before_listening, self._calls.broker_stopped)
         try:
             server = run.start()
             self._settings = _with_port(self._settings, server.address[1])
             self._calls.broker_started(run.loop, server)
         except BaseException:
-            # Interrupted, perhaps: the broker would go on, and nobody would have it to stop it.
+            # After an interrupt (Ctrl-C) the broker would run on, and no caller would have it to stop it.
             self.stop()
             raise
         return self
 
     def stop(self) -> None:
-        """Finishes what is under way and closes everything. Safe to call twice. In a fork it does nothing."""
+        """Finishes requests under way and closes everything. Safe to call twice. Does nothing in a forked process."""
         if self._run is not None:
             self._run.stop()
 
@@ -102,7 +102,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client's `bootstrap.servers` has to say."""
+        """The value for a client's `bootstrap.servers`."""
         host, port = self._calls.server.address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -123,8 +123,8 @@ class Broker:
             FaultFront(server, self._faults).refresh()
 
     def _faults_changed(self) -> None:
-        """Returns when the broker obeys the faults that are set now; one that is stopped does so when it starts."""
-        # Imported when a fault is first set: every broker would else start later for it.
+        """Returns when the broker obeys the present faults. A stopped broker obeys them from its start on."""
+        # Imported with the first fault, so that brokers without faults start sooner.
         from cordwood.embedded.fault_front import FaultFront
 
         def refresh(server: Server, done: Callable[[None], None]) -> None:
@@ -147,14 +147,14 @@ def _checked(settings: Any) -> Mapping[str, Any]:
 
 
 def _with_port(settings: BrokerSettings, port: int) -> BrokerSettings:
-    """The settings with the port that was found free for port 0: clients find the broker there after a restart."""
+    """The settings with the port that port 0 became: clients find the broker there after a restart."""
     listener = settings.listener
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return BrokerSettings.from_texts({**settings.texts, "listeners": f"{listener.name}://{host}:{port}"})
 
 
 class _Run:
-    """One life of a broker: a loop in a thread, from a start to its end."""
+    """One run of a broker, from its start to its end: an event loop in a thread."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Run:
 
     @property
     def alive(self) -> bool:
-        """Whether the broker runs or is still stopping; in a fork, whether it did so when the fork was made."""
+        """Whether the broker runs or is still stopping; in a forked process, whether it did at the fork."""
         return self._thread.is_alive() or (os.getpid() != self._process_id and not self._ended.done())
 
     def start(self) -> Server:
@@ -202,7 +202,7 @@ class _Run:
                 runner.run(self._serve())
         except BaseException as raised:
             failure = raised
-        # First of all: who hears of the end and starts the broker again must not be taken for stopped.
+        # Comes first: a caller who hears of the end may start the broker again, and that run must not count as stopped.
         self._when_ended()
         if not self._started.done():
             assert failure is not None

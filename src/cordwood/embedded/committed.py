@@ -1,4 +1,4 @@
-"""Which batches a reader of committed records leaves out: the rule that every Kafka consumer follows."""
+"""The batches that a reader of committed records skips: the rule that every Kafka consumer follows."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,8 +8,8 @@ from cordwood.records.control import read_transaction_marker
 
 
 class AbortedRecords:
-    """Follows the batches of one answer, in their order. An aborted transaction begins at its first offset and ends at
-    its producer's next marker: the same producer may commit records after it."""
+    """Follows the batches of one answer, in order. An aborted transaction reaches from its first offset to its
+    producer's next marker: the same producer may commit records behind the marker."""
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
         """`aborted`: producer id and first offset of each aborted transaction that reaches into these batches."""
@@ -17,7 +17,7 @@ class AbortedRecords:
         self._under_way: set[int] = set()
 
     def skips(self, header: BatchHeader, batch: Buffer) -> bool:
-        """Whether the records of this batch were aborted. To be asked for every batch."""
+        """Whether the records of this batch were aborted. Has to be called for every batch, in order."""
         if not self._to_come and not self._under_way:
             return False
         while self._to_come and self._to_come[0][1] <= header.last_offset:

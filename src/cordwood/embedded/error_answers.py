@@ -1,7 +1,7 @@
-"""The answer that refuses a whole request with one error code, for any API, made from the schemas.
+"""Answers that refuse a whole request with one error code, for any API, made from the message schemas.
 
-A request's rows (topics, partitions, groups, keys) come back in its answer, each with the code: clients look up what
-they asked for. What else an answer has is left at its default, or said to be unknown.
+The rows of a request (topics, partitions, groups, keys) come back in the answer, each with the code: clients look up
+the rows that they asked for. All other fields have their defaults, or say "unknown".
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _ROWS: Final = {
     "topic_results": ("topics",),
     "transaction_states": ("transactional_ids",),
 }
-"""Arrays of answers, and those of requests that they answer; others have the same name in both."""
+"""Arrays of answers whose arrays in the request have another name. All others have the same name in both."""
 _IDENTITY: Final = {
     "group_id": ("group_id",),
     "group_instance_id": ("group_instance_id",),
@@ -44,7 +44,7 @@ _IDENTITY: Final = {
     "topic_id": ("topic_id",),
     "transactional_id": ("transactional_id",),
 }
-"""What tells a row from others, and its names in requests."""
+"""The fields that identify a row, with their names in requests."""
 _UNKNOWN: Final = {
     "base_offset": -1,
     "committed_offset": -1,
@@ -63,7 +63,7 @@ _ONLY_ON_TOP: Final = {
     ),
     ApiKey.METADATA: frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
 }
-"""APIs whose own error code has few uses: any other code would keep clients from looking at the rows."""
+"""APIs whose top-level error code has few uses: with any other code, clients would not look at the rows."""
 
 _TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 _ROWS_WITH_TOPICS: Final = ("transactions", "groups", "markers")
@@ -75,7 +75,7 @@ def refusal(api_key: int, request: Entity, code: int) -> dict[str, Any]:
     on_top = _ONLY_ON_TOP.get(ApiKey(api_key))
     values = _filled(load(APIS[api_key].name)["response"].body, request, code)
     if api_key == ApiKey.DESCRIBE_LOG_DIRS:
-        # Its rows are directories, which a request does not name.
+        # The rows of this answer are directories, which a request does not name.
         values["results"] = [{"error_code": code}]
     if on_top is not None:
         if code in on_top:
@@ -108,7 +108,7 @@ def _rows(field: Field, struct: Struct, asked: Entity, code: int) -> Iterator[di
                     if hasattr(row, name):
                         values[inner.name] = getattr(row, name)
         else:
-            # Only a name or a number: it belongs where such a thing fits.
+            # The row is only a name or a number: it goes into the identifying fields of its type.
             wanted = "string" if isinstance(row, str) else "int32"
             values = _filled(struct, Entity(), code)
             values.update((inner.name, row) for inner in identity if inner.type == wanted)
@@ -126,7 +126,7 @@ def _first_of(entity: Entity, names: Sequence[str]) -> Sequence[Any]:
 
 
 def names_topics(api_key: int) -> bool:
-    """Whether requests of this API say which topics they are about."""
+    """Whether requests of this API name topics."""
     fields = load(APIS[api_key].name)["request"].body.fields
     nested = [
         inner for field in fields if field.name in _ROWS_WITH_TOPICS and field.struct for inner in field.struct[0]

@@ -1,7 +1,7 @@
-"""What stands before a node while faults are set, and lets requests meet them. Without faults it is not there at all.
+"""Stands before a node while faults are set, and lets requests meet the faults. Without faults it is not there at all.
 
-While a fault on Fetch needs to know partitions, fetches have no sessions: a fetch of a session does not name what it
-reads. A session that was there is not found any more, as after a restart, and no new one begins.
+While a fault on Fetch depends on partitions, there are no fetch sessions: a fetch in a session does not name all its
+partitions. An existing session is not found any more, as after a restart, and no new one begins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REASON: Final = "a fault was set"
 
 
 class FaultFront:
-    """Belongs to the loop of one server."""
+    """The front of one server, used only in its loop."""
 
     def __init__(self, server: Server, faults: Faults) -> None:
         self._server = server
@@ -35,7 +35,7 @@ class FaultFront:
         self._faults = faults
 
     def refresh(self) -> None:
-        """Stands before the node if faults are set, and steps aside if none are."""
+        """Puts the front before the node if faults are set, and removes it if none are."""
         self._server.answer_through(self if self._faults.any_set else None)
 
     def connection_closed(self, connection_id: int) -> None:
@@ -45,7 +45,7 @@ class FaultFront:
         try:
             request = decode_request(header, frame) if self._faults.on(header.api_key) else None
         except BadRequest:
-            request = None  # the node says what is wrong with it
+            request = None  # the node answers with the error
         if request is None:
             self._node.handle(header, frame, reply, now_ms)
             return
@@ -80,7 +80,7 @@ class FaultFront:
             return
         values = refusal(header.api_key, request, code)
         if header.api_key == ApiKey.METADATA:
-            # A client that hears of no broker would have nobody to ask again.
+            # A client that is told of no broker would have no broker to ask again.
             values["brokers"] = [endpoint._asdict() for endpoint in broker_endpoints(self._node)]
             values["cluster_id"] = self._node.image.cluster_id
             values["controller_id"] = self._node.image.controller_id
@@ -88,10 +88,10 @@ class FaultFront:
 
 
 def _without_session(header: RequestHeader, frame: memoryview) -> memoryview:
-    """The same fetch, which does not ask for a session."""
+    """The same fetch without a session."""
     if header.api_version < 7:
         return frame
-    # Before it: the replica until version 14, three numbers, the isolation level, the session's id.
+    # Before the session's epoch: the replica until version 14, three numbers, the isolation level, the session's id.
     epoch_position = header.body_start + (21 if header.api_version <= 14 else 17)
     changed = bytearray(frame)
     _INT32.pack_into(changed, epoch_position, _NO_SESSION)
@@ -99,7 +99,7 @@ def _without_session(header: RequestHeader, frame: memoryview) -> memoryview:
 
 
 class _LostReply:
-    """The request has its effect, and its connection ends instead of the answer."""
+    """Carries the request out, and ends the connection instead of answering."""
 
     def __init__(self, reply: Reply) -> None:
         self.client_host = reply.client_host
@@ -123,7 +123,7 @@ class _LostReply:
 
 
 class _LateReply:
-    """Answers as the node does, but later."""
+    """Sends the node's answer later."""
 
     def __init__(self, reply: Reply, server: Server, delay_s: float) -> None:
         self.client_host = reply.client_host

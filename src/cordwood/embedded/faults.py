@@ -1,7 +1,7 @@
 """Errors, delays and lost connections on demand, for tests of clients: `broker.faults.fail("Produce", …)`.
 
-A fault is set from any thread and holds for requests that arrive afterwards. A request meets at most one fault: the one
-that was set first, of those that fit it and are not used up.
+A fault can be set from any thread, and holds for requests that arrive afterwards. A request meets at most one fault: of
+the faults that fit it and are not used up, the one that was set first.
 """
 
 import threading
@@ -31,7 +31,7 @@ class Effect(Enum):
 
 
 class Target(NamedTuple):
-    """Which requests a fault is for."""
+    """The requests that meet a fault."""
 
     api_key: int
     topic: str | None
@@ -69,7 +69,7 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests have met it."""
+        """How many requests have met this fault."""
         return self._hits
 
     @property
@@ -78,18 +78,18 @@ class Fault:
 
     @property
     def needs_partitions(self) -> bool:
-        """Whether a request has to name its partitions, for the fault to fit or for its answer."""
+        """Whether the fault, or the answer that it gives, depends on the partitions in a request."""
         return self.effect is Effect.FAIL or self.target.topic is not None
 
     def wait(self, hits: int = 1, timeout_s: float = 30.0) -> None:
-        """Returns when so many requests have met it. TimeoutError if they do not."""
+        """Returns when `hits` requests have met this fault. Raises TimeoutError if they do not in time."""
         self._faults.wait_for(lambda: self._hits >= hits, timeout_s, f"{self} was met {self._hits} times, not {hits}")
 
     def hit(self) -> None:
         self._hits += 1
 
     def remove(self) -> None:
-        """No request meets it any more. Safe to call twice."""
+        """Removes the fault: no request meets it any more. Safe to call twice."""
         self._faults.remove(self)
 
     def __enter__(self) -> Self:
@@ -105,18 +105,18 @@ class Fault:
 
 
 class Faults:
-    """What goes wrong at one broker. Methods may be called from any thread but the broker's own, also while the broker
-    is stopped. Every method that sets a fault takes:
+    """The faults of one broker. Methods may be called from any thread but the broker's own, also while the broker is
+    stopped. Every method that sets a fault takes:
 
-    - `api`: the name of the API, as `"Produce"`;
-    - `times`: how many requests meet it; None: all, until it is removed;
-    - `topic`, and perhaps `partition`: only requests that name it. Such a request meets the fault as a whole, with
-      whatever else it names;
+    - `api`: the name of the API, such as `"Produce"`;
+    - `times`: how many requests meet the fault; None means all, until the fault is removed;
+    - `topic`, and optionally `partition`: only requests that name it. The whole request meets the fault, also for other
+      topics in it;
     - `client_id`: only requests of clients with this `client.id`.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        """`changed` is called after every change from outside of the loop; it returns when the broker obeys."""
+        """`changed` is called after every change from outside of the loop, and returns when the broker obeys."""
         self._tell = changed
         self._set: list[Fault] = []
         self._changed = threading.Condition()
@@ -131,10 +131,10 @@ class Faults:
         partition: int | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Refuses requests with an error, by its protocol name (`"NOT_ENOUGH_REPLICAS"`) or its code.
+        """Refuses requests with an error, given by its protocol name (`"NOT_ENOUGH_REPLICAS"`) or its code.
 
-        They are not carried out. Every topic, partition or group that the request names gets the error. A Produce
-        with acks=0 has no answer: its connection ends, as in Kafka.
+        A refused request is not carried out, and every topic, partition or group in it gets the error. A Produce with
+        acks=0 has no answer: its connection ends, as in Kafka.
         """
         target = _target(api, topic, partition, client_id)
         return self._add(Fault(self, target, Effect.FAIL, _checked(times), code=_code(error)))
@@ -149,11 +149,11 @@ class Faults:
         partition: int | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Carries requests out at once, and answers so much later. Answers to later requests of the same connection
-        wait behind it, since answers leave in the order of requests."""
+        """Carries requests out at once, and answers `seconds` later. Later answers on the same connection wait behind a
+        late one, since answers leave in the order of requests."""
         _check_type("seconds", seconds, int, float)
         if not 0 <= seconds < float("inf"):
-            raise ValueError(f"{seconds!r} is no number of seconds to wait")
+            raise ValueError(f"seconds must be 0 or more, and finite, not {seconds!r}")
         target = _target(api, topic, partition, client_id)
         return self._add(Fault(self, target, Effect.DELAY, _checked(times), delay_s=seconds))
 
@@ -167,8 +167,8 @@ class Faults:
         partition: int | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Ends the connection instead of answering. With `carried_out` the request has its effect first, and only the
-        answer is lost: a producer that tries again writes a duplicate, unless it is idempotent."""
+        """Ends the connection instead of answering. With `carried_out` the request is carried out first, and only the
+        answer is lost: a producer that sends it again writes a duplicate, unless it is idempotent."""
         effect = Effect.DROP_ANSWER if carried_out else Effect.DROP_REQUEST
         return self._add(Fault(self, _target(api, topic, partition, client_id), effect, _checked(times)))
 
@@ -208,7 +208,7 @@ class Faults:
             return [fault for fault in self._set if fault.target.api_key == api_key]
 
     def take(self, header: RequestHeader, named: Callable[[], NamedPartitions]) -> Fault | None:
-        """The fault that this request meets: it is counted, and gone if it is used up."""
+        """The fault that this request meets, after counting the hit. A fault that is used up is removed."""
         with self._changed:
             for fault in self._set:
                 if fault.target.fits(header, named):
@@ -228,13 +228,13 @@ def _target(api: str, topic: str | None, partition: int | None, client_id: str |
     _check_type("partition", partition, int, None)
     _check_type("client_id", client_id, str, None)
     if partition is not None and topic is None:
-        raise ValueError("a partition belongs to a topic: say which")
+        raise ValueError("partition needs topic: a partition belongs to a topic")
     if topic is not None:
-        # Reads schemas of messages, which a broker without faults does not need.
+        # Imported here: it reads message schemas, which a broker without faults does not need.
         from cordwood.embedded.error_answers import names_topics
 
         if not names_topics(by_name[api]):
-            raise ValueError(f"{api} requests name no topic")
+            raise ValueError(f"topic does not fit {api}: such requests name no topic")
     return Target(by_name[api], topic, partition, client_id)
 
 
@@ -246,7 +246,7 @@ def _code(error: str | int) -> int:
     if error not in _CODES:
         raise ValueError(f"{error!r} is no error code")
     if error == ErrorCode.NONE:
-        raise ValueError("NONE is no error: a request that is not carried out would be acknowledged")
+        raise ValueError("NONE is no error: it would acknowledge a request that is not carried out")
     return int(error)
 
 
@@ -258,8 +258,8 @@ def _checked(times: int | None) -> int | None:
 
 
 def _check_type(name: str, given: object, *types: type | None) -> None:
-    """A value of a wrong type fits no request: a test would wait for a fault that nobody meets."""
-    # True is an int for Python, and no number of times.
+    """Raises TypeError: a value of a wrong type fits no request, and a test would wait for a fault in vain."""
+    # For Python True is an int; as a number it is a mistake.
     fits = None in types if given is None else isinstance(given, tuple(each for each in types if each is not None))
     if not fits or isinstance(given, bool):
         expected = " or ".join("None" if each is None else each.__name__ for each in types)

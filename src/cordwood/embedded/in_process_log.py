@@ -1,7 +1,7 @@
 """Appending to and reading from the broker in this process, without a client and without a socket.
 
-The same partitions, checks, acks and durability as for a Kafka client with acks=all; a record appended here is read
-there and the other way round. Methods may be called from any thread but the broker's own.
+Partitions, checks, acks and durability are the same as for a Kafka client with acks=all. Kafka clients read records
+that were appended here, and the other way round. Methods may be called from any thread but the broker's own.
 """
 
 import time
@@ -28,15 +28,15 @@ from cordwood.records.records import records_in
 READ_BYTES: Final = 1024 * 1024
 DEFAULT_TIMEOUT_S: Final = 30.0
 NO_CONNECTION: Final = 0
-"""In the place of a connection's id, which is never 0: all threads of this process share it."""
+"""Takes the place of a connection's id, which is never 0. All threads of this process share it."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 Appending = Callable[[int | Exception], None]
-"""Gets the offset of the record, or why there is none."""
+"""Is called with the offset of the record, or with the reason why there is none."""
 
 
 class LogRecord(NamedTuple):
-    """One record as `InProcessLog.read` gives it."""
+    """One record from `InProcessLog.read`."""
 
     offset: int
     timestamp_ms: int
@@ -47,10 +47,10 @@ class LogRecord(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What one look into a partition's log found."""
+    """The result of one look into a partition's log."""
 
     offset: int
-    """From where on the records are wanted."""
+    """The first offset that is wanted."""
     found: LogSlice | ColdRead | None
     aborted: list[tuple[int, int]]
     """Producer id and first offset of aborted transactions, for a reader of committed records."""
@@ -72,10 +72,10 @@ class InProcessLog:
         timestamp_ms: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> int:
-        """Appends one record and returns its offset once it is as durable as the topic asks for.
+        """Appends one record and returns its offset once the record is as durable as the topic asks for.
 
-        Without `partition` the key chooses it as the Java client would; without a key partitions take turns. A topic
-        that does not exist is created if `auto.create.topics.enable` says so. Raises ProtocolError, or TypeError.
+        Without `partition` the key decides, as in the Java client; records without a key go to the partitions in turn.
+        An unknown topic is created if `auto.create.topics.enable` is true. Raises ProtocolError or TypeError.
         """
         _check_type("topic", topic, str)
         _check_type("partition", partition, int, type(None))
@@ -98,22 +98,22 @@ class InProcessLog:
     def read(
         self, topic: str, partition: int | None = None, offset: int | None = None, *, committed: bool = False
     ) -> Iterator[LogRecord]:
-        """The records of a partition from an offset on, or from where its log begins.
+        """The records of a partition from `offset` on, or from the log's start.
 
-        Without a partition: the records of all partitions, one partition after the other; each in its own order, with
-        no order between them. The reading ends at the high watermark that it finds when it gets there.
+        Without `partition`: the records of all partitions, one partition after the other. Records of one partition are
+        in order; between partitions there is no order. A partition ends at the high watermark that it has by then.
 
-        `committed`: what a consumer with `read_committed` gets, without the records of transactions that are open or
-        were aborted, and nothing behind an open one. Else these are among them, as for `read_uncommitted`.
+        With `committed`: the records that a consumer with `read_committed` gets. They end before the first open
+        transaction, and leave aborted transactions out. Without it: all records, as with `read_uncommitted`.
 
-        Raises ProtocolError: no such topic or partition, or an offset that the log does not have; and DamagedLog where
-        the bytes on disk are not what was written.
+        Raises ProtocolError for an unknown topic, partition or offset, and DamagedLog if the bytes on disk have changed
+        since they were written.
         """
         _check_type("topic", topic, str)
         _check_type("partition", partition, int, type(None))
         _check_type("offset", offset, int, type(None))
         if partition is None and offset is not None:
-            raise ValueError("an offset belongs to a partition: say which")
+            raise ValueError("offset needs partition: an offset is a place in one partition")
         return self._read(topic, partition, offset, committed)
 
     def _read(self, topic: str, partition: int | None, offset: int | None, committed: bool) -> Iterator[LogRecord]:
@@ -145,7 +145,7 @@ class InProcessLog:
                 raise _damaged(found, topic, index, offset, offset, "no whole batch is there")
 
     def topics(self, *, internal: bool = False) -> dict[str, int]:
-        """All topics by name, sorted, each with its number of partitions. With `internal` the broker's own, too."""
+        """The number of partitions of each topic, sorted by name. With `internal`, also of the broker's own topics."""
 
         def start(server: Server, done: Callable[[dict[str, int] | Exception], None]) -> None:
             image, node = server.node.image, server.node
@@ -160,11 +160,11 @@ class InProcessLog:
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
     def start_offset(self, topic: str, partition: int) -> int:
-        """The first offset that the partition still has: where `read` begins."""
+        """The partition's first offset, at which `read` begins."""
         return self._ask_partition(topic, partition, lambda found: found.replica.log.log_start_offset)
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The high watermark: where `read` ends."""
+        """The partition's high watermark, at which `read` ends."""
         return self._ask_partition(topic, partition, lambda found: found.replica.high_watermark)
 
     def _ask_partition(self, topic: str, partition: int, question: Callable[[Partition], int]) -> int:
@@ -199,7 +199,7 @@ class InProcessLog:
         return partitions[partition]
 
 
-# What callers hand in
+# Checks of arguments
 
 
 def _as_bytes(name: str, given: bytes | str | None) -> bytes | None:
@@ -271,7 +271,7 @@ def _append(server: Server, partition: Partition, batch: bytearray, deadline_ms:
 
 
 def _append_next(node: Node, partition: Partition, batch: Outcome, deadline_ms: int, done: Appending) -> None:
-    """The batch is as its topic asks, and it is its turn."""
+    """Appends a batch that its topic accepts, now that its turn has come."""
     try:
         if isinstance(batch, ProtocolError):
             raise batch

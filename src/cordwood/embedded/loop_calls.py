@@ -1,4 +1,4 @@
-"""Calls from any thread into the loop of the broker in this process, through every start and stop of it."""
+"""Calls from any thread into the loop of the broker in this process, whose loop changes with every start."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ class BrokerStopped(EnvironmentFailure):
 
 
 class LoopCalls:
-    """Belongs to one `Broker`. Methods may be called from any thread but the broker's own."""
+    """Calls into the loop of one `Broker`. Methods may be called from any thread but the broker's own."""
 
     def __init__(self) -> None:
         self._running: tuple[asyncio.AbstractEventLoop, Server] | None = None
@@ -32,7 +32,7 @@ class LoopCalls:
         self._running = loop, server
 
     def broker_stopped(self) -> None:
-        """Tells everybody who still waits for an answer that none will come."""
+        """Raises BrokerStopped in every call that still waits for an answer."""
         self._running = None
         for answer in list(self._unanswered):
             if not answer.done():
@@ -40,14 +40,16 @@ class LoopCalls:
 
     @property
     def server(self) -> Server:
-        """The server that runs, else BrokerStopped."""
+        """The running server. Raises BrokerStopped if there is none."""
         return self._now_running()[1]
 
     def ask(self, start: Callable[[Server, Callable[[T | Exception], None]], None], timeout_s: float) -> T:
-        """Runs `start` in the loop and waits for what it hands to its callback."""
+        """Runs `start` in the loop, and returns the value that `start` hands to its callback."""
         loop, server = self._now_running()
         if os.getpid() != self._process_id:
-            raise BrokerStopped(f"the broker runs in process {self._process_id}, not in this fork of it: use a client")
+            raise BrokerStopped(
+                f"the broker runs in process {self._process_id}, not in this fork of that process: use a client"
+            )
         answer: Future[T] = Future()
         self._unanswered.add(answer)
 

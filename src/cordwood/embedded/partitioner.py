@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the same in every client, so the same here.
+"""The partition of a key: the same as in Kafka's clients.
 
 murmur2 with the Java client's seed, which librdkafka (`murmur2_random`), kafka-python, aiokafka and franz-go share.
 """

@@ -1,11 +1,11 @@
 """The `cordwood` fixture: a fresh broker in memory for each test that asks for it.
 
-One broker per test, not per session: it starts in tens of milliseconds, and tests that share no broker share no topics,
-offsets or surprises. A suite that wants one for all its tests writes a session fixture around `Broker`. pytest imports
-this module at every start of every suite on the machine, so it imports nothing else.
+Each test has a broker of its own: a broker starts in tens of milliseconds, and tests that share no broker share no
+topics and offsets. A suite that wants one broker for all tests writes a session fixture around `Broker`. pytest imports
+this module at every start of every suite on the machine, so the module imports nothing else.
 
-The broker's settings come from three places, each over the one before it: `cordwood_settings` in the ini file, the
-fixture `cordwood_settings`, and markers `cordwood` from the outermost to the nearest.
+The broker's settings come from three places, and a later one overrides an earlier one: `cordwood_settings` in the ini
+file, the fixture `cordwood_settings`, and the markers `cordwood` from the outermost to the nearest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _INI_OPTION = "cordwood_settings"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini(_INI_OPTION, "Settings for brokers of the `cordwood` fixture, NAME=VALUE, one a line.", "linelist")
+    parser.addini(_INI_OPTION, "Settings of the `cordwood` fixture's broker: one NAME=VALUE on each line.", "linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def cordwood_settings(pytestconfig: pytest.Config) -> Settings:
-    """Settings by name for the `cordwood` broker: those of the ini file. A suite overrides it with its own."""
+    """The settings of the `cordwood` broker, by name: those of the ini file. A suite can override this fixture."""
     settings: dict[str, str | int | float | bool] = {}
     for line in pytestconfig.getini(_INI_OPTION):
         name, equals, text = line.partition("=")
@@ -44,7 +44,7 @@ def cordwood_settings(pytestconfig: pytest.Config) -> Settings:
 
 @pytest.fixture
 def cordwood(request: pytest.FixtureRequest, cordwood_settings: Settings) -> "Iterator[Broker]":
-    """A Kafka-compatible broker: `cordwood.bootstrap_servers` for clients, `cordwood.log` without a client."""
+    """A Kafka-compatible broker: clients use `cordwood.bootstrap_servers`; `cordwood.log` needs no client."""
     from cordwood.embedded.broker import Broker
 
     settings = dict(cordwood_settings)

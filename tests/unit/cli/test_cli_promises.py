@@ -8,8 +8,8 @@ from cordwood.cli.promises import ack_promise, order_promise
 @pytest.mark.parametrize(
     ("scope", "partitions", "name", "said"),
     [
-        ("global", 1, "global", "every record of the topic"),
-        (None, 1, "global", "every record of the topic"),
+        ("global", 1, "global", "all records of the topic"),
+        (None, 1, "global", "all records of the topic"),
         ("partition", 1, "partition", "as long as it has one partition"),
         ("partition", 3, "partition", "between the 3 partitions there is no order"),
         (None, 3, "partition", "between the 3 partitions there is no order"),

@@ -1,1 +1,1 @@
-"""`cordwood config`: one file per command, and what they share in `changes.py`."""
+"""`cordwood config`: one file per command; `changes.py` and `resource.py` are shared."""

@@ -23,17 +23,21 @@ def alter(
     broker: BrokerOption = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="NAME=VALUE", help="Set this; may be given several times."),
+        typer.Option(
+            "--set", "-s", metavar="NAME=VALUE", help="A setting and its new value; may be given several times."
+        ),
     ] = None,
     delete: Annotated[
         list[str] | None,
-        typer.Option("--delete", "-d", metavar="NAME", help="Give this its default back; may be given several times."),
+        typer.Option(
+            "--delete", "-d", metavar="NAME", help="A setting to put back to its default; may be given several times."
+        ),
     ] = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a topic, a group or a broker while it runs: all of them, or none if one is refused."""
+    """Change settings of a topic, a group or a running broker. If one change is refused, none is made."""
     from cordwood.cli.config.changes import change_settings
     from cordwood.cli.connection import Connection
 

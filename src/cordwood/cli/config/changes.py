@@ -1,4 +1,4 @@
-"""Changing settings of a topic, a group or a broker, with a hint when a name is not one."""
+"""Changing settings of a topic, a group or a broker, with a hint for a mistyped name."""
 
 from collections.abc import Iterable, Mapping
 
@@ -24,7 +24,7 @@ def broker_resource(broker: str) -> ConfigResource:
 def change_settings(
     connection: Connection, resource: ConfigResource, settings: Mapping[str, str], defaults: Iterable[str]
 ) -> None:
-    """Sets these, and gives those their defaults back, in one request: all or nothing."""
+    """Sets `settings` and puts `defaults` back to their defaults, in one request: all or nothing."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
     ] + [ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE) for name in defaults]
@@ -40,7 +40,7 @@ def change_settings(
 
 
 def with_near_names(failure: Failure, names: Iterable[str]) -> Failure:
-    """The same failure; if a name is none of a setting's, with the settings that it may have been meant to be."""
+    """The same failure; if one of the names is no setting, its hint has similar names of settings."""
     known = known_settings()
     for name in names:
         if name not in known and (near := near_names(name, known)):

@@ -14,13 +14,13 @@ def describe(
     group: GroupOption = None,
     broker: BrokerOption = None,
     only_changed: Annotated[
-        bool, typer.Option("--changed", help="Only settings that somebody set: no defaults.")
+        bool, typer.Option("--changed", help="Leave out settings that have their defaults.")
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show the settings of a topic, a group or a broker: the value, and where it was set."""
+    """Show the settings of a topic, a group or a broker: each value, and where it was set."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.failure import Failure
     from cordwood.cli.topic.view import settings_of

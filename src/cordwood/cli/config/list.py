@@ -13,7 +13,9 @@ from cordwood.model.settings import Setting
 def list_settings(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Only settings whose name contains one of these.", show_default=False),
+        typer.Argument(
+            metavar="[TEXT]...", help="Only settings whose name contains one of these texts.", show_default=False
+        ),
     ] = None,
     of_topics: Annotated[bool, typer.Option("--topics", help="Only settings of topics.")] = False,
     of_groups: Annotated[bool, typer.Option("--groups", help="Only settings of single consumer groups.")] = False,
@@ -34,7 +36,7 @@ def list_settings(
         print_json([_as_json(kind, setting) for kind, setting in rows])
         return
     if not rows:
-        remark("No setting has that in its name.")
+        remark("No setting's name contains any of these texts.")
     for kind in tables:
         settings = [setting for row_kind, setting in rows if row_kind == kind]
         if settings:

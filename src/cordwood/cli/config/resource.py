@@ -1,4 +1,4 @@
-"""Which topic, group or broker a `config` command is about."""
+"""The options of `config` commands that name a topic, a group or a broker."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,25 +14,27 @@ if TYPE_CHECKING:
 
 TopicOption = Annotated[
     str | None,
-    typer.Option("--topic", "-t", metavar="TOPIC", callback=checked_name, help="The topic it is about."),
+    typer.Option("--topic", "-t", metavar="TOPIC", callback=checked_name, help="The topic whose settings are meant."),
 ]
 
 BrokerOption = Annotated[
     int | None,
-    typer.Option("--broker", metavar="ID", help="The broker it is about; if there is only one, that one is meant."),
+    typer.Option("--broker", metavar="ID", help="The broker whose settings are meant. Default: the only broker."),
 ]
 
 
 GroupOption = Annotated[
     str | None,
-    typer.Option("--group", "-g", metavar="GROUP", callback=checked_name, help="The consumer group it is about."),
+    typer.Option(
+        "--group", "-g", metavar="GROUP", callback=checked_name, help="The consumer group whose settings are meant."
+    ),
 ]
 
 
 def named_resource(
     connection: "Connection", topic: str | None, group: str | None, broker: int | None
 ) -> "ConfigResource":
-    """The topic, the group or the broker. Without any: the broker, if there is only one."""
+    """The topic, the group or the broker that the options name; without an option, the only broker."""
     from cordwood.cli.config.changes import broker_resource, group_resource, topic_resource
 
     if sum(given is not None for given in (topic, group, broker)) > 1:
@@ -51,5 +53,7 @@ def named_resource(
         broker = next(iter(brokers))
     elif broker not in brokers:
         known = ", ".join(str(known) for known in sorted(brokers))
-        raise Failure("BROKER_NOT_AVAILABLE", f"there is no broker {broker}", f"there is {known}", ExitCode.NOT_FOUND)
+        raise Failure(
+            "BROKER_NOT_AVAILABLE", f"there is no broker {broker}", f"known brokers: {known}", ExitCode.NOT_FOUND
+        )
     return broker_resource(str(broker))

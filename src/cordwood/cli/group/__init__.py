@@ -1,1 +1,1 @@
-"""`cordwood group`: one file per command, and what they share in `view.py`."""
+"""`cordwood group`: one file per command; `view.py`, `lag.py` and `table.py` are shared."""

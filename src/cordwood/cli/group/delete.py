@@ -23,12 +23,12 @@ def delete_groups(
         list[str],
         typer.Argument(metavar="GROUP...", callback=checked_names, help="One or more groups.", show_default=False),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Delete groups without members, with all their positions. There is no way back."""
+    """Delete groups that have no members, with all their positions. There is no way back."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.group.view import committed_offsets, describe
 
@@ -38,7 +38,12 @@ def delete_groups(
         describe(connection, name)
     if not yes:
         if not sys.stdin.isatty():
-            raise Failure("USAGE", "deleting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
+            raise Failure(
+                "USAGE",
+                "deleting needs a confirmation, and there is no terminal to ask on",
+                "add --yes",
+                ExitCode.USAGE,
+            )
         for name in names:
             say(f"{name}: {count_in_words(len(committed_offsets(connection, name)), 'position')} will be gone")
         if not typer.confirm("Delete?"):

@@ -25,14 +25,14 @@ def describe_group(
             "--sample",
             metavar="DURATION",
             parser=wait_s(0.0),
-            help="How long to watch how fast the log grows and the group reads; 0: take both as still.",
+            help="How long to measure the speed of writers and readers; 0 takes both as 0.",
         ),
     ] = 1.0,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show a group: its state, its members, how far behind it is in every partition, and when it will lose records."""
+    """Show a group: its state, its members, and in every partition its lag and the time until it loses records."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.group.lag import LagReader
     from cordwood.cli.group.table import COLUMNS, cells

@@ -1,8 +1,8 @@
-"""How far a group is behind, as any Kafka client can see it: lag, lag time, drain rate, time to data loss.
+"""A group's lag, lag time, drain rate and time to data loss, from what any Kafka client can see.
 
 A client does not see segments. It sees a log's start, end and size, the topic's settings, and the timestamps of the
-first unread and of the newest record; what lies between is taken as even, and cut into segments as the settings say
-(`lag/estimate.py`). The forecast over them is the one of the broker's metrics, which know the segments.
+first unread and of the newest record. `lag/estimate.py` spreads records evenly between the two and cuts them into
+segments as the settings say. The forecast over segments is the same as in the broker's metrics.
 """
 
 import time
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 READING_S = 3.0
 MAX_READ_PARTITIONS = 256
-"""Partitions of which the first unread record is read: more would make a look take long."""
+"""How many first unread records one look reads, for their timestamps: more would make a look take long."""
 
 Place = tuple[str, int]
 
@@ -37,9 +37,9 @@ class GroupLook(NamedTuple):
 class LagRow(NamedTuple):
     position: PositionView
     lag: PositionLag | None
-    """None where the topic is gone."""
+    """None if the topic is gone."""
     foreseen: bool
-    """Whether the time to data loss could be worked out: if so and it is None, there will be none."""
+    """Whether the time to data loss is known. If it is known and None, no data will be lost."""
 
     def as_json(self) -> dict[str, Any]:
         lag = self.lag
@@ -57,7 +57,7 @@ class LagRow(NamedTuple):
 
 
 class LogFacts(NamedTuple):
-    """What a client knows of one partition."""
+    """The facts that a client knows about one partition."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class LogFacts(NamedTuple):
 
 
 class LagReader:
-    """Looks at one group again and again. Rates come from the looks so far."""
+    """Looks at one group again and again. Rates come from all looks so far."""
 
     def __init__(self, connection: "Connection", name: str) -> None:
         self._connection = connection
@@ -101,7 +101,7 @@ class LagReader:
         from cordwood.cli.topic.view import sizes_of
 
         connection = self._connection
-        # On every look: a watch may run for days, and somebody who sees a loss coming raises the retention meanwhile.
+        # Read on every look: a watch may run for days, and an operator who sees a loss coming raises the retention.
         self._rules[topic] = self._retention_rules(topic)
         starts = connection.offsets(topic, partitions, OffsetSpec.earliest())
         ends = connection.offsets(topic, partitions, OffsetSpec.latest())
@@ -129,7 +129,7 @@ class LagReader:
         )
 
     def _read_timestamps(self, unread: list[tuple[str, int, int]]) -> None:
-        """The first unread record of each of these places; those known from an earlier look are not read again."""
+        """Reads the timestamps of these first unread records, except those known from an earlier look."""
         from confluent_kafka import KafkaError, TopicPartition
 
         known = self._timestamps
@@ -139,11 +139,11 @@ class LagReader:
             return
         consumer = self._connection.consumer(
             {
-                # A group id is librdkafka's condition for reading at all; nothing joins or commits under this one.
+                # librdkafka reads only with a group id. Nothing joins or commits under this one.
                 "group.id": f"cordwood-cli-{uuid.uuid4()}",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # Retention takes what is in the log, also what an open transaction holds back.
+                # Retention also deletes records that an open transaction holds back.
                 "isolation.level": "read_uncommitted",
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 100,

@@ -9,7 +9,7 @@ def list_groups(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """List the groups of consumers."""
+    """List the consumer groups."""
     from cordwood.cli.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -24,4 +24,4 @@ def list_groups(
         rows = [(group["name"], group["state"], group["protocol"]) for group in groups]
         print_table(["group", "state", "protocol"], rows)
     else:
-        remark("No groups yet: a consumer makes one when it joins or commits.")
+        remark("No groups yet: a consumer creates its group when it joins or commits.")

@@ -1,4 +1,4 @@
-"""What the group commands share of their command lines."""
+"""Arguments that several group commands take."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`cordwood group reset`: moves a group's positions. A dry run unless it is told to do it."""
+"""`cordwood group reset`: moves a group's positions. A dry run without --execute."""
 
 import time
 from contextlib import suppress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cordwood.cli.group.view import GroupView
 
 MAX_REMARKS = 5
-"""Partitions that are named one by one in a remark."""
+"""How many partitions get a remark of their own."""
 
 
 class Target(NamedTuple):
@@ -41,7 +41,7 @@ class Move(NamedTuple):
     before: int | None
     after: int
     asked: int
-    """Where it was to go; `after` is the nearest place that the log has."""
+    """The offset that was asked for; `after` is the nearest offset that the log has."""
 
 
 def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
@@ -56,13 +56,15 @@ def parse_target(to: str | None, shift: int | None, back: str | None) -> Target:
             ago_ms = duration_ms(back)
         except ValueError:
             hint = "write 90s, 15m, 2h or 7d"
-            raise Failure("USAGE", f"--back {back[:80]!r} is no duration", hint, ExitCode.USAGE) from None
+            raise Failure(
+                "USAGE", f"--back {back[:80]!r} is not a duration with a unit", hint, ExitCode.USAGE
+            ) from None
         return Target("time", max(int(time.time() * 1000) - ago_ms, 0))
     assert to is not None
     to = KAFKA_WORDS.get(to, to)
     if to in ("beginning", "end"):
         return Target(to)
-    # More digits than Python takes for a number are a ValueError too.
+    # Python raises ValueError for a number with too many digits.
     with suppress(ValueError):
         if to.isdecimal():
             return Target("offset", int(to))
@@ -94,24 +96,37 @@ def reset(
     ] = None,
     shift: Annotated[
         int | None,
-        typer.Option("--shift", metavar="N", help="So many records on, or back if negative.", show_default=False),
+        typer.Option(
+            "--shift", metavar="N", help="Move by this many offsets; a negative number moves back.", show_default=False
+        ),
     ] = None,
     back: Annotated[
         str | None,
         typer.Option(
-            "--back", metavar="DURATION", help="To what came in this long ago: 90s, 15m, 2h, 7d.", show_default=False
+            "--back",
+            metavar="DURATION",
+            help="Move to the first record written since this long ago: 90s, 2h, 7d.",
+            show_default=False,
         ),
     ] = None,
     partitions: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", metavar="N", help="Only this one; may be repeated.", show_default=False),
+        typer.Option(
+            "--partition",
+            "-p",
+            metavar="N",
+            help="Only this partition; may be given several times.",
+            show_default=False,
+        ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this it is only shown.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Move the positions; without it they are only shown.")
+    ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Move the positions of a group without members. Shows what it would do, unless --execute is given."""
+    """Move the positions of a group that has no members. Without --execute, only show the moves."""
     from cordwood.cli.connection import Connection
 
     target = parse_target(to, shift, back)
@@ -138,10 +153,10 @@ def reset(
     if execute:
         return
     if not known:
-        remark(f"There is no group {name} yet: --execute makes it.")
+        remark(f"There is no group {name} yet: --execute creates it.")
     if members:
         remark(f"{name} has {count_in_words(members, 'member')}: --execute is refused until its consumers stop.")
-    remark("Nothing was changed: this was a dry run. --execute does it.")
+    remark("Dry run: nothing was changed. --execute moves the positions.")
 
 
 def _group_if_there(connection: "Connection", name: str) -> "GroupView | None":
@@ -161,11 +176,11 @@ def _remark_on_clamped(moves: list[Move]) -> None:
         edge = "starts" if move.asked < move.after else "ends"
         remark(f"Partition {move.partition} has no offset {move.asked}: its log {edge} at {move.after}.")
     if (more := len(clamped) - MAX_REMARKS) > 0:
-        remark(f"So it is in {count_in_words(more, 'more partition')}.")
+        remark(f"The same holds for {count_in_words(more, 'more partition')}.")
 
 
 def plan(connection: "Connection", name: str, topic: str, partitions: list[int] | None, target: Target) -> list[Move]:
-    """Where each partition's position is and would be, never outside of what the log has."""
+    """Each partition's position before and after the move, never outside of the partition's log."""
     from confluent_kafka.admin import OffsetSpec
 
     from cordwood.cli.group.view import committed_offsets
@@ -211,5 +226,5 @@ def _execute(connection: "Connection", name: str, topic: str, moves: list[Move])
         raise Failure(
             refused.name(),
             f"the broker refused: {refused.str()}",
-            "a group's positions can be moved while it has no members: stop its consumers first",
+            "the positions of a group with members cannot be moved: stop its consumers first",
         )

@@ -24,7 +24,7 @@ def cells(row: LagRow) -> Sequence[object]:
 
 
 def loss_in_words(row: LagRow) -> str:
-    """`never`, `in 3.5 h`, `is due`, `unknown`; what is lost already comes first."""
+    """`never`, `in 3.5 h`, `is due`, `unknown`; records that are lost already come first."""
     lag = row.lag
     if lag is None:
         return "topic is gone"

@@ -1,4 +1,4 @@
-"""A group as the broker shows it: its members, and for each partition its position, the end and the lag."""
+"""A group as the broker shows it: its members, and in each partition its position and the log's end."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +18,7 @@ class MemberView(NamedTuple):
     host: str
     partitions: list[tuple[str, int]]
     protocol: str | None
-    """`classic` or `consumer`; None where the broker does not say. Members of one group may speak different ones."""
+    """`classic` or `consumer`; None if the broker does not tell. Members of one group may use different protocols."""
 
 
 class GroupView(NamedTuple):
@@ -38,7 +38,7 @@ class PositionView(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records between the position and the end; None where nothing was committed."""
+        """Offsets between the position and the log's end; None without a committed position."""
         return None if self.committed is None or self.end is None else max(self.end - self.committed, 0)
 
 
@@ -48,12 +48,12 @@ def group_names(connection: "Connection") -> list[str]:
 
 
 def describe(connection: "Connection", name: str) -> GroupView:
-    """The group; a Failure if there is none of this name."""
+    """The group of this name. Raises Failure if there is none."""
     if name not in (names := group_names(connection)):
         raise Failure(
             "GROUP_ID_NOT_FOUND",
             f"there is no group {name!r} at {connection.bootstrap_servers}",
-            near_names(name, names) or "`cordwood group list` shows what there is",
+            near_names(name, names) or "`cordwood group list` lists the groups",
             ExitCode.NOT_FOUND,
         )
     answer = connection.ask_all(lambda admin: admin.describe_consumer_groups([name]))[name]
@@ -76,7 +76,7 @@ def describe(connection: "Connection", name: str) -> GroupView:
 
 
 def _spoken_protocols(connection: "Connection", name: str) -> dict[str, str]:
-    """By member id, in a group of the consumer protocol: librdkafka does not hand on what the broker says of it."""
+    """The protocol of each member, by member id. The broker tells it, and librdkafka does not hand it on."""
     from cordwood.cli.raw_request import ask, group_coordinator
     from cordwood.wire.apis import ApiKey
 
@@ -84,7 +84,7 @@ def _spoken_protocols(connection: "Connection", name: str) -> dict[str, str]:
         coordinator = group_coordinator(connection, name)
         answer = ask(coordinator, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [name]}, connection.timeout_s)
     except Failure:
-        return {}  # an older broker, or one that wants to know who asks
+        return {}  # an older broker, or one that wants authentication
     return {
         member.member_id: _MEMBER_TYPES[member.member_type]
         for group in answer.groups
@@ -94,7 +94,7 @@ def _spoken_protocols(connection: "Connection", name: str) -> dict[str, str]:
 
 
 def positions(connection: "Connection", group: GroupView) -> list[PositionView]:
-    """Every partition of the topics in which the group has a position or a member: those without a position, too."""
+    """All partitions, also those without a position, of every topic in which the group has a position or a member."""
     from confluent_kafka.admin import OffsetSpec
 
     committed = committed_offsets(connection, group.name)

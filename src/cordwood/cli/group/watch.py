@@ -32,17 +32,17 @@ def watch_group(
             "-i",
             metavar="DURATION",
             parser=wait_s(0.1),
-            help="How long between two looks.",
+            help="The time between two looks.",
         ),
     ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Two looks, for the rates; show the second, and end. For scripts.")
+        bool, typer.Option("--once", help="For scripts: show the group once, after two looks for the rates, and end.")
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show a group's lag, drain rate and time to data loss, again and again. With --json a line for every look."""
+    """Show a group's lag, drain rate and time to data loss, again and again. With --json each look is one line."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.group.lag import LagReader
 

@@ -1,1 +1,1 @@
-"""`cordwood inspect`: a stopped log directory, looked at without changing a byte of it."""
+"""`cordwood inspect`: reads the data directory of a stopped broker, and never changes a byte of it."""

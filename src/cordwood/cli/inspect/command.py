@@ -1,4 +1,4 @@
-"""`cordwood inspect`, the command: which view of which partitions."""
+"""`cordwood inspect`: chooses the view and the partitions."""
 
 import os
 from collections.abc import Iterator
@@ -18,27 +18,27 @@ def inspect(
     ] = "./cordwood-data",
     partition: Annotated[
         str | None,
-        typer.Argument(metavar="[TOPIC-PARTITION]", help="One partition, as `orders-0`; all if not given."),
+        typer.Argument(metavar="[TOPIC-PARTITION]", help="One partition, such as `orders-0`. Default: all."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read and check every batch, record, index, snapshot and checkpoint.")
     ] = False,
     batches: Annotated[bool, typer.Option("--batches", help="List every batch.")] = False,
     records: Annotated[bool, typer.Option("--records", help="List every record.")] = False,
-    producers: Annotated[bool, typer.Option("--producers", help="List the idempotent producers it knows.")] = False,
+    producers: Annotated[bool, typer.Option("--producers", help="List the idempotent producers in the log.")] = False,
     from_offset: Annotated[
-        int, typer.Option("--from", metavar="OFFSET", min=0, help="List batches or records from here on.")
+        int, typer.Option("--from", metavar="OFFSET", min=0, help="List batches or records from this offset on.")
     ] = 0,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="List at most this many batches or records.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look into the files of a stopped broker: partitions, segments, batches, records, producers, checkpoints.
+    """Show the files of a stopped broker: partitions, segments, batches, records, producers, checkpoints.
 
-    Nothing is changed, and no broker is needed; while one uses the directory, inspect refuses. --verify exits with 5 if
-    anything is not as it should be. Directories of Apache Kafka, stopped, can be inspected as well. Directories that a
-    start set aside, because the metadata did not know them, are listed by the name they have now.
+    The command changes nothing, and refuses a directory that a broker is using. --verify exits with 5 if it finds a
+    problem. The log directory of a stopped Apache Kafka works, too. Partitions that a start set aside, because the
+    metadata did not know them, are listed under their present names.
     """
     from cordwood.cli.inspect import show
     from cordwood.cli.inspect.directory import Partition, read_data_directory
@@ -76,7 +76,7 @@ def inspect(
 
 @contextmanager
 def _readable(directory: str) -> Iterator[None]:
-    """What the disk refuses (rights, a directory where a log should be) ends the command in words."""
+    """An OSError (missing rights, a directory in the place of a log) becomes a Failure."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""What lies in a data directory: its partitions, their segments, snapshots and checkpoints."""
+"""The contents of a data directory: partitions with their segments, snapshots and checkpoints."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ class Segment:
         return segment_file(self.directory, self.base_offset, suffix)
 
     def size_of(self, suffix: Suffix) -> int | None:
-        """Bytes of one of its files; None if it is not there."""
+        """The size of one of the segment's files; None if it does not exist."""
         try:
             return os.path.getsize(self.path(suffix))
         except FileNotFoundError:
@@ -43,24 +43,24 @@ class Segment:
 
 @dataclass(slots=True)
 class Partition:
-    """The directory of one partition. Checkpoints are None where there is none for it."""
+    """The directory of one partition. A checkpoint without an entry for the partition is None."""
 
     partition: TopicPartition
     directory: str
     segments: list[Segment] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
-    """The offsets at which producer state was written down, ascending."""
+    """The offsets of the snapshots of producer state, ascending."""
     leftovers: list[str] = field(default_factory=list)
-    """Files on their way in or out: `.deleted`, `.cleaned`, `.swap`."""
+    """Files that an interrupted deletion or compaction left: `.deleted`, `.cleaned`, `.swap`."""
     topic_id: TopicId | None = None
     leader_epochs: LeaderEpochs | None = None
     recovery_point: int | None = None
     log_start_offset: int | None = None
     cleaned_to: int | None = None
     unreadable: list[tuple[str, str]] = field(default_factory=list)
-    """Checkpoints that could not be read, and why."""
+    """Checkpoints that could not be read, each with the reason."""
     set_aside: str | None = None
-    """Why the broker set it aside; None if it did not."""
+    """Why the broker set the directory aside; None if it did not."""
 
     @property
     def size_bytes(self) -> int:
@@ -77,14 +77,14 @@ class DataDirectoryView:
     path: str
     partitions: list[Partition]
     set_aside: list[Partition]
-    """What the metadata did not know: kept, and not served."""
+    """Partitions that the metadata did not know: kept, and not served."""
     unreadable: list[tuple[str, str]]
     stopped_cleanly: bool
-    """Whether the broker said goodbye; if not, it will check what is above the recovery points when it next starts."""
+    """Whether the broker was stopped cleanly. If not, its next start checks everything above the recovery points."""
 
 
 def read_data_directory(path: str) -> DataDirectoryView:
-    """All partitions under a data directory, or the one whose own directory this is. A Failure if it is neither."""
+    """The partitions of a data directory, or of one partition's directory. Raises Failure for any other directory."""
     if not os.path.isdir(path):
         raise Failure("NO_SUCH_DIRECTORY", f"there is no directory {path}", "", ExitCode.NOT_FOUND)
     names = sorted(os.listdir(path))
@@ -119,8 +119,8 @@ def _view(path: str, names: list[str], aside: list[str]) -> DataDirectoryView:
         except ValueError:
             raise Failure(
                 "NOT_A_DATA_DIRECTORY",
-                f"{name} is not named as a partition's directory is",
-                "TOPIC-NUMBER is",
+                f"{name} is not the name of a partition's directory",
+                "such names are TOPIC-NUMBER",
                 ExitCode.NOT_FOUND,
             ) from None
         read = _partition(partition, os.path.join(path, name))
@@ -161,7 +161,7 @@ def _partition(partition: TopicPartition, directory: str) -> Partition:
 
 
 def _set_aside(directory: str) -> Partition:
-    """A directory that was set aside, with the offsets that it had then."""
+    """A directory that was set aside, with the offsets that it had at that time."""
     unreadable: list[tuple[str, str]] = []
     note = _read(os.path.join(directory, NOTE_FILE), decode_note, unreadable)
     if note is not None:
@@ -177,7 +177,7 @@ def _set_aside(directory: str) -> Partition:
         except ValueError:
             partition = TopicPartition(part, 0)
         read = _partition(partition, directory)
-        read.set_aside = "there is no note of why"
+        read.set_aside = "unknown: the directory has no note of the reason"
     read.unreadable += unreadable
     return read
 
@@ -185,7 +185,7 @@ def _set_aside(directory: str) -> Partition:
 def _read(path: str, decode: Callable[[bytes], T], unreadable: list[tuple[str, str]]) -> T | None:
     try:
         data = read_whole(path)
-        # Apache Kafka leaves checkpoints empty that it has no entry for.
+        # Apache Kafka leaves a checkpoint without entries empty.
         return decode(data) if data else None
     except FileNotFoundError:
         return None
@@ -195,7 +195,7 @@ def _read(path: str, decode: Callable[[bytes], T], unreadable: list[tuple[str, s
 
 
 def last_offsets(partition: Partition) -> Iterator[tuple[Segment, int, int]]:
-    """(segment, batches, offset after its last whole batch), by hopping from header to header: nothing is verified."""
+    """(segment, batches, offset after the last whole batch), by hopping from header to header, without verifying."""
     for segment in partition.segments:
         batches, next_offset = 0, segment.base_offset
         with open(segment.path(Suffix.LOG), "rb") as file:

@@ -1,4 +1,4 @@
-"""Files that can only be read: inspecting a log must never be what damages it."""
+"""Files that can only be read: an inspection must never damage a log."""
 
 import os
 
@@ -7,7 +7,7 @@ from cordwood.segments.damaged import DamagedFile
 
 
 def read_whole(path: str) -> bytes:
-    """A file beside the log. FileNotFoundError if there is none; DamagedFile if what is there cannot be read."""
+    """The content of a file beside the log. Raises FileNotFoundError, or DamagedFile if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -18,7 +18,7 @@ def read_whole(path: str) -> bytes:
 
 
 class ReadOnlyFile:
-    """A file for `SegmentScan` and its like. Writing to it is our own fault, so it is an assertion."""
+    """A read-only file for `SegmentScan` and other scans. Writing is our own fault, so it is an assertion."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Keeps a broker out while its directory is inspected, and refuses if one is in."""
+"""Keeps a broker out of a directory during an inspection, and refuses a directory that a broker is using."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from cordwood.log.data_directory import LOCK_FILE
 
 @contextmanager
 def stopped(data_directory: str) -> Iterator[None]:
-    """Holds a shared lock on the directory: inspections go side by side, a broker's exclusive lock excludes them."""
+    """Holds a shared lock on the directory: inspections share it, and a broker's exclusive lock excludes them."""
     try:
         descriptor = os.open(os.path.join(data_directory, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -24,7 +24,7 @@ def stopped(data_directory: str) -> Iterator[None]:
             raise Failure(
                 "DATA_DIRECTORY_IN_USE",
                 f"a broker is using {data_directory}",
-                "stop it first, or inspect a copy: files that are being written look damaged when they are not",
+                "stop the broker first, or use a copy: a sound file that is being written can look damaged",
             ) from None
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The idempotent producers that a partition knows: the newest snapshot, and what the log adds to it."""
+"""The idempotent producers of a partition: from the newest snapshot and the log behind it."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from cordwood.segments.scan import SegmentScan
 
 @dataclass(slots=True)
 class ProducerView:
-    """What a restarted broker would know of one producer."""
+    """The state of one producer that a restarted broker would have."""
 
     producer_id: int
     epoch: int
@@ -25,13 +25,13 @@ class ProducerView:
 
 
 def producers_of(partition: Partition) -> tuple[int | None, list[ProducerView]]:
-    """The offset of the snapshot that was used (None: none was), and the producers by id."""
+    """The offset of the snapshot that was used, None if none was, and the producers by id."""
     snapshot_offset, known = _newest_snapshot(partition)
     start = partition.start_offset if snapshot_offset is None else snapshot_offset
     for segment in partition.segments:
         following = [other.base_offset for other in partition.segments if other.base_offset > segment.base_offset]
         if following and following[0] <= start:
-            continue  # all of it is before the snapshot
+            continue  # the whole segment is before the snapshot
         with ReadOnlyFile(segment.path(Suffix.LOG)) as file:
             scan = SegmentScan(file, segment.base_offset)
             for _, header in scan:
@@ -64,7 +64,7 @@ def _newest_snapshot(partition: Partition) -> tuple[int | None, dict[int, Produc
         try:
             entries = decode_snapshot(read_whole(segment_file(partition.directory, offset, Suffix.SNAPSHOT)))
         except DamagedFile:
-            continue  # as recovery does: an older one, and more of the log
+            continue  # recovery, too, takes an older snapshot and reads more of the log
         return offset, {
             entry.producer_id: ProducerView(
                 entry.producer_id,

@@ -1,4 +1,4 @@
-"""How what was found in a log directory is shown."""
+"""The views of a data directory, as tables and as JSON."""
 
 import os
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def overview(data: DataDirectoryView, *, as_json: bool) -> None:
     if data.set_aside:
         _set_aside_table(data)
     if rows and not data.stopped_cleanly:
-        remark("The broker was not stopped cleanly: it checks what is above the recovery points when it next starts.")
+        remark("The broker was not stopped cleanly: its next start checks everything above the recovery points.")
 
 
 def _overview_row(read: Partition) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _set_aside_table(data: DataDirectoryView) -> None:
             for row in rows
         ],
     )
-    remark("What is set aside is kept and not served: `cordwood recover put-back` puts it back.")
+    remark("Partitions that are set aside are kept and not served: `cordwood recover put-back` puts them back.")
 
 
 def _overview_table(partitions: list[Partition], rows: list[dict[str, Any]]) -> None:
@@ -142,7 +142,7 @@ def partition(read: Partition, *, as_json: bool) -> None:
     print_table(
         ["checkpoint", "offset"],
         [
-            ("recovery point: below it all is fsynced", read.recovery_point),
+            ("recovery point: all below is fsynced", read.recovery_point),
             ("log start: readers begin here", read.log_start_offset),
             ("cleaner: compacted up to here", read.cleaned_to),
             *((f"leader epoch {entry['epoch']} begins", entry["start_offset"]) for entry in epochs),
@@ -150,7 +150,7 @@ def partition(read: Partition, *, as_json: bool) -> None:
         ],
     )
     for name in read.leftovers:
-        remark(f"on its way in or out: {name}")
+        remark(f"left by an interrupted deletion or compaction: {name}")
 
 
 def _entries(size_bytes: int | None, entry_size: int) -> int | None:
@@ -158,7 +158,7 @@ def _entries(size_bytes: int | None, entry_size: int) -> int | None:
 
 
 def verification(data: DataDirectoryView, chosen: list[Partition], *, as_json: bool) -> None:
-    """Verifies, shows, and exits with PROBLEM_FOUND if there is one."""
+    """Verifies partitions, shows the problems, and exits with PROBLEM_FOUND if there is one."""
     results = [(read, verify(read)) for read in chosen]
     found: list[dict[str, Any]] = [
         _problem_as_json(None, Problem(Kind.DERIVED, path, None, None, reason)) for path, reason in data.unreadable
@@ -308,7 +308,7 @@ def _unreadable(read: Partition, place: InvalidPlace) -> Failure:
     return Failure(
         "CORRUPT_MESSAGE",
         f"{read.partition} cannot be read from offset {place.offset} on (byte {place.position}): {place.reason}",
-        "--verify says everything that is wrong, and what it means",
+        "--verify lists all problems and what they mean",
         ExitCode.PROBLEM_FOUND,
     )
 

@@ -1,8 +1,8 @@
-"""Whether a partition's files are what they should be: every batch, every record, and all that is derived from them.
+"""Verifies a partition's files: every batch, every record, and all files that are derived from them.
 
-Read as recovery reads. A bad place below the recovery point is damage of acknowledged data: the broker steps over it.
-Above it, it is a tail that a crash tore: the broker cuts the log there when it next starts. A wrong index costs nothing
-but the time to rebuild it.
+Files are read as recovery reads them. A bad place below the recovery point is damage of acknowledged data: the broker
+steps over it. A bad place above the recovery point is a tail that a crash tore: the broker cuts the log there at its
+next start. A wrong index costs nothing but the time to rebuild it.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ class Kind(StrEnum):
 
 
 MEANINGS = {
-    Kind.DAMAGE: "acknowledged records cannot be read; once the broker's scrub has come there it refuses these "
-    "offsets, says so in its log and in `topic describe`, and serves the rest",
-    Kind.TORN_TAIL: "what a crash left behind the recovery point; the broker cuts it when it next starts",
-    Kind.DERIVED: "nothing is lost: the broker makes it again from the log",
+    Kind.DAMAGE: "acknowledged records cannot be read; once the broker's scrub has read this place, the broker refuses "
+    "these offsets, names them in its log and in `topic describe`, and serves all others",
+    Kind.TORN_TAIL: "a crash left this tail behind the recovery point; the broker cuts it off at its next start",
+    Kind.DERIVED: "nothing is lost: the broker makes the file again from the log",
 }
 
 
@@ -40,9 +40,9 @@ class Problem(NamedTuple):
     kind: Kind
     file: str
     offset: int | None
-    """The first offset that is not as it should be, where there is one."""
+    """The first wrong offset; None for a problem without offsets."""
     end_offset: int | None
-    """The first offset behind it that is; None where everything from `offset` on is concerned."""
+    """The first sound offset behind `offset`; None if everything from `offset` on is wrong."""
     what: str
 
 
@@ -54,7 +54,7 @@ class Verified(NamedTuple):
 
 
 def verify(partition: Partition) -> Verified:
-    """Reads everything in a partition's directory, and says what is wrong."""
+    """Reads everything in a partition's directory, and lists the problems."""
     problems = [Problem(Kind.DERIVED, path, None, None, reason) for path, reason in partition.unreadable]
     batches = records = 0
     end_offset = partition.start_offset
@@ -73,12 +73,12 @@ def verify(partition: Partition) -> Verified:
 
 
 class _SegmentReading:
-    """One pass over a segment's log, with what is derived from it walked alongside."""
+    """One pass over a segment's log, and over its derived files beside it."""
 
     def __init__(self, partition: Partition, segment: Segment, transactions: OpenTransactions) -> None:
         self._segment = segment
         self._epochs = partition.leader_epochs
-        # Without a checkpoint nothing is known to have been fsynced: all of it is tail.
+        # Without a checkpoint no record is known to be fsynced: the whole log is tail.
         self._recovery_point = partition.recovery_point or 0
         self._is_last = segment is partition.segments[-1]
         self._transactions = transactions
@@ -126,7 +126,7 @@ class _SegmentReading:
 
 
 def why_records_are_wrong(header: BatchHeader, batch: memoryview) -> str | None:
-    """Opens the batch, decompressing it, and says why its records cannot be read; None if they can."""
+    """Why the records of a batch cannot be read, after decompressing it; None if they can."""
     try:
         last = -1
         for record in records_in(batch):

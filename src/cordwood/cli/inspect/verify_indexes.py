@@ -1,7 +1,7 @@
-"""Whether a segment's index files say what its log says.
+"""Compares a segment's index files with its log.
 
-An index is sparse and may end early, so it is not compared with a rebuilt one: what counts is that a reader who trusts
-it misses nothing.
+An index is sparse and may end early, so it is not compared with a rebuilt one: it is sound if a reader who trusts it
+misses nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,10 +22,11 @@ T = TypeVar("T")
 
 
 class IndexWalk:
-    """Is given every batch of a segment in order; entries and batches both only go forward. Keeps one reason a file."""
+    """Takes every batch of a segment in order; entries and batches only go forward. Keeps one reason for each file."""
 
     def __init__(self, segment: Segment, transactions: OpenTransactions, *, still_written: bool) -> None:
-        """transactions: those open where the segment begins; carried on. still_written: it may lack index files."""
+        """`transactions` are open where the segment begins, and are carried on. A segment that is `still_written` may
+        lack index files."""
         self._segment = segment
         self._may_be_missing = still_written or not segment.size_bytes
         self._wrong: dict[Suffix, str] = {}
@@ -54,7 +55,7 @@ class IndexWalk:
         return None
 
     def batch(self, position: int, header: BatchHeader, batch: memoryview) -> None:
-        """The next batch of the log."""
+        """Compares the next batch of the log."""
         self._compare_offsets(position, header)
         self._compare_times(header)
         if header.transactional:
@@ -88,7 +89,7 @@ class IndexWalk:
             self._time_entry = next(self._time_entries, None)
 
     def end(self, *, complete: bool) -> Iterator[tuple[Suffix, str]]:
-        """The files that are wrong, and why. `complete`: the log was read to its end."""
+        """The wrong files, each with the reason. `complete` if the log was read to its end."""
         if complete:
             if self._offset_entry is not None:
                 self._wrong.setdefault(Suffix.INDEX, f"points to byte {self._offset_entry[1]}, where no batch begins")

@@ -1,1 +1,1 @@
-"""`cordwood recover`: what a start set aside, and how it comes back. Works on the directory of a stopped broker."""
+"""`cordwood recover`: repairs metadata and puts back partitions, in the data directory of a stopped broker."""

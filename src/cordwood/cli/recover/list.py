@@ -11,9 +11,9 @@ DataDirectoryArgument = Annotated[str, typer.Argument(metavar="DIR", help="The d
 
 
 def list_set_aside(directory: DataDirectoryArgument = "./cordwood-data", as_json: AsJson = False) -> None:
-    """List partitions that a start set aside, because the metadata did not know them.
+    """List partitions that a start set aside because the metadata did not know them.
 
-    They are kept as they were and not served. `cordwood recover put-back` puts them back.
+    Their files are unchanged, and the broker does not serve them. `cordwood recover put-back` puts them back.
     """
     from cordwood.cli.inspect.directory import read_data_directory
     from cordwood.cli.inspect.lock import stopped

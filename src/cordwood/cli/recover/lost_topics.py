@@ -1,4 +1,4 @@
-"""The directories that were set aside, gathered to the topics they were of."""
+"""The directories that were set aside, grouped by their topics."""
 
 import os
 import uuid
@@ -15,16 +15,16 @@ from cordwood.segments.names import Suffix
 from cordwood.segments.set_aside import LONGEST_PART
 
 KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of a topic whose own are lost: the broker's defaults might delete at once what was just put back."""
+"""Settings of a topic that lost its own: the broker's defaults might delete at once the records just put back."""
 
 
 @dataclass(slots=True)
 class SetAsideTopic:
-    """Directories of one topic id."""
+    """The directories of one topic id."""
 
     name: str
     topic_id: TopicId | None
-    """None: no directory of it has an id that can be believed."""
+    """None if no directory of the topic has a trustworthy id."""
     partitions: list[Partition]
 
     @property
@@ -33,7 +33,7 @@ class SetAsideTopic:
 
 
 def topics_set_aside(data: DataDirectoryView) -> list[SetAsideTopic]:
-    """By name and id. A directory without an id belongs to the one id that others of its name have."""
+    """The topics, by name and id. A directory without an id gets the id of the others of its name, if they agree."""
     ids: dict[str, set[TopicId]] = {}
     for read in data.set_aside:
         if read.topic_id is not None:
@@ -48,7 +48,7 @@ def topics_set_aside(data: DataDirectoryView) -> list[SetAsideTopic]:
 
 
 def chosen_topics(found: list[SetAsideTopic], names: list[str], *, everything: bool) -> list[SetAsideTopic]:
-    """The topics that a command names, by topic or by directory."""
+    """The topics that `names` lists, by topic or by directory."""
     if everything == bool(names):
         raise Failure("USAGE", "name topics or directories, or give --all", "", ExitCode.USAGE)
     chosen = list(found) if everything else []
@@ -58,7 +58,7 @@ def chosen_topics(found: list[SetAsideTopic], names: list[str], *, everything: b
             directories = ", ".join(directory for topic in of_topic for directory in topic.directories)
             raise Failure(
                 "AMBIGUOUS",
-                f"several topics of the name {name} are set aside, one after the other",
+                f"several topics named {name} were set aside at different times",
                 f"name the directories to put back: {directories}",
             )
         by_directory = [
@@ -96,18 +96,18 @@ def _check(topic: SetAsideTopic) -> None:
     for read in topic.partitions:
         if len(str(read.partition)) >= LONGEST_PART and read.unreadable:
             raise Failure(
-                "UNREADABLE", f"{read.directory}: its note is damaged, and its name too short to tell the partition"
+                "UNREADABLE", f"{read.directory}: its note is damaged, and its name too short to name the partition"
             )
 
 
 def lost_topic(topic: SetAsideTopic, name: str, partition_count: int, settings: BrokerSettings) -> LostTopic:
-    """What the metadata is to know of it. `partition_count`: how many it has on disk already, at least."""
+    """The topic to add to the metadata. `partition_count` is how many partitions are on disk already, at least."""
     overrides = dict(KEEP_ALL)
     if name in INTERNAL_TOPICS:
         created = internal_topic(name, settings)
         overrides = {key: value for key, value in created.configs.items() if value is not None}
-        # A group or a transactional id is looked for in the partition that its hash gives, modulo this count.
-        # Partitions without a record have no directory: with fewer than there were, no committed position is found.
+        # The hash of a group or a transactional id, modulo this count, is its partition. Partitions without a record
+        # have no directory: with fewer partitions than before, no committed position would be found.
         partition_count = max(partition_count, created.partition_count)
     elif any(read.cleaned_to is not None for read in topic.partitions):
         overrides["cleanup.policy"] = "compact"
@@ -121,7 +121,7 @@ def lost_topic(topic: SetAsideTopic, name: str, partition_count: int, settings: 
 
 
 def last_epoch(read: Partition) -> int:
-    """The last leader epoch that the log knows of: of its checkpoint, or of its last batch."""
+    """The last leader epoch in the log: from its checkpoint, or from its last batch."""
     epoch = 0
     if read.leader_epochs is not None and read.leader_epochs.entries:
         epoch = read.leader_epochs.entries[-1].epoch

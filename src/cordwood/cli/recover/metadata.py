@@ -8,11 +8,12 @@ from cordwood.cli.recover.list import DataDirectoryArgument
 
 
 def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_json: AsJson = False) -> None:
-    """Repair a damaged metadata store, accept one that was put back from an older copy, or replace a lost one.
+    """Repair a damaged metadata store, accept one that was restored from an older copy, or replace a lost one.
 
-    First its files are copied, as `metadata.sqlite.0-damaged` and so on. Then the newest state in them that can be
-    proven whole is taken, and what its witness knows of later topics, settings and counters is added. Partitions that
-    are still unknown then are set aside by the next start: see `recover put-back`. A store that is whole is left alone.
+    The command first copies the store's files, as `metadata.sqlite.0-damaged` and so on. It then takes the newest state
+    that can be proven whole, and adds later topics, settings and counters from the witness, a small file beside the
+    store. The next start sets aside partitions that are still unknown: see `recover put-back`. A whole store is left
+    alone.
     """
     from cordwood.cli.output import print_json, say
     from cordwood.cli.recover.offline import taken
@@ -28,10 +29,10 @@ def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_js
         say(f"damage: {repaired['damage']}")
         taken_from = repaired["revision"]
         say(
-            "  no state in it is whole"
+            "  no state in the store is whole"
             if taken_from is None
-            else f"  its state at revision {taken_from} is whole, and used now"
+            else f"  the store's state at revision {taken_from} is whole, and is used now"
         )
-        say(f"  from its witness: {', '.join(repaired['topics']) or 'no topics'}")
-        say(f"  kept: {', '.join(repaired['kept']) or 'nothing was there to be kept'}")
-        say("Start the broker. `cordwood recover list` shows afterwards whether anything was set aside.")
+        say(f"  topics added from the witness: {', '.join(repaired['topics']) or 'none'}")
+        say(f"  copies of the damaged files: {', '.join(repaired['kept']) or 'none, since no file was there'}")
+        say("Start the broker once. `cordwood recover list` then shows the partitions that it set aside, if any.")

@@ -1,4 +1,4 @@
-"""A stopped broker's data directory, held so that no broker starts on it meanwhile."""
+"""Holds the data directory of a stopped broker, so that no broker starts on it meanwhile."""
 
 import os
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from cordwood.model.errors import EnvironmentFailure
 
 @contextmanager
 def taken(directory: str) -> Iterator[OsFilesystem]:
-    """Takes the directory as a broker does. What the environment refuses ends the command in words."""
+    """Takes the directory as a broker does. An EnvironmentFailure becomes a Failure."""
     if not os.path.exists(os.path.join(directory, PROPERTIES_FILE)):
         raise Failure(
             "NOT_A_DATA_DIRECTORY",
-            f"{directory} is not the data directory of a broker: {PROPERTIES_FILE} is not there",
+            f"{directory} is not the data directory of a broker: it has no {PROPERTIES_FILE}",
             "give the --data-dir of a broker",
             ExitCode.NOT_FOUND,
         )

@@ -1,7 +1,7 @@
 """`cordwood recover put-back`.
 
-Everything is checked before anything is changed. Directories get their names back first, the metadata follows: if that
-is interrupted, the next start sets them aside again.
+All checks come before the first change. Directories are renamed first, then the metadata is written: after an
+interruption between the two, the next start sets the directories aside again.
 """
 
 import asyncio
@@ -17,20 +17,21 @@ from cordwood.cli.recover.list import DataDirectoryArgument
 def put_back(
     directory: DataDirectoryArgument = "./cordwood-data",
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC|DIRECTORY]...", help="What to put back; see `recover list`.")
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC|DIRECTORY]...", help="Topics or directories that `recover list` shows."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Put back all that is set aside.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Put back all topics that are set aside.")] = False,
     new_name: Annotated[
         str | None, typer.Option("--as", metavar="TOPIC", help="Put one topic back under another name.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put partitions back that a start set aside: the broker serves them when it next starts.
+    """Put partitions back that a start set aside. The broker serves them from its next start on.
 
     A topic that the metadata does not know comes back with its id and its partitions. Its settings are lost with the
-    metadata: it keeps everything (`retention.ms=-1`) until you set them. The highest partition on disk is its last:
-    add empty ones that it had behind it with `cordwood topic alter --partitions`. If another topic has its name by
-    now, nothing is changed: give it a new one with --as.
+    metadata: it keeps all records (`retention.ms=-1`) until you set them. Its partition count becomes the highest
+    partition on disk plus one: add empty partitions behind that with `cordwood topic alter --partitions`. If another
+    topic has taken the name, nothing is changed: choose a new name with --as.
     """
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
@@ -50,4 +51,4 @@ def put_back(
         say(f"{topic['topic']}: put back, partitions {partitions} of {topic['partition_count']}")
         if topic["settings"]:
             settings = ", ".join(f"{name}={value}" for name, value in topic["settings"].items())
-            say(f"  its settings were lost; set now: {settings}. `cordwood config alter` sets others")
+            say(f"  the topic's settings were lost; it has {settings} now. `cordwood config alter` changes them")

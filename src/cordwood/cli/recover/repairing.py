@@ -1,8 +1,8 @@
-"""Repairing a metadata store: the newest state that is whole, and what its witness knows beyond it.
+"""Repairing a metadata store: the newest state that is whole, and the later rows that its witness has.
 
-Copies of the damaged files are durable before any of them is changed. The repaired store is made beside the damaged
-one, as a draft, and takes its place in one step. Its witness follows last: a process that is killed at any moment
-leaves a store that a start refuses, or one that has everything, and the command can be given again.
+Copies of the damaged files are durable before any file is changed. The repaired store is made beside the damaged one,
+as a draft, and replaces it in one step. The witness is replaced last: a process that is killed at any moment leaves a
+store that a start refuses, or a complete one, and the command can be given again.
 """
 
 import os
@@ -48,12 +48,12 @@ from cordwood.model.identifiers import TopicId
 DAMAGED = "-damaged"
 DRAFT = ".draft"
 _COUNTERS = {BROKER_EPOCHS: 10, PRODUCER_ID_BLOCK: 100_000}
-"""What must never be handed out again, and how far it skips ahead: the witness may be a moment older than the store."""
+"""Counters that must never go back, and how far each skips ahead: the witness may be a moment older than the store."""
 _COPIED = (BROKERS, BROKER_CONFIGS, DELETED_TOPICS)
 
 
 async def repair(filesystem: OsFilesystem, path: str) -> dict[str, Any]:
-    """What was found and done. Does nothing to a store that is whole."""
+    """Repairs the store, and returns the findings. A whole store is not changed."""
     store_path = f"{path}/{METADATA_FILE}"
     damage = _damage(store_path)
     if damage is None:
@@ -77,7 +77,7 @@ async def repair(filesystem: OsFilesystem, path: str) -> dict[str, Any]:
 
 
 def _damage(store_path: str) -> str | None:
-    """What is wrong with the store; None if nothing. Only for a directory that a broker has used."""
+    """The damage of the store; None for a whole one. Only for a directory that a broker has used."""
     try:
         check_present(store_path)
         check_store(store_path)
@@ -87,7 +87,7 @@ def _damage(store_path: str) -> str | None:
 
 
 def _take_its_place(filesystem: OsFilesystem, path: str, store_path: str, draft: str) -> None:
-    """The old witness is there until all else is done: it is what has a store refused that lacks something."""
+    """Replaces the store by the draft. The old witness stays to the end: it makes a start refuse a partial store."""
     assert not filesystem.exists(f"{draft}-wal"), "SQLite left transactions outside of the file"
     filesystem.rename(draft, store_path)
     filesystem.sync_directory(path)
@@ -96,7 +96,7 @@ def _take_its_place(filesystem: OsFilesystem, path: str, store_path: str, draft:
     if filesystem.exists(witness_path(draft)):
         filesystem.rename(witness_path(draft), witness_path(store_path))
     else:
-        # A full disk had no room for it. The next start writes one.
+        # A full disk had no room for the new witness. The next start writes one.
         _remove(filesystem, witness_path(store_path))
     filesystem.sync_directory(path)
 
@@ -108,7 +108,7 @@ def _remove(filesystem: OsFilesystem, *paths: str) -> None:
 
 
 def _keep(filesystem: OsFilesystem, path: str, files: tuple[str, ...]) -> list[str]:
-    """Copies of these files, under names that nothing has."""
+    """Copies these files under unused names, and returns the names."""
     number = 0
     while any(filesystem.exists(f"{file}.{number}{DAMAGED}") for file in files):
         number += 1
@@ -122,7 +122,7 @@ def _keep(filesystem: OsFilesystem, path: str, files: tuple[str, ...]) -> list[s
 
 
 async def _add(store: MetadataStore, witness: Witness, identity: Identity, path: str) -> list[str]:
-    """Adds what the store lacks, of the cluster's identity and of the witness; the names of topics that came back."""
+    """Adds the rows that the store lacks, from the cluster's identity and the witness. Returns the restored topics."""
     keys = {key: value for key, value in witness.keys.items() if key.startswith(_COPIED)}
     keys[CLUSTER_ID] = identity.cluster_id.encode()
     for prefix, skip in _COUNTERS.items():
@@ -131,7 +131,7 @@ async def _add(store: MetadataStore, witness: Witness, identity: Identity, path:
                 there = await store.get(key)
                 known = max(int(witness.keys.get(key, 0)), 0 if there is None else int(there.value))
                 await store.txn((), (Put(key, b"%d" % (known + skip)),))
-    # The next registration writes it anew; until then topics need a broker to be on.
+    # A topic needs a broker that it is on. The broker writes this row anew when it registers.
     nowhere = BrokerRow(1, "", (Endpoint("PLAINTEXT", "localhost", 0),), None)
     keys.setdefault(broker_key(identity.node_id), encode_broker(nowhere))
     for key, value in sorted(keys.items()):
@@ -150,7 +150,7 @@ async def _add(store: MetadataStore, witness: Witness, identity: Identity, path:
         try:
             plan = plan_put_back(image, lost)
         except ProtocolError:
-            # A name that another topic of the store has: its directories are set aside, to be put back under a new one.
+            # Another topic has the name. The next start sets these directories aside, to be put back under a new name.
             continue
         if plan is not None:
             await carry_out(store, plan)

@@ -1,4 +1,4 @@
-"""Putting topics back: their directories under the names of partitions, and the topics into the metadata."""
+"""Putting topics back: renames their directories to the names of partitions, and adds the topics to the metadata."""
 
 import os
 from typing import Any
@@ -22,11 +22,11 @@ from cordwood.model.errors import ProtocolError
 async def restore(
     filesystem: OsFilesystem, path: str, names: list[str], *, everything: bool, new_name: str | None
 ) -> list[dict[str, Any]]:
-    """What was put back, by topic. Raises Failure before anything is changed."""
+    """Puts topics back, and describes each. Raises Failure before the first change."""
     data = read_data_directory(path)
     chosen = chosen_topics(topics_set_aside(data), names, everything=everything)
     if new_name is not None and len(chosen) != 1:
-        raise Failure("USAGE", "--as names one topic", "put the others back one by one")
+        raise Failure("USAGE", "--as is for one topic", "put topics back one by one")
     identity = DataDirectory(filesystem, path).identity()
     assert identity is not None
     settings = BrokerSettings.from_texts({"node.id": str(identity.node_id)})
@@ -71,7 +71,7 @@ def _planned(
         if os.path.exists(os.path.join(data.path, each)):
             raise Failure(
                 "NAME_TAKEN",
-                f"{each} is there already, with records of its own",
+                f"the directory {each} exists already, with records of its own",
                 f"put {topic.name} back under another name with --as" if known is None else "",
             )
     try:
@@ -83,7 +83,7 @@ def _planned(
 
 
 def _creates(plan: Plan) -> bool:
-    """Whether the plan makes the topic, and does not only add partitions to it."""
+    """Whether the plan creates the topic, and does not only add partitions to it."""
     return any(operation[0].startswith(TOPIC_NAMES) for operation in plan.commit.operations)
 
 

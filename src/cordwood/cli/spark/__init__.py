@@ -1,1 +1,1 @@
-"""`cordwood spark …`: what Spark's queries leave behind. Needs no Spark."""
+"""`cordwood spark`: commands for the checkpoints of Spark queries. They need no Spark."""

@@ -1,4 +1,4 @@
-"""What was decided about a query, asked of the broker that decided it."""
+"""The last decision about a Spark query, from the broker or the pipeline edition that made it."""
 
 from pathlib import Path
 
@@ -14,7 +14,10 @@ from cordwood.wire.apis import ApiKey
 
 
 def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, timeout_s: float) -> Decided:
-    """`family`: for a checkpoint that does not tell to whom it belongs. Editions of pipelines keep their own plans."""
+    """The last decision about the query of a checkpoint. An edition of a pipeline keeps its own.
+
+    `family` names the query, for a checkpoint that lost the files that name it.
+    """
     if (checkpoint.parent / "edition.json").is_file():
         return _decided_by_edition(checkpoint.parent)
     owner = _owner(checkpoint, family)
@@ -27,7 +30,7 @@ def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, tim
         raise Failure(
             "FAMILY_NOT_FOUND",
             f"the broker remembers nothing of a query {owner.family!r}",
-            "`cordwood transaction families` shows those that it remembers",
+            "`cordwood transaction families` lists the queries that the broker remembers",
             ExitCode.NOT_FOUND,
         )
     plan = Plan.unpack(bytes(answer.plan)) if answer.plan else None
@@ -43,15 +46,13 @@ def _decided_by_edition(edition: Path) -> Decided:
     except DamagedState as damage:
         raise Failure("NOT_REPAIRABLE", str(damage)) from None
     if kept is None:
-        raise Failure(
-            "PLAN_NOT_FOUND", f"{edition} has kept no plan: no batch of it was committed", "", ExitCode.NOT_FOUND
-        )
+        raise Failure("PLAN_NOT_FOUND", f"{edition} has no plan: it has committed no batch", "", ExitCode.NOT_FOUND)
     return Decided(kept.query_id, kept.batch_id, kept.plan.digest, kept.plan)
 
 
 def _owner(checkpoint: Path, family: str | None) -> Owner:
     if family is not None:
-        # A query's id has no dots: what stands before the last one is the word of the option `family`.
+        # A query's id has no dots: the text before the last dot is the value of the option `family`.
         return Owner(family.rpartition(".")[2], family)
     owner = read_owner(checkpoint)
     if owner is not None:
@@ -60,8 +61,8 @@ def _owner(checkpoint: Path, family: str | None) -> Owner:
     if query_id is None:
         raise Failure(
             "QUERY_UNKNOWN",
-            f"{checkpoint} does not tell whose it is: neither 'metadata' nor 'cordwood-sink.json' can be read",
-            "name the query with --family; `cordwood transaction families` shows those that the broker remembers",
+            f"{checkpoint} does not name its query: neither 'metadata' nor 'cordwood-sink.json' can be read",
+            "name the query with --family; `cordwood transaction families` lists those that the broker remembers",
             ExitCode.NOT_FOUND,
         )
     return Owner(query_id, query_id)

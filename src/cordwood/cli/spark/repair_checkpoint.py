@@ -16,19 +16,20 @@ def repair_checkpoint(
         Path,
         typer.Argument(
             metavar="CHECKPOINT",
-            help="The query's checkpoint, a directory of this machine; of a pipeline: that of its edition.",
+            help="The checkpoint directory of a query, or of a pipeline's edition, on this machine.",
             show_default=False,
         ),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is wrong and change nothing; exit code 5 if anything is.")
+        bool,
+        typer.Option("--dry-run", help="Show what is wrong, change nothing, and exit with 5 if something is wrong."),
     ] = False,
     family: Annotated[
         str | None,
         typer.Option(
             "--family",
             metavar="FAMILY",
-            help="The name of the query in `cordwood transaction families`, for a checkpoint that does not tell.",
+            help="The query's name in `cordwood transaction families`, for a checkpoint that has lost it.",
             show_default=False,
         ),
     ] = None,
@@ -36,12 +37,12 @@ def repair_checkpoint(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a checkpoint that lost files back to what its query has written.
+    """Restore files of a Spark checkpoint that a power cut has taken.
 
-    Spark does not sync its checkpoint: a power cut can take the plan of a batch (offsets/N), or leave it empty, after
-    the batch was written. The broker keeps the plan of the batch that was decided last, and an edition of a pipeline
-    keeps its own: this writes it back. It also puts back the query's id, and sets aside empty files of batches that
-    were not decided. Whatever is replaced is kept. Stop the query first.
+    Spark does not sync its checkpoint: a power cut can delete or empty the plan of a batch (offsets/N) after the batch
+    was written. The broker keeps the plan of the last decided batch, and an edition of a pipeline keeps its own. This
+    command writes the plan and the query's id back, and sets aside empty files of undecided batches. Replaced files are
+    kept. Stop the query first.
     """
     from cordwood.cli.spark.deciding import decided_of
     from cordwood.spark.checkpoints.repairing import NotRepairable, apply, examine
@@ -62,13 +63,13 @@ def repair_checkpoint(
         told = {"checkpoint": str(checkpoint), "query_id": decided.query_id, "last_batch_id": last, "dry_run": dry_run}
         print_json({**told, "changes": changes, "kept": None if kept is None else str(kept)})
     else:
-        say(f"query {decided.query_id}: decided {'nothing yet' if last is None else f'batch {last} last'}")
+        say(f"query {decided.query_id}: last decided batch: {'none' if last is None else last}")
         if changes:
             heading = "to be" if dry_run else "has been"
             print_table(["file", "problem", heading], [tuple(each.values()) for each in changes])
         else:
-            say("the checkpoint agrees with that: nothing to repair")
+            say("the checkpoint is whole: nothing to repair")
         if kept is not None:
-            remark(f"What was replaced is in {kept}.")
+            remark(f"The replaced files are in {kept}.")
     if dry_run and changes:
         raise typer.Exit(ExitCode.PROBLEM_FOUND)

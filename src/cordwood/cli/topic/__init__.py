@@ -1,1 +1,1 @@
-"""`cordwood topic`: one file per command, and what they share in `view.py`."""
+"""`cordwood topic`: one file per command; `view.py` and `damage.py` are shared."""

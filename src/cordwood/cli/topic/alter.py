@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cordwood.cli.connection import Connection
 
 KEYS_WILL_MOVE = (
-    "Order by key ends here: with more partitions, producers put many keys into other partitions than before. Records "
-    "of such a key written before and after lie in two partitions, and between partitions there is no order. "
+    "Order by key ends now: with more partitions, producers put many keys into other partitions than before. The old "
+    "and the new records of such a key are in two partitions, and between partitions there is no order. "
     "From now on the scope of order of this topic is the partition (ordering.scope=partition)."
 )
 
@@ -33,17 +33,21 @@ def alter(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, max=MAX_PARTITIONS, help="The new number of partitions; it can only grow."
+            "--partitions",
+            "-p",
+            min=1,
+            max=MAX_PARTITIONS,
+            help="The new number of partitions, higher than the old one.",
         ),
     ] = None,
     config: Assignments = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="Give a setting back its default.", show_default=False),
+        typer.Option("--delete-config", metavar="NAME", help="Put a setting back to its default.", show_default=False),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Add partitions although readers rely on order by key: gives that order up."),
+        typer.Option("--force", help="Add partitions to a topic with ordering.scope=key: gives its order by key up."),
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
@@ -51,8 +55,8 @@ def alter(
 ) -> None:
     """Change a topic's settings, or add partitions.
 
-    Adding partitions moves keys. A topic that declares `ordering.scope=key` therefore refuses; with --force its scope
-    is first changed to `partition`, and the command says what that means.
+    Adding partitions moves keys to other partitions, so a topic with `ordering.scope=key` refuses it. --force first
+    changes the scope to `partition`, and explains the consequence.
     """
     from cordwood.cli.config.changes import change_settings, topic_resource
     from cordwood.cli.connection import Connection
@@ -90,7 +94,7 @@ def alter(
 
 
 def _add_partitions(connection: "Connection", topic: str, partitions: int, *, force: bool) -> bool:
-    """Grows the topic; True if its order by key had to be given up for that."""
+    """Adds partitions to the topic. True if it lost its order by key."""
     from confluent_kafka.admin import NewPartitions
 
     from cordwood.cli.config.changes import change_settings, topic_resource
@@ -107,7 +111,7 @@ def _add_partitions(connection: "Connection", topic: str, partitions: int, *, fo
             raise Failure(
                 refused.code,
                 refused.message,
-                "--force changes ordering.scope to partition first: order by key is then given up",
+                "--force first changes ordering.scope to partition, which gives up order by key",
             ) from refused
         change_settings(connection, topic_resource(topic), {"ordering.scope": "partition"}, [])
         grow()

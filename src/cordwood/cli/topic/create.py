@@ -36,7 +36,7 @@ def create(
             "-p",
             min=1,
             max=MAX_PARTITIONS,
-            help="How many partitions; the broker's num.partitions if not given.",
+            help="How many partitions. Default: the broker's num.partitions.",
         ),
     ] = None,
     replication_factor: Annotated[
@@ -46,7 +46,7 @@ def create(
             "-r",
             min=1,
             max=MAX_REPLICATION_FACTOR,
-            help="On how many brokers each partition lives.",
+            help="How many brokers keep a copy of each partition.",
         ),
     ] = None,
     order: Annotated[
@@ -55,13 +55,13 @@ def create(
     ] = None,
     config: Assignments = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Succeed, and change nothing, if the topic is there already.")
+        bool, typer.Option("--if-not-exists", help="If the topic exists already, change nothing and succeed.")
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic, and say what it promises.
+    """Create a topic, and show what it promises.
 
     Records are ordered within a partition. More partitions let more readers share the work; a topic whose records must
     all be in one order has one partition (`--order global`).

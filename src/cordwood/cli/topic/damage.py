@@ -1,4 +1,4 @@
-"""What the brokers know of damage in a topic: DamageList, an API of Cordwood's own."""
+"""The damage that brokers know of in a topic: DamageList, an API of Cordwood's own."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from cordwood.wire.apis import ApiKey
 
 
 class DamageView(NamedTuple):
-    """Offsets that readers are refused, from `first_offset` to `last_offset`."""
+    """Offsets that the broker refuses to readers, from `first_offset` to `last_offset`."""
 
     partition: int
     first_offset: int
@@ -21,7 +21,7 @@ class DamageView(NamedTuple):
 
 
 def known_damage(brokers: Iterable[Address], topic: str, timeout_s: float) -> list[DamageView]:
-    """By partition and offset. Brokers that do not have this API know of nothing that they could say."""
+    """Damage, sorted by partition and offset. A broker without this API is skipped."""
     found = []
     for address in brokers:
         try:

@@ -20,10 +20,8 @@ from cordwood.cli.output import count_in_words, remark, say
 
 def delete(
     topics: TopicNames,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Succeed, and change nothing, for a topic that is not there.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -42,7 +40,12 @@ def delete(
                 raise
     if found and not yes:
         if not sys.stdin.isatty():
-            raise Failure("USAGE", "deleting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
+            raise Failure(
+                "USAGE",
+                "deleting needs a confirmation, and there is no terminal to ask on",
+                "add --yes",
+                ExitCode.USAGE,
+            )
         for view in found:
             records = sum(part.span or 0 for part in view.partitions)
             say(f"{view.name}: {count_in_words(records, 'record')} will be gone for every reader")

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from cordwood.cli.topic.view import TopicView
 
 PARTITIONS_SHOWN = 100
-"""As many as a person reads; scripts get all of them."""
+"""More partitions than a person reads; scripts get all of them."""
 
 
 def describe_topics(
     topics: TopicNames,
     all_settings: Annotated[
-        bool, typer.Option("--all-settings", help="Show every setting, not only those that differ from the defaults.")
+        bool, typer.Option("--all-settings", help="Show every setting, also those with their defaults.")
     ] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show a topic: partitions, offsets, sizes, settings, the scope of its order, and what an ack means."""
+    """Show topics: partitions, offsets, sizes, settings, damage, the scope of order, and what an ack means."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.topic.view import describe
 

@@ -10,9 +10,7 @@ from cordwood.model.identifiers import INTERNAL_TOPICS
 
 
 def list_topics(
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also the topics in which the broker keeps its own state.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="List the broker's internal topics, too.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
@@ -40,4 +38,4 @@ def list_topics(
             [(topic["name"], topic["partitions"], topic["replication_factor"]) for topic in topics],
         )
     else:
-        remark("No topics yet. `cordwood topic create NAME` makes one.")
+        remark("No topics yet. `cordwood topic create NAME` creates one.")

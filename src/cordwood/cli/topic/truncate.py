@@ -25,7 +25,7 @@ _PLACES = "end, -N, @TIME or an offset"
 
 
 class Cut(NamedTuple):
-    """Where a partition's log begins, will begin, and ends."""
+    """A partition's log: where it begins, will begin, and ends."""
 
     partition: int
     start: int
@@ -40,30 +40,32 @@ def truncate(
         typer.Option(
             "--before",
             metavar="WHERE",
-            help="Delete what is before it: `end` (all there is), `-N` (all but the last N records of each partition), "
-            "`@TIME` (ISO 8601 or milliseconds), or an offset of a partition.",
+            help="Delete the records before this place: `end` (all records), `-N` (all but the last N records of each "
+            "partition), `@TIME` (ISO 8601 or milliseconds), or an offset of a partition.",
             show_default=False,
         ),
     ],
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only this partition; several are possible.", show_default=False),
+        typer.Option(
+            "--partition", "-p", min=0, help="Only this partition; may be given several times.", show_default=False
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
     """Delete a topic's oldest records, up to a place. There is no way back.
 
-    The topic and all later records stay, with their offsets. Records of all partitions that lie before the place are
-    gone for every reader at once; their disk is freed with the segments that hold nothing else.
-    The count is of offsets: markers of transactions and records that compaction removed have offsets, too.
+    The topic and all later records stay, with their offsets. Deleted records are gone for every reader at once; disk
+    space is freed by whole segments. The command counts offsets: transaction markers and records that compaction
+    removed have offsets, too.
     """
     where = StartingPoint.parse(before, "--before", _PLACES)
     if where.kind == "committed":
-        raise Failure("USAGE", "--before committed: whose position?", _PLACES, ExitCode.USAGE)
+        raise Failure("USAGE", "--before does not take committed", _PLACES, ExitCode.USAGE)
     from cordwood.cli.connection import Connection
 
     connection = Connection(bootstrap_servers, timeout_s)
@@ -99,8 +101,8 @@ def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where:
     if where.kind == "offset" and len(partitions) > 1:
         raise Failure(
             "USAGE",
-            f"an offset is an address in one partition, and these are {len(partitions)}",
-            "say which with --partition, or give end, -N or @TIME",
+            f"an offset is a place in one partition, not in {len(partitions)}",
+            "name one with --partition, or give end, -N or @TIME",
             ExitCode.USAGE,
         )
     consumer = open_consumer(connection)
@@ -110,7 +112,7 @@ def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where:
         consumer.close()
     for index, place in places.items():
         if place.offset > place.end:
-            raise out_of_range(index, place.offset, place.start, place.end, hint="--before end deletes all there is")
+            raise out_of_range(index, place.offset, place.start, place.end, hint="--before end deletes all records")
     return [
         Cut(index, place.start, max(place.offset, place.start), place.end) for index, place in sorted(places.items())
     ]
@@ -118,7 +120,9 @@ def _plan(connection: "Connection", topic: str, chosen: list[int] | None, where:
 
 def _ask(topic: str, gone: int) -> None:
     if not sys.stdin.isatty():
-        raise Failure("USAGE", "deleting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
+        raise Failure(
+            "USAGE", "deleting needs a confirmation, and there is no terminal to ask on", "add --yes", ExitCode.USAGE
+        )
     if not typer.confirm(f"{topic}: {count_in_words(gone, 'offset')} will be gone for every reader. Delete?"):
         remark("Nothing was deleted.")
         raise typer.Exit(ExitCode.FAILED)

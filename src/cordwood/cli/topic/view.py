@@ -26,7 +26,7 @@ SET_BY_SOMEBODY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. Offsets are None where its leader did not answer for it."""
+    """One partition. Offsets are None if its leader did not answer."""
 
     partition: int
     leader: int | None
@@ -38,7 +38,7 @@ class PartitionView:
 
     @property
     def span(self) -> int | None:
-        """Offsets from start to end: the number of records, except where compaction or markers left gaps."""
+        """How many offsets lie between start and end: the number of records, unless compaction or markers left gaps."""
         return None if self.start_offset is None or self.end_offset is None else self.end_offset - self.start_offset
 
 
@@ -78,9 +78,9 @@ class TopicView:
 
 
 def describe(connection: Connection, name: str, *, measured: bool = True) -> TopicView:
-    """Everything that a topic's description shows. Raises Failure; NOT_FOUND with near names if there is none.
+    """Everything that a topic's description shows. Raises Failure; for an unknown topic, with similar names.
 
-    Not `measured`: without offsets and sizes, which have to be asked of every partition.
+    `measured=False` leaves out offsets and sizes, which take a question about every partition.
     """
     description = _description(connection, name)
     starts: Mapping[int, int] = {}
@@ -115,12 +115,12 @@ def describe(connection: Connection, name: str, *, measured: bool = True) -> Top
 
 
 def partition_indexes(connection: Connection, name: str) -> list[int]:
-    """The partitions of a topic, or the Failure that there is no such topic. Never creates it."""
+    """The partitions of a topic. Raises Failure for an unknown topic, and never creates it."""
     return sorted(partition.id for partition in _description(connection, name).partitions)
 
 
 def sizes_of(connection: Connection, name: str) -> dict[int, int]:
-    """Bytes of each partition's log, as far as their leaders say."""
+    """Bytes of each partition's log; partitions whose leaders do not tell are left out."""
     return _sizes(connection, name, _description(connection, name))
 
 
@@ -134,7 +134,7 @@ def _description(connection: Connection, name: str) -> Any:
 
 
 def settings_of(connection: Connection, resource: ConfigResource) -> dict[str, SettingView]:
-    """The settings of a topic, a group or a broker, with where each value comes from."""
+    """The settings of a topic, a group or a broker, each with the source of its value."""
     entries = connection.ask(lambda admin: admin.describe_configs([resource])[resource])
     return {
         entry.name: SettingView(
@@ -170,7 +170,7 @@ def damage_in(connection: Connection, name: str) -> list[DamageView]:
 
 
 def _leaders(description: Any) -> dict[tuple[str, int], list[int]]:
-    """Where the brokers are that lead partitions of the topic, and which."""
+    """The partitions of the topic by the address of the broker that leads them."""
     led: dict[tuple[str, int], list[int]] = {}
     for partition in description.partitions:
         if partition.leader is not None and partition.leader.host:
@@ -184,5 +184,5 @@ def _sizes(connection: Connection, name: str, description: Any) -> dict[int, int
         try:
             sizes.update(log_sizes(host, port, name, indexes, connection.timeout_s))
         except SizesUnknown:
-            continue  # sizes are an extra: a broker behind authentication does not tell, the rest is still shown
+            continue  # a broker behind authentication does not tell sizes; all else is still shown
     return sizes

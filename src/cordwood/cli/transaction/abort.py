@@ -13,14 +13,14 @@ from cordwood.cli.transaction.options import TransactionalId
 
 def abort_transaction(
     transactional_id: TransactionalId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Scripts need it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Abort an open transaction and fence its producer, so that readers of committed records get on.
+    """Abort an open transaction and fence its producer. Readers of committed records then pass the transaction.
 
-    A slot of a family ends with all others that are joined: a batch is decided as a whole.
+    The transactional id of a family's slot aborts all joined slots of the family, since a batch is decided as a whole.
     """
     from cordwood.cli.connection import Connection
     from cordwood.cli.transaction.family_view import aborted as family_aborted
@@ -32,10 +32,15 @@ def abort_transaction(
     slot = slot_of(transactional_id)
     if not yes:
         if not sys.stdin.isatty():
-            raise Failure("USAGE", "aborting needs a yes, and nobody is there to ask", "add --yes", ExitCode.USAGE)
+            raise Failure(
+                "USAGE",
+                "aborting needs a confirmation, and there is no terminal to ask on",
+                "add --yes",
+                ExitCode.USAGE,
+            )
         say(f"{transactional_id} is {found['state']}; its producer, id {found['producer_id']}, will be fenced")
         if slot is not None:
-            say(f"all other writers that have joined family {slot.family} will be fenced with it")
+            say(f"all other writers that have joined family {slot.family} will be fenced, too")
         if not typer.confirm("Abort?"):
             remark("Nothing was aborted.")
             raise typer.Exit(ExitCode.FAILED)
@@ -49,4 +54,4 @@ def abort_transaction(
     elif found["state"] == "Ongoing":
         say(f"{transactional_id}: aborted, and producers with an epoch below {epoch} are fenced")
     else:
-        say(f"{transactional_id}: nothing was open; producers with an epoch below {epoch} are fenced")
+        say(f"{transactional_id}: no transaction was open; producers with an epoch below {epoch} are fenced")

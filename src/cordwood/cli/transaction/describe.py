@@ -11,7 +11,7 @@ def describe_transaction(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Show a transactional id: who writes in its name, how long its transaction is open, and where it wrote."""
+    """Show a transactional id: its state, its producer, how long its transaction is open, and the partitions in it."""
     from cordwood.cli.connection import Connection
     from cordwood.cli.transaction.view import described
 

@@ -11,9 +11,10 @@ def list_families(
     timeout_s: TimeoutSeconds = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """List families, such as Spark queries: the batch they decided last, and who has joined for the next.
+    """List transaction families: each is a Spark query whose writers commit a batch together.
 
-    A slot is joined by a writer, open once something is written, and completing while its markers are on their way.
+    Each writer has a slot of its family. A slot is joined when its writer begins, open once it has written records, and
+    completing while its transaction markers are being written.
     """
     from cordwood.cli.connection import Connection
     from cordwood.cli.transaction.family_view import families

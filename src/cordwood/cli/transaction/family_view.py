@@ -1,4 +1,4 @@
-"""Families as the commands show and end them."""
+"""Transaction families: what commands show of them, and how commands end them."""
 
 import time
 from typing import Any
@@ -49,13 +49,13 @@ def described(connection: Connection, family: str) -> dict[str, Any]:
     raise Failure(
         "FAMILY_NOT_FOUND",
         f"there is no family {family!r}",
-        "`cordwood transaction families` shows those that there are",
+        "`cordwood transaction families` lists the families",
         ExitCode.NOT_FOUND,
     )
 
 
 def aborted(connection: Connection, family: str, *, forget: bool = False) -> None:
-    """Aborts whatever is joined, of every batch; what was decided stands."""
+    """Aborts all joined slots, of every batch. Decided batches stay decided."""
     address = transaction_coordinator(connection, coordinator_key(family))
     values = {
         "family": family,

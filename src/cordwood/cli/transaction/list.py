@@ -24,7 +24,7 @@ def list_transactions(
             "-s",
             metavar="STATE",
             callback=checked_names,
-            help="Only those in this state, such as `Ongoing`. Repeatable.",
+            help="Only transactions in this state, such as `Ongoing`; may be given several times.",
         ),
     ] = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
@@ -33,7 +33,7 @@ def list_transactions(
 ) -> None:
     """List transactional ids, the state of their last transaction and their producers.
 
-    The slots of a family share a line; with `--json` each has its own.
+    All slots of a family share a line; with `--json` each slot has a line of its own.
     """
     from cordwood.cli.connection import Connection
     from cordwood.cli.transaction.view import listed

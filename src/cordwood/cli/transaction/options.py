@@ -1,4 +1,4 @@
-"""What the transaction commands share of their command lines."""
+"""Arguments that several transaction commands take."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Transactions as the commands show them."""
+"""Transactions: what commands show of them, and how a command aborts one."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ from cordwood.wire.apis import ApiKey
 
 
 def listed(connection: Connection, states: list[str]) -> list[dict[str, Any]]:
-    """All transactional ids of the cluster, or those in these states."""
+    """The transactional ids of the cluster; with `states`, only those in one of these states."""
     found: list[dict[str, Any]] = []
     filters = {"state_filters": states, "producer_id_filters": []}
     for address in brokers(connection):
@@ -46,7 +46,7 @@ def described(connection: Connection, transactional_id: str) -> dict[str, Any]:
         raise Failure(
             code_name(found.error_code),
             f"there is no transactional id {transactional_id!r}",
-            "`cordwood transaction list` shows those that there are",
+            "`cordwood transaction list` lists the transactional ids",
             ExitCode.NOT_FOUND,
         )
     if found.error_code:
@@ -66,9 +66,9 @@ def described(connection: Connection, transactional_id: str) -> dict[str, Any]:
 
 
 def aborted(connection: Connection, transactional_id: str, timeout_ms: int) -> int:
-    """Aborts the open transaction and fences its producer; the epoch that nobody below writes with any more.
+    """Aborts the open transaction and fences its producer. Returns an epoch: producers with a lower one are fenced.
 
-    `timeout_ms` is what its producer asked for: another one might be longer than the broker allows.
+    `timeout_ms` is the timeout that the producer asked for: the broker may refuse a longer one.
     """
     address = transaction_coordinator(connection, transactional_id)
     deadline = time.monotonic() + connection.timeout_s
