@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -16,6 +17,7 @@ from cordwood.client.errors import BrokerUnreachable, OffsetOutOfRange, UnknownT
 from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.build import build_batch
+from cordwood.segments.checkpoint_witness import witness_path
 from cordwood.segments.offset_checkpoint import CLEANER_FILE
 
 PATIENT_MS = 120_000
@@ -256,9 +258,10 @@ def test_a_hole_at_the_end_of_the_log_ends_a_range(
     cluster.produce({partition: [kept, gone, gone]})
     eventually(lambda: not records_left(cluster, partition, 1, 20), 60, what="compaction of all but one tombstone")
     # A tombstone goes only when it is compacted again, and a log is compacted again only for what is new in it, unless
-    # the broker has lost the file that tells what it has compacted.
+    # the broker has lost the files that tell what it has compacted.
     process.stop()
     (process.data_dir / CLEANER_FILE).unlink()
+    Path(witness_path(str(process.data_dir / CLEANER_FILE))).unlink()
     process.start()
     eventually(lambda: not records_left(cluster, partition, 1, 21), 60, what="a log with nothing at its end")
     with Cluster(ClientSettings(process.bootstrap, fetch_max_wait_ms=10)) as hasty:

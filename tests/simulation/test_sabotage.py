@@ -9,6 +9,7 @@ import pytest
 from cordwood.log import compaction, recovery
 from cordwood.log.data_directory import DataDirectory
 from cordwood.log.flushing import FlushTicket
+from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.log import Appended
 from cordwood.log.producers import ProducerStates
 from cordwood.node.node import Node
@@ -95,7 +96,7 @@ def loses_the_latest_record_of_a_key(patch: Patch) -> None:
 
 
 def forgets_where_logs_begin(patch: Patch) -> None:
-    patch.setattr(DataDirectory, "_save", lambda directory, offsets: lambda: None)
+    patch.setattr(KeptOffsets, "begin_save", lambda offsets, logs, names=(): lambda: None)
 
 
 def lets_readers_sleep(patch: Patch) -> None:

@@ -1,15 +1,16 @@
 """Offsets that a data directory keeps for all of its partitions: recovery points, log starts, compacted ends.
 
 They change in the loop, and are written to the three checkpoint files in any thread. A write that was begun earlier and
-comes later never replaces a newer one.
+comes later never replaces a newer one. Each checkpoint has a witness: a flipped bit in one of the two files changes no
+offset.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.log.log import Log
-from cordwood.log.log_start_witness import check_against_witness, write_witness
 from cordwood.model.identifiers import TopicPartition
+from cordwood.segments.checkpoint_witness import believe, encode_witness, witness_path
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.offset_checkpoint import (
@@ -23,6 +24,12 @@ from cordwood.segments.offset_checkpoint import (
 FILES = (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE)
 """In the order in which they are written."""
 
+_IF_LOST = {
+    LOG_START_FILE: "records that were deleted within a segment can be read again",
+    CLEANER_FILE: "logs are compacted from their start",
+    RECOVERY_POINT_FILE: "logs are recovered from their start",
+}
+
 
 class KeptOffsets:
     def __init__(self, filesystem: Filesystem, path: str) -> None:
@@ -32,7 +39,10 @@ class KeptOffsets:
         self.clean_offsets: dict[TopicPartition, int] = {}
         self._filesystem = filesystem
         self._path = path
+        self.recovery_points_lost = False
+        """Whether nothing has them: neither their file, nor its witness."""
         self._written: dict[str, bytes] = {}
+        """What the files have, as far as it can be believed."""
         self._saves = 0
         self._saved: dict[str, int] = {}
         """Of each file, the number of the save that is in it."""
@@ -41,35 +51,36 @@ class KeptOffsets:
         self._saving = threading.Lock()
 
     def read(self) -> list[str]:
-        """Reads the files; returns what is wrong with them.
-
-        A missing or damaged checkpoint costs time, not data: logs are then recovered from their start.
-        """
+        """Reads the files; returns what is wrong with them, and what follows from that. None of it costs records."""
         problems: list[str] = []
-        self.recovery_points = self._read(RECOVERY_POINT_FILE, problems)
-        self.log_starts = self._read(LOG_START_FILE, problems)
-        self.clean_offsets = self._read(CLEANER_FILE, problems)
+        recovery_points = self._read(RECOVERY_POINT_FILE, problems)
+        self.recovery_points, self.recovery_points_lost = recovery_points or {}, recovery_points is None
+        self.log_starts = self._read(LOG_START_FILE, problems) or {}
+        self.clean_offsets = self._read(CLEANER_FILE, problems) or {}
         return problems
 
-    def _read(self, name: str, problems: list[str]) -> dict[TopicPartition, int]:
+    def _read(self, name: str, problems: list[str]) -> dict[TopicPartition, int] | None:
+        """None if neither the file nor its witness has offsets."""
         path = f"{self._path}/{name}"
-        try:
-            data = self._filesystem.read_bytes(path)
-            if name == LOG_START_FILE:
-                check_against_witness(self._filesystem, self._path, data)
-            offsets = decode_offsets(data)
-        except FileNotFoundError:
-            return {}
-        except DamagedCheckpoint as error:
-            problems.append(f"{path} is damaged ({error}): its logs are recovered from their start")
-            return {}
-        self._written[name] = data
+        data, problem = believe(self._bytes(path), self._bytes(witness_path(path)))
+        offsets = None
+        if data is not None:
+            try:
+                offsets = decode_offsets(data)
+            except DamagedCheckpoint as error:
+                problem = str(error)
+        if problem:
+            what_now = _IF_LOST[name] if offsets is None else f"its offsets are taken from {witness_path(name)}"
+            problems.append(f"{path} is damaged ({problem}): {what_now}")
+        elif data is not None:
+            self._written[name] = data
         return offsets
 
-    @property
-    def recovery_points_lost(self) -> bool:
-        """Whether their file was missing or damaged, and has not been written since."""
-        return RECOVERY_POINT_FILE not in self._written
+    def _bytes(self, path: str) -> bytes | None:
+        try:
+            return self._filesystem.read_bytes(path)
+        except FileNotFoundError:
+            return None
 
     def partitions(self) -> set[TopicPartition]:
         """Those of which any offset is known."""
@@ -105,9 +116,9 @@ class KeptOffsets:
     def _write(self, name: str, data: bytes) -> None:
         if data == self._written.get(name):
             return
-        if name == LOG_START_FILE:
-            write_witness(self._filesystem, self._path, data, self._written.get(name))
-        self._filesystem.replace(f"{self._path}/{name}", data)
+        path = f"{self._path}/{name}"
+        self._filesystem.replace(witness_path(path), encode_witness(data, self._written.get(name)))
+        self._filesystem.replace(path, data)
         self._written[name] = data
 
     # Deleted partitions

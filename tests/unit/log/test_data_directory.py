@@ -2,6 +2,7 @@
 
 import os
 import uuid
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE, DataDirectory
 from cordwood.log.identity import Identity
 from cordwood.log.log import Log
-from cordwood.log.log_start_witness import WITNESS_FILE
 from cordwood.log.memory_filesystem import MemoryFilesystem
 from cordwood.log.os_file import OsFile
 from cordwood.log.os_filesystem import OsFilesystem
@@ -19,9 +19,10 @@ from cordwood.log.strays import Fate, Known
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.segments.checkpoint_witness import witness_path
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Suffix
-from cordwood.segments.offset_checkpoint import LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
+from cordwood.segments.offset_checkpoint import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
 
 PATH = "/broker/data"
 SETTINGS = TopicSettings(segment_bytes=1000, index_interval_bytes=200)
@@ -225,11 +226,12 @@ def test_a_truncation_is_durable_before_it_returns() -> None:
         assert not log.damage
 
 
-def test_a_damaged_checkpoint_costs_a_scan_and_no_data() -> None:
+def test_recovery_points_that_are_lost_cost_a_scan_and_no_data() -> None:
     filesystem = CrashingFilesystem()
     directory = opened(filesystem)
     written = fill(log_of(directory), 20)
     directory.close()
+    filesystem.remove(f"{PATH}/{witness_path(RECOVERY_POINT_FILE)}")
     filesystem.corrupt(f"{PATH}/{RECOVERY_POINT_FILE}", 2, b"x")
     directory = opened(filesystem)
     assert not directory.clean
@@ -239,30 +241,63 @@ def test_a_damaged_checkpoint_costs_a_scan_and_no_data() -> None:
     assert log.recovery.scanned_bytes == log.size_bytes
 
 
-def with_a_log_start(filesystem: Filesystem) -> list[bytes]:
-    """The values of a log of 40 records of which the first 15 are deleted, stopped in order."""
+OFFSETS = {LOG_START_FILE: b" 15", RECOVERY_POINT_FILE: b" 40", CLEANER_FILE: b" 12"}
+
+
+def with_offsets(filesystem: Filesystem) -> list[bytes]:
+    """The values of a log of 40 records, the first 15 deleted, the first 12 compacted, stopped in order."""
     directory = opened(filesystem)
-    written = fill(log_of(directory), 40)
-    log_of(directory).delete_records_before(15)
+    log = log_of(directory)
+    written = fill(log, 40)
+    log.delete_records_before(15)
+    directory.set_clean_offset(ORDERS, 12)
     directory.close()
     return written
 
 
-def test_a_bit_flipped_in_a_log_start_hides_no_record() -> None:
-    """Hidden records are deleted next: retention removes segments before the log start."""
+def offsets_of(directory: DataDirectory) -> tuple[int, int, int]:
+    log = log_of(directory)
+    return log.log_start_offset, directory.durable_recovery_point(ORDERS), directory.clean_offset(ORDERS)
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_a_bit_flipped_anywhere_in_a_checkpoint_or_its_witness_changes_no_offset(name: str) -> None:
+    """A log start that is too high hides records, and retention deletes hidden records next."""
     filesystem = MemoryFilesystem()
-    written = with_a_log_start(filesystem)
-    checkpoint = f"{PATH}/{LOG_START_FILE}"
-    whole = filesystem.read_bytes(checkpoint)
-    filesystem.replace(checkpoint, whole.replace(b" 15", b" 35"))
+    written = with_offsets(filesystem)
+    checkpoint = f"{PATH}/{name}"
+    assert OFFSETS[name] in filesystem.read_bytes(checkpoint)
+    for path in (checkpoint, witness_path(checkpoint)):
+        whole = filesystem.read_bytes(path)
+        for place in range(8 * len(whole)):
+            flipped = bytearray(whole)
+            flipped[place // 8] ^= 1 << place % 8
+            filesystem.replace(path, bytes(flipped))
+            directory = opened(filesystem)
+            assert offsets_of(directory) == (15, 40, 12)
+            assert values(log_of(directory)) == written[15:]
+            said = [problem for problem in directory.problems if f"{name} is damaged" in problem]
+            assert len(said) == (path == checkpoint)
+            directory.close()
+            assert filesystem.read_bytes(checkpoint).count(OFFSETS[name]) == 1
+            filesystem.replace(path, whole)
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_a_checkpoint_that_is_missing_is_taken_from_its_witness(name: str) -> None:
+    filesystem = MemoryFilesystem()
+    with_offsets(filesystem)
+    filesystem.remove(f"{PATH}/{name}")
     directory = opened(filesystem)
-    assert "log-start-offset-checkpoint is damaged" in directory.problems[0]
-    assert values(log_of(directory))[-25:] == written[15:]
+    assert f"{name} is damaged (it is missing)" in directory.problems[0]
+    assert offsets_of(directory) == (15, 40, 12)
+    directory.close()
+    assert OFFSETS[name] in filesystem.read_bytes(f"{PATH}/{name}")
 
 
-def test_a_crash_between_the_log_starts_and_their_witness_loses_neither() -> None:
+def test_a_crash_between_a_witness_and_its_checkpoint_loses_neither() -> None:
     filesystem = MemoryFilesystem()
-    with_a_log_start(filesystem)
+    with_offsets(filesystem)
     before = filesystem.read_bytes(f"{PATH}/{LOG_START_FILE}")
     directory = opened(filesystem)
     log_of(directory).delete_records_before(20)
@@ -273,18 +308,22 @@ def test_a_crash_between_the_log_starts_and_their_witness_loses_neither() -> Non
     assert not directory.problems
 
 
-@pytest.mark.parametrize("harm", ["missing", "damaged"])
-def test_log_starts_without_a_witness_are_believed(harm: str) -> None:
+@pytest.mark.parametrize("harm", ["missing", "damaged", "without a copy, as an earlier version left it"])
+def test_checkpoints_without_a_witness_are_believed(harm: str) -> None:
     filesystem = MemoryFilesystem()
-    with_a_log_start(filesystem)
-    witness = f"{PATH}/{WITNESS_FILE}"
-    if harm == "missing":
-        filesystem.remove(witness)
-    else:
-        filesystem.replace(witness, filesystem.read_bytes(witness).swapcase()[:-3])
+    with_offsets(filesystem)
+    for name in OFFSETS:
+        witness = witness_path(f"{PATH}/{name}")
+        if harm == "missing":
+            filesystem.remove(witness)
+        elif harm == "damaged":
+            filesystem.replace(witness, filesystem.read_bytes(witness)[:-3])
+        else:
+            sums = b"%08x" % zlib.crc32(filesystem.read_bytes(f"{PATH}/{name}"))
+            filesystem.replace(witness, sums + b"\n%08x\n" % zlib.crc32(sums))
     directory = opened(filesystem)
     assert directory.clean
-    assert log_of(directory).log_start_offset == 15
+    assert offsets_of(directory) == (15, 40, 12)
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
@@ -304,6 +343,7 @@ def test_lost_recovery_points_cost_no_compacted_log_what_follows_its_gaps(harm: 
         directory.expect_compaction(name)()
         filesystem.cut(log.segments[0].file.path, 0)
     directory.close(clean=clean)
+    filesystem.remove(f"{PATH}/{witness_path(RECOVERY_POINT_FILE)}")
     if harm == "missing":
         filesystem.remove(f"{PATH}/{RECOVERY_POINT_FILE}")
     else:

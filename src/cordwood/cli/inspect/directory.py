@@ -10,6 +10,7 @@ from cordwood.cli.inspect.files import read_whole
 from cordwood.log.data_directory import CLEAN_SHUTDOWN_FILE
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
+from cordwood.segments.checkpoint_witness import believe, witness_path
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from cordwood.segments.leader_epochs import LeaderEpochs
@@ -109,7 +110,7 @@ def read_data_directory(path: str) -> DataDirectoryView:
 def _view(path: str, names: list[str], aside: list[str]) -> DataDirectoryView:
     unreadable: list[tuple[str, str]] = []
     checkpoints = {
-        name: _read(os.path.join(path, name), decode_offsets, unreadable) or {}
+        name: _offsets(os.path.join(path, name), unreadable)
         for name in (RECOVERY_POINT_FILE, LOG_START_FILE, CLEANER_FILE)
     }
     partitions = []
@@ -132,6 +133,26 @@ def _view(path: str, names: list[str], aside: list[str]) -> DataDirectoryView:
     clean = os.path.exists(os.path.join(path, CLEAN_SHUTDOWN_FILE))
     set_aside = [_set_aside(os.path.join(path, name)) for name in aside]
     return DataDirectoryView(path, partitions, set_aside, unreadable, clean)
+
+
+def _offsets(path: str, unreadable: list[tuple[str, str]]) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint; of its witness if the checkpoint is damaged."""
+    try:
+        data, problem = believe(_bytes(path), _bytes(witness_path(path)))
+        if problem:
+            unreadable.append((path, problem))
+        # Apache Kafka leaves checkpoints empty that it has no entry for.
+        return decode_offsets(data) if data else {}
+    except DamagedFile as error:
+        unreadable.append((path, str(error)))
+        return {}
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        return read_whole(path)
+    except FileNotFoundError:
+        return None
 
 
 def _is_partition(path: str) -> bool:
