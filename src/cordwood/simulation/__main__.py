@@ -1,4 +1,4 @@
-"""`python -m cordwood.simulation`: plays games, one seed after the other, until one fails or the last has passed."""
+"""`python -m cordwood.simulation`: plays games, one seed after the other, until a game fails or all have passed."""
 
 import argparse
 import logging

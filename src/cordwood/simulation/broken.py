@@ -2,4 +2,4 @@
 
 
 class InvariantBroken(AssertionError):
-    """The broker did what a log that keeps its promises cannot do."""
+    """The broker broke a promise of the log."""

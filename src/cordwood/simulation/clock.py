@@ -1,10 +1,10 @@
-"""Virtual time: a wall clock that can be set, and a monotonic one that cannot."""
+"""Virtual time: a wall clock that can be set, and a monotonic clock that cannot."""
 
 START_MS = 1_700_000_000_000
 
 
 class Clock:
-    """Time passes only by `advance`."""
+    """A wall clock and a monotonic clock. Time passes only by `advance`."""
 
     def __init__(self) -> None:
         self.wall_ms = START_MS
@@ -16,7 +16,7 @@ class Clock:
         self.monotonic_ms += by_ms
 
     def jump(self, by_ms: int) -> None:
-        """Somebody sets the wall clock."""
+        """Sets the wall clock."""
         self.wall_ms += by_ms
 
     def monotonic_s(self) -> float:

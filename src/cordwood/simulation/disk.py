@@ -1,10 +1,10 @@
 """The disk of the made-up machine: a `CrashingFilesystem` with a process in front of it that can die at any write.
 
 Every change of a file or a name is an operation with a number. At the number that the seed picked the process dies
-(`ProcessDied`): the operation has happened, has not, or, if it was an append, has happened in part. What survives is
-then decided by the kind of death: a killed process leaves all that it wrote in the page cache, a power cut leaves what
-the `CrashingFilesystem` says. Handles come and go behind the scenes, as with `OsFilesystem`: a file is found again by
-its path.
+(`ProcessDied`): the operation has happened, has not, or, if it was an append, has happened in part. The kind of death
+decides what survives: a killed process leaves all its writes in the page cache, a power cut leaves what the
+`CrashingFilesystem` picks. As with `OsFilesystem`, handles are closed and opened behind the scenes: a file is found
+again by its path.
 """
 
 import random
@@ -17,11 +17,11 @@ from cordwood.segments.filesystem import File
 
 
 class ProcessDied(BaseException):
-    """The process is gone. Not an Exception: nobody in the process can catch it."""
+    """The process is gone. A BaseException: no code of the process may catch it."""
 
 
 class Pausable(Protocol):
-    """A thread that stops before each of its operations if the simulator wants it to."""
+    """A thread that the simulator can stop before each of its operations."""
 
     def pause(self) -> None: ...
 
@@ -57,7 +57,7 @@ class SimulatedFile:
         return self._handle().read(position, min(length, max(0, self._size - position)))
 
     def peek(self, position: int, length: int) -> bytes:
-        """The file's content for checkers, whatever faults the disk has at the moment."""
+        """The file's content for checkers, whatever faults the disk has now."""
         return self._handle().read(position, min(length, max(0, self._size - position)))
 
     def read_now(self, position: int, into: memoryview) -> int:
@@ -79,7 +79,7 @@ class SimulatedFile:
         self._disk.operation_done()
 
     def reserve(self, total_bytes: int) -> None:
-        """What is reserved is no content."""
+        """Does nothing: reserved bytes are no content."""
 
     def sync(self) -> None:
         file = self._handle()
@@ -90,13 +90,13 @@ class SimulatedFile:
         self._disk.operation_done()
 
     def forget_cached(self) -> None:
-        """Reads always tell what was written last."""
+        """Does nothing: reads always see the last write."""
 
     def close(self) -> None:
         self._file = None
 
     def give_up(self) -> None:
-        """The handle is needed elsewhere; not while it has unsynced writes, as in `OsFilesystem`."""
+        """Closes the handle, unless the file has unsynced writes, as `OsFilesystem` does when handles run short."""
         if not self._unsynced:
             self._file = None
 
@@ -124,17 +124,17 @@ class SimulatedDisk:
         """The number of the operation at which the process dies."""
         self.died = False
         self.unreadable = False
-        """Every read that asks the platter fails (EIO)."""
+        """Whether every read of the platter fails (EIO)."""
         self.syncs_fail = False
         self.running: Pausable | None = None
-        """The thread whose operations these are; None: the event loop's."""
+        """The thread that runs now; None: the event loop."""
         self._undivided = 0
         self._chance = random.Random(seed + 1)
 
     # Faults
 
     def begin_life(self) -> None:
-        """A new process. Handles of the one before are dead."""
+        """Begins a new process. Handles of the former process are dead."""
         self.life += 1
         self._undivided = 0
         self.handles.clear()
@@ -146,16 +146,17 @@ class SimulatedDisk:
         self.platter.crash()
 
     def die_within(self, operations: int) -> None:
-        """The process dies at one of its next operations."""
+        """Lets the process die at one of its next operations."""
         self.die_at = self.operations + self._chance.randint(1, operations)
 
     def give_up_handles(self) -> None:
-        """Other files need the handles: these are opened again, by path, when they are next used."""
+        """Closes handles, as if other files needed them: a file is opened again, by path, at its next use."""
         for file in self.handles:
             file.give_up()
 
     def operation(self, what: str) -> bool:
-        """Counts; dies if it is time to, before the operation or (see operation_done) after. True: in the middle."""
+        """Counts an operation; may die before it, or (see operation_done) after it. True: the process dies in the
+        middle."""
         self.pause_point()
         if self.died:
             raise ProcessDied(f"{what} by a process that is dead")
@@ -255,7 +256,7 @@ class SimulatedDisk:
         return self.platter.read_bytes(path)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Not interrupted by other threads, for it may be called with a lock held; but the process can die in it."""
+        """Replaces a file. Other threads do not interrupt it, for a lock may be held; but the process can die in it."""
         self._undivided += 1
         try:
             temporary = path + ".tmp"

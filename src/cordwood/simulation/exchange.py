@@ -1,8 +1,9 @@
-"""Clients on the made-up network: connections, the requests on them, and what became of each.
+"""Clients on the made-up network: connections, the requests on them, and the outcome of each request.
 
-A request is a frame that travels to the node, and its answer a frame that travels back, both when the simulator says
-so. Requests of one connection arrive in order. Answers are matched by their exchange, not by order, which is the
-broker's business. Records of an answer are read when it is sent and again when it arrives: they must not have changed.
+A request is a frame that travels to the node, and its answer a frame that travels back; the simulator picks the
+moments. Requests of one connection arrive in order. Answers are matched by their exchange, since the order of answers
+is the broker's duty, not the node's. Records of an answer are read when the answer is sent and again when it arrives:
+they must not have changed.
 """
 
 import struct
@@ -57,7 +58,8 @@ def encode_request(key: int, version: int, correlation_id: int, values: Mapping[
 
 
 def decode_response(key: int, version: int, frame: bytes) -> tuple[int, Any]:
-    """(correlation id, entity) of a whole frame with its size. InvariantBroken if it is not exactly one response."""
+    """Correlation id and entity of a whole frame with its size. InvariantBroken if the frame is not exactly one
+    response."""
     size, correlation_id = struct.unpack_from(">ii", frame)
     if size != len(frame) - 4:
         raise InvariantBroken(f"{ApiKey(key).name} v{version}: the frame says {size} bytes and has {len(frame) - 4}")
@@ -75,7 +77,7 @@ class CutShort(Exception):
 
 
 class State(Enum):
-    """Where an exchange is."""
+    """The progress of an exchange."""
 
     TRAVELLING = "the request is on its way"
     WAITING = "the node has it"
@@ -90,7 +92,7 @@ ENDED = frozenset({State.ANSWERED, State.NOTHING, State.HUNG_UP, State.LOST})
 
 
 class Exchange:
-    """One request and its answer; to the node it is the `Reply`."""
+    """One request and its answer; the node's `Reply`."""
 
     client_host = "simulated"
 
@@ -108,7 +110,7 @@ class Exchange:
         self.answer: Any = None
         """The response as an entity, once the node has sent it."""
         self.handled_ms = self.replied_ms = 0
-        """When the node got the request and when it answered, by the monotonic clock."""
+        """The moments of the request's arrival and of the answer, by the monotonic clock."""
         self.hang_up_reason = ""
         self._frame: Frame = b""
         self._bytes = b""
@@ -173,12 +175,12 @@ class Exchange:
     # The network
 
     def deliver_answer(self) -> None:
-        """The answer arrives. Its records are read from their files now."""
+        """Delivers the answer, and reads its records from their files."""
         assert self.state is State.SENT
         try:
             content = _content(self._frame, _read)
         except (EnvironmentFailure, CutShort):
-            # The broker cannot send what it has announced: the connection is of no use any more.
+            # The broker cannot send the records that it has announced: the connection is closed.
             self.connection.hung_up()
             return
         if content != self._bytes:
@@ -225,14 +227,14 @@ def _peek(part: LogSlice) -> bytes:
 
 
 class Connection:
-    """Many requests may be under way on one connection; it can be closed at any time, by either side."""
+    """A connection with many requests under way. Either side can close it at any time."""
 
     def __init__(self, network: "Network", connection_id: int) -> None:
         self.network = network
         self.connection_id = connection_id
         self.open = True
         self.held = False
-        """Whether the node wants no request of this connection just now."""
+        """Whether the node takes no request of this connection now."""
         self.travelling: deque[Exchange] = deque()
         self.under_way: dict[int, Exchange] = {}
 
@@ -243,7 +245,7 @@ class Connection:
         values: Mapping[str, Any],
         on_end: Callable[[Exchange], None] | None = None,
     ) -> Exchange:
-        """Sends a request; it arrives when the simulator says so."""
+        """Sends a request; the simulator picks the moment of its arrival."""
         assert self.open
         exchange = Exchange(self, key, version, values, self.network.next_correlation_id())
         exchange.on_end = on_end
@@ -255,14 +257,14 @@ class Connection:
         self.under_way.pop(exchange.correlation_id, None)
 
     def close(self) -> None:
-        """Nobody hears of its exchanges any more. Requests that the client has sent may still arrive."""
+        """Closes the client's side: its exchanges are lost. Requests that the client has sent may still arrive."""
         if self.open:
             self.open = False
             for exchange in list(self.under_way.values()):
                 exchange.lose()
 
     def hung_up(self) -> None:
-        """The broker closes the connection: requests that the node has not seen are dropped."""
+        """Closes the broker's side: requests that the node has not seen are dropped."""
         self.travelling.clear()
         self.close()
 
@@ -276,12 +278,12 @@ class Network:
         self.answers: list[Exchange] = []
         """Answers on their way."""
         self.on_sent: Callable[[Exchange], None] | None = None
-        """Told of each answer at the moment when the node gives it."""
+        """Called with each answer at the moment when the node gives it."""
         self.on_request: Callable[[Exchange], None] | None = None
-        """Told of each request before the node gets it."""
+        """Called with each request before the node gets it."""
         self.requests_handled = 0
         self.handling: Exchange | None = None
-        """The request that the node is looking at."""
+        """The request that the node handles now."""
         self._node: Node | None = None
         self._connection_ids = 0
         self._correlation_ids = 0
@@ -309,14 +311,14 @@ class Network:
             self.on_sent(exchange)
 
     def drop(self, connection: Connection) -> None:
-        """The broker notices that the connection is closed: nothing more comes from it."""
+        """Tells the node that a connection is closed. Requests on their way are dropped."""
         self.connections.remove(connection)
         connection.travelling.clear()
         if self._node is not None:
             self._node.connection_closed(connection.connection_id)
 
     def deliver_request(self, connection: Connection, now_ms: int) -> None:
-        """The node gets the connection's next request. The buffer that it lies in is used for something else then."""
+        """Hands the connection's next request to the node. Its buffer is overwritten afterwards."""
         exchange = connection.travelling.popleft()
         assert self._node is not None
         assert not connection.held
@@ -338,7 +340,7 @@ class Network:
             exchange.deliver_answer()
 
     def lose_everything(self) -> None:
-        """The broker is gone."""
+        """Ends all connections: the broker is gone."""
         self._node = None
         self.answers.clear()
         connections, self.connections = self.connections, []

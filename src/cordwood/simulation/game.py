@@ -1,8 +1,8 @@
 """The skeleton of a game: a seed picks every step, the broker dies and starts again, checkers watch.
 
-First the safety phase: in each step a fault strikes, time passes, something that is under way happens, or a client
-acts. Nothing may ever be wrong. Then the liveness phase (`_finish`): faults stop, and everything pending comes to its
-end. A game adds its clients, its faults and its checkers. The same seed gives the same game, step by step.
+First the safety phase: in each step a fault strikes, time passes, a pending step happens, or a client acts. No
+invariant may ever break. Then the liveness phase (`_finish`): faults stop, and all pending work ends. A game adds its
+clients, its faults and its checkers. The same seed gives the same game, step by step.
 """
 
 import random
@@ -34,7 +34,7 @@ class Pace(NamedTuple):
     """The share of steps in which time passes."""
     waits_ms: tuple[int, ...]
     eagerness: float
-    """How often something that is under way happens before a client acts."""
+    """How often a pending step happens before a client acts."""
 
 
 class Game(ABC, Generic[T]):
@@ -55,7 +55,7 @@ class Game(ABC, Generic[T]):
 
     @property
     def label(self) -> str:
-        """The seed, and all else that plays this game again."""
+        """The seed and the options that play this game again."""
         return f"seed {self.seed}"
 
     def play(self, steps: int) -> T:
@@ -78,7 +78,7 @@ class Game(ABC, Generic[T]):
     def _outcome(self) -> T: ...
 
     def _check(self) -> None:
-        """Looks at everything, now and then during the safety phase."""
+        """Checks all invariants, now and then during the safety phase."""
 
     def _possible(self) -> list[Step]:
         """The steps that are under way and could happen next."""
@@ -155,7 +155,7 @@ class Game(ABC, Generic[T]):
 
 
 def play_out(game: Game[T], steps: int) -> T:
-    """Plays a game to its end. SimulationFailed with the seed and the last steps if something is wrong."""
+    """Plays a game to its end. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
     try:
         return game.play(steps)
     except Exception as reason:

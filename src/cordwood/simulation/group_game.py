@@ -1,7 +1,7 @@
-"""A game about groups: members of both protocols come, stall, repeat themselves and die, on a broker that dies too.
+"""A game about groups: members of both protocols join, stall, repeat requests and die, on a broker that dies, too.
 
-Promises: no partition has two owners at a time, no position goes back unless that was asked for, nobody who was fenced
-commits anything, positions outlive the broker, and once the faults stop every member has its share and keeps it.
+Promises: no partition has two owners at a time, no position goes back unless a member asks for it, no fenced member
+commits a position, positions outlive the broker, and once the faults stop every member gets and keeps its share.
 """
 
 import random
@@ -67,7 +67,7 @@ class GroupOutcome:
 
 
 def play(seed: int, steps: int = 3000) -> GroupOutcome:
-    """One game. SimulationFailed with the seed and the last steps if something is wrong."""
+    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
     return play_out(GroupGame(seed), steps)
 
 
@@ -84,9 +84,9 @@ class GroupGame(Game[GroupOutcome]):
         self._people = 0
         self._fault_rate = self.chance.choice((0.0, 0.004, 0.012))
         self._held: dict[Connection, int] = {}
-        """Connections that were closed with something on its way, and until when it is stuck."""
+        """Closed connections with requests on their way, and until when these are stuck."""
         self._slow_until_ms = 0
-        """Until when the disk syncs nothing."""
+        """The disk syncs nothing until this time."""
 
     def new_checker(self) -> GroupsChecker:
         return GroupsChecker()
@@ -124,12 +124,12 @@ class GroupGame(Game[GroupOutcome]):
     # Steps
 
     def _possible(self) -> list[Step]:
-        """The steps that could happen next, without those that are held up."""
+        """The steps that could happen next, without delayed ones."""
         now_ms, steps = self._now_ms, self.world.steps()
         if self._slow_until_ms > now_ms:
             steps = [step for step in steps if not step[0].startswith(("sync", "flush"))]
         for connection in self.world.network.connections:
-            # What a client sent before it hung up may arrive when it has long gone on with another connection.
+            # A request sent before a hang-up may arrive when the client has long gone on with another connection.
             if not connection.open and connection.travelling and connection not in self._held:
                 self._held[connection] = now_ms + self.chance.choice((0, 50, 300, 2000))
 
@@ -156,7 +156,7 @@ class GroupGame(Game[GroupOutcome]):
             self._note(f"{member.name} {what}")
 
     def _one_of(self, cast: Cast) -> GroupMember:
-        """One of those alive; now and then a new one. A static one may come while its predecessor still lives."""
+        """A living member, now and then a new one. A static member may come while its predecessor still lives."""
         members = cast.members
         self._somebody_is_there(cast)
         if len(members) < MOST_MEMBERS and self.chance.random() < 0.06:
@@ -174,7 +174,7 @@ class GroupGame(Game[GroupOutcome]):
         return cast.kind(self.stage, f"{cast.group_id}-{self._people}", cast.group_id, self._instance())
 
     def _instance(self) -> str | None:
-        """Of a new member."""
+        """The instance id of a new member."""
         return self.chance.choice((None, None, *INSTANCES))
 
     # Faults
@@ -238,7 +238,7 @@ class GroupGame(Game[GroupOutcome]):
         self.checker.broker_died()
 
     def _audit(self) -> None:
-        """Somebody asks for all positions; the checker looks at the answers."""
+        """Fetches all positions; the checker looks at the answers."""
         partitions = list(range(len(self.world.node.image.topics[TOPIC].partitions)))
         for group_id in dict.fromkeys(cast.group_id for cast in self.casts):
             values = {"group_id": group_id, "topics": [{"name": TOPIC, "partition_indexes": partitions}]}
@@ -247,7 +247,7 @@ class GroupGame(Game[GroupOutcome]):
     # The end
 
     def _settle_and_stay(self) -> None:
-        """The faults stop: every member gets its share, all partitions are somebody's, and then nothing changes."""
+        """Stops the faults: every member gets its share, every partition has an owner, and then no share changes."""
         self._note("--- faults stop ---")
         world = self.world
         world.disk.die_at = None
@@ -280,8 +280,8 @@ class GroupGame(Game[GroupOutcome]):
         check_at_rest(world)
 
     def _end_double_lives(self) -> None:
-        """Of two processes with one instance id the consumer protocol lets the second wait for as long as the first is
-        heard of."""
+        """Ends all but the latest process of each instance id: the consumer protocol lets a second process wait as long
+        as the first sends heartbeats."""
         self._only_the_latest(self.casts[1].members)
 
     @staticmethod
@@ -293,7 +293,7 @@ class GroupGame(Game[GroupOutcome]):
 
     def _settle(self) -> None:
         for _ in range(ROUNDS_TO_SETTLE):
-            # A static member can be fenced by a request of its own that was stuck; its process is started again.
+            # A stuck request of its own can fence a static member; its process is started again.
             for cast in self.casts:
                 self._somebody_is_there(cast)
             self._everybody_goes_on()
@@ -308,7 +308,7 @@ class GroupGame(Game[GroupOutcome]):
             member.finish()
 
     def _unsettled(self) -> str:
-        """Names what is wrong with the final state of the groups; empty if nothing is."""
+        """Names a fault of the final state of the groups; empty if there is none."""
         groups: dict[str, list[GroupMember]] = {}
         for cast in self.casts:
             groups.setdefault(cast.group_id, []).extend(cast.members)

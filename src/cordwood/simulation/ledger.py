@@ -1,7 +1,7 @@
-"""What clients sent, were promised and saw: the truth that checkers hold the log to.
+"""The ledger: records that clients sent, were promised and saw. Checkers hold the log to it.
 
-Partitions are those of a topic's id, not of its name: a topic that is deleted and created again is another one. Every
-record has an identity of its own in its first header, so that it is recognised wherever it turns up.
+Partitions belong to a topic's id, not to its name: a topic that is deleted and created again is another topic. Every
+record has an identity of its own in its first header, by which it is recognised at any offset.
 """
 
 import struct
@@ -22,7 +22,7 @@ class Sent(NamedTuple):
 
     producer: str
     may_repeat: bool
-    """Whether the record may be in a partition more than once: a producer without idempotence sent it again."""
+    """Whether the record may be in a partition more than once: a producer without idempotence may send it again."""
 
 
 class Promise(NamedTuple):
@@ -32,7 +32,7 @@ class Promise(NamedTuple):
     last_offset: int
     lasting: bytes
     on_disk: bool
-    """Promised by a topic with ack.durability=disk: holds whatever happens. Else a power cut may take it back."""
+    """Whether the topic has ack.durability=disk: then the promise holds for ever. Else a power cut may take it back."""
 
 
 def identity_of(record: Record) -> bytes:
@@ -70,19 +70,19 @@ class PartitionLedger:
         """The key of each identity."""
         self.tombstones: set[bytes] = set()
         self.durable_end = 0
-        """Up to where the log said that it is on disk."""
+        """The durable end of the log."""
         self.deletable_before = 0
-        """Up to where somebody asked to delete records."""
+        """The offset before which a client asked to delete records."""
         self.deleted_before = 0
-        """Up to where the broker said that they are deleted: they never come back."""
+        """The offset before which the broker acknowledged a deletion: these records never come back."""
         self.may_expire = False
         """Whether the topic ever had a retention that can drop records during a run."""
         self.may_be_compacted = False
         self.lost_volatile = False
-        """Whether a power cut took something that was visible: then readers may find that the log diverged."""
+        """Whether a power cut took visible records: then readers may find that the log diverged."""
 
     def know(self, offset: int, record: Record) -> None:
-        """This record is at this offset, for everybody and for ever."""
+        """Notes that this record is at this offset, for all readers and for ever."""
         identity = identity_of(record)
         known = self.records.get(offset)
         if known is None:
@@ -94,7 +94,7 @@ class PartitionLedger:
             raise InvariantBroken(f"{self.name}: at offset {offset} was {known!r} and now is {identity!r}")
 
     def forget_volatile(self) -> None:
-        """The power went: what was not on disk, and was not promised to be, may be gone."""
+        """After a power cut: forgets records that were neither on disk nor promised to be."""
         self.promises = {
             base: promise
             for base, promise in self.promises.items()
@@ -129,7 +129,7 @@ class Ledger:
             self.sent[identity_of(record)] = Sent(producer, may_repeat)
 
     def promised(self, ledger: PartitionLedger, batch: Buffer, base_offset: int, *, on_disk: bool) -> None:
-        """A producer was told that its batch is at this offset."""
+        """Notes an acknowledgement: the batch is at this offset."""
         last_offset = base_offset + read_header(batch).last_offset_delta
         lasting = lasting_part(batch)
         known = ledger.promises.get(base_offset)

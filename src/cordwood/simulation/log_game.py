@@ -1,8 +1,9 @@
 """A game about the log: producers, readers, administrators and visitors on a broker whose machine fails in every way.
 
-Promises: what is acknowledged is never lost, changed or reordered, and no reader sees what is not durable. Once faults
-stop, everybody is answered, every producer that insists gets its acknowledgement, every reader reads to the end, and
-nothing is left waiting. Last, the broker is stopped, the power goes, and everything is there when it is back.
+Promises: acknowledged records are never lost, changed or reordered, and no reader sees a record that is not durable.
+Once faults stop, every request is answered, every producer that insists gets its acknowledgement, every reader reads to
+the end, and no request is left waiting. Last, the broker is stopped, the power goes, and all records are there
+afterwards.
 """
 
 import random
@@ -40,7 +41,7 @@ _ZEAL: dict[type[Client], float] = {
     Administrator: 0.7,
     Visitor: 0.5,
 }
-"""How often each kind of client does something, beside the others."""
+"""How often each kind of client acts, relative to the others."""
 
 
 @dataclass
@@ -55,11 +56,11 @@ class Outcome:
     lives: int = 0
     events: Counter[str] = field(default_factory=Counter)
     digest: int = 0
-    """Of the transcript: the same for the same seed."""
+    """A digest of the transcript: the same for the same seed."""
 
 
 def play(seed: int, steps: int = 600, profile: Profile | None = None) -> Outcome:
-    """One game. SimulationFailed with the seed and the last steps if something is wrong.
+    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks.
 
     Without a `profile` the seed picks one.
     """
@@ -206,7 +207,8 @@ class LogGame(Game[Outcome]):
         check_content(node, self.ledger)
 
     def _stop(self) -> None:
-        """In order, if the disk lets it: a broker that cannot write its checkpoint leaves recovery to the next."""
+        """A clean stop, if the disk allows it: a broker that cannot write its checkpoint leaves recovery to the next
+        start."""
         self._answers.stopping = True
         try:
             self.world.stop()
@@ -261,7 +263,7 @@ class LogGame(Game[Outcome]):
             else:
                 raise InvariantBroken(f"these never come to an end: {busy}")
         except BrokerFailed:
-            # A sync that failed before the faults stopped is found out only now.
+            # A sync that failed before the faults stopped is noticed only now.
             self._end_life(Fault.POWER_CUT)
             self._everybody_finishes()
 
@@ -293,7 +295,7 @@ class LogGame(Game[Outcome]):
 
 
 def hash_line(digest: int, line: str) -> int:
-    """The same in every process, unlike `hash`."""
+    """Adds a line to a digest that is the same in every process, unlike `hash`."""
     for byte in line.encode():
         digest = (digest * 1_000_003 ^ byte) & 0xFFFFFFFFFFFFFFFF
     return digest

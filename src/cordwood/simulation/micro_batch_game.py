@@ -1,8 +1,8 @@
-"""A game about families: drivers that replace each other, attempts that outlive them, and a broker that dies.
+"""A game about families: drivers that replace each other, attempts that outlive their drivers, and a broker that dies.
 
-Promises: of every batch readers see exactly what one decision named, whole and once, and all of it when the commit is
-answered; what was decided stays so, over restarts, expiry and compaction; and once everybody has gone nothing stays
-open.
+Promises: readers see of every batch exactly the records that one decision named, whole and once, and all of them when
+the commit is answered; a decision holds over restarts, expiry and compaction; and once all clients are gone no
+transaction stays open.
 """
 
 import random
@@ -22,7 +22,7 @@ FORGETFUL = {
     "transactional.id.expiration.ms": "3000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
 }
-"""Slots expire while the query runs."""
+"""Settings with which slots expire while the query runs."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class MicroBatchOutcome:
 
 
 def play(seed: int, steps: int = 3000) -> MicroBatchOutcome:
-    """One game. SimulationFailed with the seed and the last steps if something is wrong."""
+    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
     return play_out(MicroBatchGame(seed), steps)
 
 
@@ -84,7 +84,7 @@ class MicroBatchGame(Game[MicroBatchOutcome]):
             self._note(f"{client.name} {what}")
 
     def _some_client(self) -> Driver | Attempt:
-        """A driver or an attempt; now and then a new driver, which replaces one that may not know it yet."""
+        """A driver or an attempt; now and then a new driver, which replaces a driver that may not know it yet."""
         chance, query = self.chance, self.query
         drivers = [driver for driver in query.drivers if not driver.over]
         if not drivers or (len(drivers) < 3 and chance.random() < 0.02):
@@ -101,11 +101,11 @@ class MicroBatchGame(Game[MicroBatchOutcome]):
         if world.life is None:
             world.start()
         if self.chance.random() < 0.5:
-            # Else nobody comes back, and the broker has to clear up alone.
+            # Else no client comes back, and the broker has to end the transactions alone.
             self._run_one_more_batch()
         for client in (*query.drivers, *query.attempts):
             client.hang_up()
-        # What was left behind ends by its timeout.
+        # Transactions that were left behind end by their timeout.
         world.advance(LONGEST_TRANSACTION_MS)
         check_micro_batches(world, query, at_the_end=True)
         check_at_rest(world)

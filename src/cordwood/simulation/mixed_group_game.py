@@ -1,4 +1,4 @@
-"""A game about one group whose members speak both protocols: it goes over from one to the other, and back.
+"""A game about one group whose members speak both protocols: the group is converted from one to the other, and back.
 
 The promises are those of the game of groups.
 """
@@ -16,7 +16,7 @@ CLASSIC_ONLY, BOTH, CONSUMER_ONLY = (0,), (0, 1), (1,)
 
 
 def play(seed: int, steps: int = 3000) -> GroupOutcome:
-    """One game. SimulationFailed with the seed and the last steps if something is wrong."""
+    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
     return play_out(MixedGroupGame(seed), steps)
 
 
@@ -24,7 +24,7 @@ class MixedGroupGame(GroupGame):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._wanted: tuple[int, ...] = BOTH
-        """The kinds of members that come: those of others go, sooner or later."""
+        """The kinds of members that come: members of other kinds leave, sooner or later."""
         self._one_life_each = False
 
     def new_checker(self) -> GroupsChecker:
@@ -56,7 +56,8 @@ class MixedGroupGame(GroupGame):
         return None if self._one_life_each else super()._instance()
 
     def _end_double_lives(self) -> None:
-        """Two processes with one instance id and different protocols take the place from each other for ever."""
+        """Ends all but the latest process of each instance id: processes of different protocols would replace each
+        other for ever."""
         self._one_life_each = True
         self._only_the_latest(sorted(self._members, key=lambda member: int(member.name.removeprefix(f"{MIXED}-"))))
 
@@ -65,7 +66,7 @@ class MixedGroupGame(GroupGame):
             super()._somebody_is_there(cast)
 
     def _settle(self) -> None:
-        """There are more members than partitions: one that is gone may have none, and be missed by nobody."""
+        """Settles twice: a dead member without partitions is noticed only when its session ends."""
         super()._settle()
         for _ in range(2 * LONGEST_SESSION_MS // 500):
             self.world.advance(500)
@@ -73,7 +74,7 @@ class MixedGroupGame(GroupGame):
         super()._settle()
 
     def _shares(self) -> dict[str, tuple[int, list[int]]]:
-        """Without epochs."""
+        """The shares, without epochs."""
         return {name: (0, share) for name, (_, share) in super()._shares().items()}
 
     def _is_wanted(self, cast: Cast) -> bool:

@@ -1,4 +1,5 @@
-"""What one run is about. Every seed leaves most things out, so that what is left happens often and in odd company."""
+"""The profile of one run. Every seed leaves most faults and clients out, so that the rest meets often and in odd
+company."""
 
 import random
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ class Profile:
     faults: tuple[Fault, ...]
     fault_rate: float
     eagerness: float
-    """How much of the time goes to what is under way; the rest goes to new requests."""
+    """The share of steps that continue pending work; the rest are new requests."""
     settings: Mapping[str, str]
     loaded_indexes_bytes: int
     idempotent_producers: int
@@ -39,7 +40,7 @@ class Profile:
     vandals: bool
     durability: tuple[str, ...]
     threads: bool
-    """Whether work in threads is interrupted by everything else, or done at once."""
+    """Whether work in threads is interrupted by other steps, or done at once."""
 
     @classmethod
     def chosen_by(cls, chance: random.Random) -> "Profile":

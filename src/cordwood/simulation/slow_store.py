@@ -1,7 +1,7 @@
-"""The metadata store as a broker far away sees it: every call takes until the simulator lets it end, or fails.
+"""The metadata store as a distant broker sees it: every call lasts until the simulator ends it, or fails it.
 
-The data is a `MemoryStore` that outlives the broker. Transactions take effect in the order in which they were asked
-for, as the contract says. A call that is under way when the broker dies happens or does not.
+The data is a `MemoryStore` that outlives the broker. Transactions take effect in the order of the calls, as the
+contract says. A call that is under way when the broker dies may or may not happen.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class SlowStore:
             gate.set_result(fate)
 
     def abandon(self, reaches_store: bool) -> None:
-        """The broker died: the call that was next may have got through."""
+        """Ends all calls of a dead broker: the next call may have reached the store."""
         if reaches_store and self.calls:
             call = self.calls.popleft()
             _run_at_once(self._store.txn(call.compares, call.operations))
@@ -91,7 +91,7 @@ class SlowStore:
         await self._store.compact(revision)
 
     async def close(self) -> None:
-        """The store outlives this connection to it."""
+        """Does nothing: the store outlives this connection."""
 
 
 def _run_at_once(coroutine: Any) -> None:

@@ -1,4 +1,4 @@
-"""What workloads share: the world, the dice, the ledger, and what clients know of topics."""
+"""The stage that workloads share: the world, the dice, the ledger, and the topics that clients know."""
 
 import random
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Stage:
         self._identities = 0
 
     def new_identity(self, who: str) -> bytes:
-        """For a record: no two are the same."""
+        """A unique identity for a record."""
         self._identities += 1
         return f"{who}.{self._identities}".encode()
 
@@ -63,13 +63,13 @@ class Client:
         return 0 if self._connection is None else len(self._connection.under_way)
 
     def hang_up(self) -> None:
-        """Gives up waiting: closes the connection, whatever is under way on it."""
+        """Gives up waiting: closes the connection, whatever requests are under way."""
         if self._connection is not None and self._connection.open:
             self._connection.close()
         self._connection = None
 
     def act(self) -> str | None:
-        """Acts once, if there is something to do; returns a line for the transcript."""
+        """Acts once, if there is an action to take; returns a line for the transcript."""
         raise NotImplementedError
 
     def finish(self) -> bool:

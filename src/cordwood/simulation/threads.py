@@ -1,8 +1,8 @@
-"""The threads of the made-up machine: work that is under way and ends when, and in which order, the seed wants.
+"""The threads of the made-up machine: the seed picks when, and in which order, work under way ends.
 
-A piece of work is done as a whole at some moment after it was asked for, or, in a game about threads, a few disk
-operations at a time with everything else happening in between. Its result is delivered at some later moment. A flush
-round syncs its tickets one by one in any order, or the whole disk at once.
+A piece of work is done as a whole at some moment after its submission, or, in a game about threads, a few disk
+operations at a time with other steps in between. Its result is delivered at some later moment. A flush round syncs its
+tickets one by one in any order, or the whole disk at once.
 """
 
 import threading
@@ -19,11 +19,12 @@ Step = tuple[str, Callable[[], None]]
 """A step that could happen next in a thread: its name for the transcript, and the function that does it."""
 
 Patience = Callable[[], int]
-"""How many disk operations a thread gets to do before others have their turn."""
+"""The number of disk operations that a thread does before other steps happen."""
 
 
 class Strand:
-    """Work in a thread of its own that runs only while the simulator waits for it: never two at the same time."""
+    """Work in a thread of its own that runs only while the simulator waits for it: two strands never run at the same
+    time."""
 
     def __init__(self, work: Work, disk: SimulatedDisk, patience: Patience | None) -> None:
         """Without `patience` the work is done as a whole."""
@@ -39,7 +40,7 @@ class Strand:
         self._thread: threading.Thread | None = None
 
     def step(self) -> None:
-        """Lets the work go on for a while."""
+        """Lets the work go on for some disk operations."""
         assert not self.finished
         if self._patience is None:
             self._run()
@@ -55,7 +56,7 @@ class Strand:
         self._disk.running = None
 
     def pause(self) -> None:
-        """Called by the disk, in the thread, before each operation."""
+        """Stops the thread when its turn is over. The disk calls this, in the thread, before each operation."""
         self._turn -= 1
         if self._turn <= 0:
             self._back.release()
@@ -64,7 +65,7 @@ class Strand:
             raise ProcessDied("killed in the middle of its work")
 
     def kill(self) -> None:
-        """The process is gone: the thread ends where it stands."""
+        """Ends the thread where it stands: the process is gone."""
         if self._thread is not None and not self.finished:
             self._killed = True
             self._go.release()
@@ -74,7 +75,7 @@ class Strand:
         try:
             self._run()
         except ProcessDied:
-            # The disk remembers it.
+            # The disk remembers the death.
             self.finished = True
         finally:
             self._back.release()
@@ -100,7 +101,7 @@ class Job:
 
 
 class SimulatedWorkers:
-    """In the place of `broker.threads.Workers`."""
+    """Stands in for `broker.threads.Workers`."""
 
     def __init__(self, disk: SimulatedDisk, patience: Patience | None) -> None:
         self.jobs: list[Job] = []
@@ -138,7 +139,7 @@ class SimulatedWorkers:
 
 
 class SimulatedFlusher:
-    """In the place of `broker.flusher.Flusher`: one round at a time; a failed sync ends it for good."""
+    """Stands in for `broker.flusher.Flusher`: one round at a time; a failed sync ends the flusher for good."""
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class SimulatedFlusher:
         return steps
 
     def close(self) -> None:
-        """Waits for the round that is under way."""
+        """Finishes the round under way."""
         while self._round is not None and not self._broken:
             self.steps()[0][1]()
 
@@ -197,7 +198,7 @@ class SimulatedFlusher:
             self._syncing.remove((ticket, strand))
 
     def _sync_everything(self) -> None:
-        """Quicker than syncing one by one: threads that are still at that find that the round is over."""
+        """Ends the round by one sync of the whole disk; threads that still sync single logs are ended."""
         try:
             self._disk.sync_everything()
         except Exception as failure:

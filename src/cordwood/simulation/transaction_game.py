@@ -1,7 +1,7 @@
-"""A game about transactions: writers that replace and fence each other, a broker that dies, and readers of the outcome.
+"""A game about transactions: writers that replace and fence each other, a broker that dies, and read_committed readers.
 
-Promises: no transaction is torn, nothing aborted is read, an EndTxn of the past changes nothing, a fenced writer writes
-nothing, positions move exactly with their transactions, and once everybody has gone nothing stays open.
+Promises: no transaction is torn, no aborted record is read, a late EndTxn changes nothing, a fenced writer writes
+nothing, positions move exactly with their transactions, and once all writers are gone no transaction stays open.
 """
 
 import random
@@ -44,7 +44,7 @@ class TransactionOutcome:
 
 
 def play(seed: int, steps: int = 1500) -> TransactionOutcome:
-    """One game. SimulationFailed with the seed and the last steps if something is wrong."""
+    """Plays one game. Raises SimulationFailed with the seed and the last steps if an invariant breaks."""
     return play_out(TransactionGame(seed), steps)
 
 
@@ -79,7 +79,7 @@ class TransactionGame(Game[TransactionOutcome]):
             self._note(f"{writer.name} {what}")
 
     def _some_writer(self) -> TransactionalWriter:
-        """One of those at work; now and then a new one, which replaces an old one that may not know it yet."""
+        """A writer at work; now and then a new writer, which replaces a writer that may not know it yet."""
         chance = self.chance
         working = [writer for writer in self.history.writers if not writer.over]
         if len(working) < len(TRANSACTIONAL_IDS) or (len(working) < 4 and chance.random() < 0.04):

@@ -1,7 +1,7 @@
-"""An event loop whose every callback is a step that the simulator decides about.
+"""An event loop in which every callback is a step that the simulator picks.
 
-Just enough of asyncio for the driver and the controller: callbacks in the order in which they were scheduled, timers by
-the virtual clock, tasks, futures and locks. No selector, no sockets, no threads, no real time.
+The loop has just enough of asyncio for the driver and the controller: callbacks in the order of scheduling, timers by
+the virtual clock, tasks, futures and locks. It has no selector, sockets, threads or real time.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Callback = Callable[..., object]
 
 
 class TurnLoop:
-    """Not an AbstractEventLoop: of its eighty methods these are used; `for_asyncio` is this loop under that name."""
+    """The few methods of an AbstractEventLoop that are used; `for_asyncio` is this loop under that type."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class TurnLoop:
 
     @property
     def has_ready(self) -> bool:
-        """Whether a callback could run now: one was scheduled, or a timer is due."""
+        """Whether a callback could run now: a scheduled one, or a timer that is due."""
         self._take_due()
         return bool(self._ready)
 
@@ -49,7 +49,7 @@ class TurnLoop:
         return self._timers[0][0] if self._timers else None
 
     def step(self) -> None:
-        """Runs the callback that is next."""
+        """Runs the next callback."""
         self._take_due()
         handle, callback, arguments = self._ready.popleft()
         if handle.cancelled():
@@ -126,19 +126,19 @@ class TurnLoop:
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio tells; a cancelled timer is passed over when it comes up."""
+        """Does nothing: a cancelled timer is skipped when it comes up."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Tasks of a broker that died end in the middle, which is what asyncio would complain about here."""
+        """Raises failures of tasks. Complaints about the unfinished tasks of a dead broker are ignored."""
         if isinstance(failure := context.get("exception"), Exception):
             raise failure
 
     def forget(self) -> None:
-        """The process is gone, and with it whatever was to run. Nobody hears of the tasks any more."""
+        """Drops all callbacks, timers and tasks: the process is gone."""
         self._ready.clear()
         self._timers.clear()
         for task in self.tasks:
-            # Python would report a pending task that is thrown away; this one was killed.
+            # Python would report a destroyed pending task; this task was killed on purpose.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if not task.done() and isinstance(coroutine := task.get_coro(), Coroutine):
                 coroutine.close()

@@ -1,8 +1,8 @@
-"""The made-up machine with a broker on it, whose life can end at any moment and begin again on what is left.
+"""The made-up machine with a broker, whose life can end at any moment and begin again on the surviving data.
 
-A `World` offers steps: everything that could happen next, in the network, in the threads, in the event loop, at the
-store. Whoever drives it picks one. `settle` picks the first until none is left, which is how tests of single behaviours
-use it; the game (`run`) lets the seed pick.
+A `World` offers the steps that could happen next, in the network, in the threads, in the event loop, at the store. Its
+driver picks a step. Tests of single behaviours use `settle`, which takes the first step until none is left; in a game
+the seed picks.
 """
 
 import random
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 DATA_DIRECTORY = "/data"
 STEPS_TO_SETTLE = 100_000
 MANY_THREADS = 1_000_000
-"""Which work comes next is the seed's choice alone."""
+"""More threads than work: only the seed picks the work that comes next."""
 
 SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
@@ -48,11 +48,11 @@ SETTINGS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "2",
     "max.incremental.fetch.session.cache.slots": "4",
 }
-"""Small, so that what is rare on a real machine happens often here."""
+"""Small limits, so that events that are rare on a real machine happen often."""
 
 
 class BrokerFailed(Exception):
-    """The broker cannot go on, and says so: a failed sync. Its process ends."""
+    """The broker gives up after a failed sync. Its process ends."""
 
 
 class Life:
@@ -85,7 +85,7 @@ class Life:
         self._world = world
 
     def start(self) -> None:
-        """All that comes before the first request."""
+        """Starts the broker, up to the first request."""
         world = self._world
         starting = self.loop.create_task(self._start_controller())
         while not starting.done():
@@ -139,7 +139,7 @@ class Life:
             self.driver.stop()
 
     def kill(self) -> None:
-        """Nothing of this process happens any more."""
+        """Ends the process: none of its steps happens any more."""
         self._world.disk.died = True
         self.driver.stop()
         self.workers.kill()
@@ -151,14 +151,14 @@ class Life:
         if self.store.calls:
             steps.append(("the store answers", self.store.end_next_call))
         if self.loop.has_ready:
-            # More than once: a step of the loop is small, and everything waits for it.
+            # Offered three times: a step of the loop is small, and all other work waits for it.
             steps += [("turn", self.loop.step)] * 3
         return steps
 
     def finish(self) -> None:
-        """Stops in order: everything is flushed and checkpointed, and the directory is marked as cleanly closed."""
+        """A clean stop: all logs are flushed and checkpointed, and the directory is marked as cleanly closed."""
         self.driver.run(lambda: self.node.stop_waiting(self.node.now_ms))
-        # A broker that stops waits a while for what it has asked of the store.
+        # A stopping broker waits a while for its calls to the store.
         self.loop.run_until_idle()
         while self.store.calls:
             self._world.do(self.store.end_next_call)
@@ -185,7 +185,7 @@ class World:
         patience: Patience | None = None,
         scrubbed: bool = False,
     ) -> None:
-        """scrubbed: closed segments are read in the background; seeds mean something else with it than without."""
+        """`scrubbed`: closed segments are read in the background, which changes the meaning of seeds."""
         self.patience = patience
         self.scrubbed = scrubbed
         self.chance = random.Random(seed)
@@ -208,7 +208,7 @@ class World:
         return self.life.node
 
     def start(self) -> "World":
-        """A new process on what the disk and the store have. ProcessDied if it does not even get up."""
+        """Starts a new process on the data of disk and store. Raises ProcessDied if it dies in its start."""
         assert self.life is None
         self.disk.begin_life()
         self.lives += 1
@@ -228,11 +228,11 @@ class World:
         self._forget_life()
 
     def kill(self) -> None:
-        """kill -9: what was written stays, synced or not."""
+        """kill -9: all writes stay, synced or not."""
         self._forget_life()
 
     def lose_power(self) -> None:
-        """What was not synced is gone, torn or there, as the disk likes."""
+        """A power cut: unsynced writes are gone, torn or kept, as the disk picks."""
         self._forget_life()
         self.disk.lose_power()
 
@@ -241,14 +241,14 @@ class World:
         if life is not None:
             life.store.abandon(reaches_store=self.chance.random() < 0.5)
             life.kill()
-        # Handles of this process are dead from here on.
+        # The handles of this process are dead from now on.
         self.disk.begin_life()
         self.network.lose_everything()
 
     # Steps
 
     def steps(self) -> list[Step]:
-        """Everything that could happen now without time passing or a client doing something."""
+        """The steps that could happen now, without time passing and without a client acting."""
         network, life = self.network, self.life
         if life is None:
             return []
@@ -267,11 +267,11 @@ class World:
         self.network.deliver_request(connection, self.life.driver.request_time_ms())
 
     def do(self, step: Callable[[], None]) -> None:
-        """Takes one step. ProcessDied if the process ends in it, BrokerFailed if the broker gives up by itself."""
+        """Takes one step. Raises ProcessDied if the process dies in it, BrokerFailed if the broker gives up."""
         try:
             step()
         except EnvironmentFailure as failure:
-            # Out of a request's handler: the broker closes that connection, and goes on unless a sync failed.
+            # A request failed: the broker closes that connection, and goes on unless a sync failed.
             if isinstance(failure, SyncFailure):
                 raise BrokerFailed(str(failure)) from failure
             self._request_failed(failure)
@@ -287,7 +287,7 @@ class World:
 
     def _check_alive(self) -> None:
         if self.disk.died:
-            # The loop's tasks keep even what is not an Exception to themselves.
+            # The loop's tasks swallow even a BaseException, so the disk is asked.
             raise ProcessDied(self.disk.last_operation)
         failure = None if self.life is None else self.life.failure
         if failure is not None:
@@ -301,7 +301,7 @@ class World:
         return self.network.connect()
 
     def settle(self) -> None:
-        """Lets everything happen that can happen now, in the order in which it was begun."""
+        """Takes all steps that can happen now, the oldest first."""
         for _ in range(STEPS_TO_SETTLE):
             steps = self.steps()
             if not steps:
@@ -310,7 +310,7 @@ class World:
         raise InvariantBroken("the broker does not come to rest")
 
     def advance(self, by_ms: int) -> None:
-        """Time passes, from deadline to deadline, and everything happens that can."""
+        """Lets time pass, from deadline to deadline, and takes all steps on the way."""
         end_ms = self.clock.monotonic_ms + by_ms
         self.settle()
         while self.life is not None and (deadline_ms := self.life.loop.next_deadline_ms) is not None:
@@ -322,7 +322,7 @@ class World:
         self.settle()
 
     def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
-        """The answer to one request on a connection of its own. AssertionError if there is none without waiting."""
+        """The answer to one request on a connection of its own. AssertionError if the answer needs time to pass."""
         connection = self.connect()
         exchange = connection.request(key, version, values)
         self.settle()
@@ -332,7 +332,7 @@ class World:
         return exchange.answer
 
     def begin(self, key: ApiKey, version: int, /, **values: Any) -> Exchange:
-        """A request that has arrived, and whatever followed from that. It may be waiting."""
+        """Sends a request and takes all steps that follow. The request may still wait for its answer."""
         exchange = self.connect().request(key, version, values)
         self.settle()
         return exchange

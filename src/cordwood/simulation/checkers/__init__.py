@@ -1,1 +1,1 @@
-"""Judges of a run. They know the ledger and look into the node; workloads know nothing of them."""
+"""Judges of a run. Checkers know the ledger and look into the node; workloads do not know the checkers."""

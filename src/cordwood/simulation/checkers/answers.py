@@ -1,8 +1,8 @@
-"""Every answer at the moment when the node gives it, against what is true in the node at that moment.
+"""Checks every answer, at the moment when the node gives it, against the state of the node.
 
-An acknowledgement is given only for what is as safe as asked for; a reader gets nothing beyond the high watermark (or
-the last stable offset), no more than it asked for, and no early answer without a reason. What answers promise goes into
-the ledger.
+An acknowledgement is given only for records that are as safe as asked for; a reader gets no record beyond the high
+watermark (or the last stable offset), no more bytes than it asked for, and no early answer without a reason. Promises
+in answers go into the ledger.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,11 +43,11 @@ class Answers:
         self._positions = positions
         self._node: Node | None = None
         self.stopping = False
-        """A broker that stops answers long polls at once."""
+        """Whether the broker stops: it answers long polls at once."""
         self.cold_reads = False
-        """Where places are looked up in threads, what made an answer urgent may be over when it is given."""
+        """Whether places are looked up in threads: the reason for an urgent answer may be gone when it is given."""
         self._topic_ids: dict[Exchange, dict[str, TopicId]] = {}
-        """Of requests that name topics: which ones these names meant when the node got the request."""
+        """The ids that topic names had when the node got the request."""
         self._durability: dict[Exchange, dict[tuple[TopicId, int], Durability]] = {}
         """The promises of a produce request's topics at the time when the node got it."""
         self._settled: dict[Exchange, dict[Key, int]] = {}
@@ -125,9 +125,9 @@ class Answers:
     def _acknowledged(self, exchange: Exchange, topic_id: TopicId, index: int, batch: bytes, base_offset: int) -> None:
         partition = self._partition(topic_id, index)
         if partition is None:
-            return  # deleted after it was safe there, while other partitions of the request were still waited for
+            return  # the topic was deleted after the append was safe, while the request waited for other partitions
         replica = partition.replica
-        # What was safe enough before a change of settings need not be so after it.
+        # Records that were safe enough before a change of settings need not be so after it.
         durability = _durability(partition)
         on_disk = durability.means_disk and self._durability[exchange].get((topic_id, index)) == durability
         last_offset = base_offset + read_header(batch).last_offset_delta
@@ -174,7 +174,7 @@ class Answers:
         return self._partition(self._live.topic_id(topic.topic), index)
 
     def _check_records(self, exchange: Exchange, partition: Partition | None, part: Any) -> int:
-        """How many batches there are."""
+        """Checks the batches of a partition; returns their number."""
         data, count, expected = part.records or b"", 0, None
         for position, header in batches_in(data):
             batch = data[position : position + header.size]
@@ -247,7 +247,7 @@ class Answers:
             for each in topic.partitions:
                 if each.error_code == 0 and self._live.has_partition(topic.name, each.partition_index):
                     partition = self._live.topics[topic.name][each.partition_index]
-                    # The name may be that of a newer topic by now: then its log begins before what was answered.
+                    # A newer topic may have the name by now: its log begins before the answered offset.
                     if each.low_watermark <= partition.replica.log.log_start_offset:
                         ledger = self._ledger.partition(partition.topic_id, *partition.name)
                         ledger.deleted_before = max(ledger.deleted_before, each.low_watermark)
@@ -299,7 +299,7 @@ class Answers:
                 topic_id = topic.topic_id if exchange.version >= 10 else self._live.topic_id(topic.name)
                 for each in topic.partitions:
                     key = (group_id, topic_id or ZERO_TOPIC_ID, each.partition_index)
-                    # A topic that came after the question was asked, or went before it was answered, proves nothing.
+                    # A topic that was created after the request, or deleted before the answer, proves nothing.
                     if key in settled and self._partition(key[1], key[2]) is not None and not each.error_code:
                         self._positions.fetched(key, each.committed_offset, settled[key])
 

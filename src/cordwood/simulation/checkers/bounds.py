@@ -1,4 +1,4 @@
-"""After every step: each partition's ends are in order, and none moves where it must not.
+"""Checks after every step that each partition's ends are in order, and that no end moves the wrong way.
 
 Log start <= last stable offset <= high watermark <= log end; recovery point <= durable end <= log end; the high
 watermark never falls within an epoch, and under ack.durability=disk never passes the durable end.
@@ -25,7 +25,7 @@ class Watched:
         self.high_watermark = 0
         self.log_start = 0
         self.undurable = 0
-        """Up to where the high watermark got under ack.durability=os: it stays there when that is changed to disk."""
+        """The high watermark under ack.durability=os, which stays after a change to disk."""
 
 
 class Bounds:
@@ -33,7 +33,7 @@ class Bounds:
         self._ledger = ledger
         self._watched: dict[tuple[TopicId, int], Watched] = {}
         self._epochs: dict[tuple[TopicId, int], tuple[int, int]] = {}
-        """The life in which a partition was last seen, and its leader epoch then."""
+        """The life in which a partition was last seen, and its leader epoch in that life."""
 
     def new_life(self) -> None:
         self._watched.clear()
@@ -82,7 +82,7 @@ class Bounds:
         self._ledger.partition(partition.topic_id, name.topic, name.partition).durable_end = durable_end
 
     def _check_start(self, watched: Watched, partition: Partition, name: TopicPartition, start: int) -> None:
-        """Nothing is dropped that nobody asked to drop."""
+        """Checks that the log's start moves only for deletions that a client or a setting asked for."""
         settings = partition.settings
         ledger = self._ledger.partition(partition.topic_id, name.topic, name.partition)
         if settings.compacted:

@@ -1,7 +1,7 @@
-"""What is in the logs against what was promised: read from the first byte to the last, batch by batch.
+"""Checks the content of the logs against the ledger, from the first byte to the last, batch by batch.
 
-Every batch is whole and where it should be; every record was sent by somebody, and no more often than it may be there;
-everything acknowledged or ever seen is there, unchanged, at its offset; each producer's sequence has no gap.
+Every batch is whole and at its offset; every record was sent by a client, and is there no more often than allowed;
+every record that was acknowledged or seen is there, unchanged, at its offset; each producer's sequence has no gap.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ SEQUENCES = 1 << 31
 
 
 def check_content(node: Node, ledger: Ledger) -> None:
-    """All partitions of the broker that runs now."""
+    """Checks all partitions of the running broker."""
     for partition in node.partitions():
         topic, index = partition.name
         if topic.startswith("__"):
@@ -30,7 +30,7 @@ def check_content(node: Node, ledger: Ledger) -> None:
 
 
 def read_batches(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Everything in the log, committed or not."""
+    """All batches in the log, committed or not."""
     offset = log.log_start_offset
     while True:
         part = log.read(offset, READ_BYTES, end_offset=log.log_end_offset, minimum_one_batch=True)
@@ -126,7 +126,7 @@ class _PartitionCheck:
                 )
 
     def _may_be_gone(self, offset: int, identity: bytes) -> bool:
-        """Compaction removes records that have a later one of the same key, and tombstones after a while."""
+        """Whether compaction may have removed the record: a later record has its key, or it is a tombstone."""
         if not self._compacted:
             return False
         if identity in self._known.tombstones:

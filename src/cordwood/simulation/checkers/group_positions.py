@@ -1,6 +1,6 @@
-"""What groups committed: a position is that of the last commit that was accepted, or of a later one; no other.
+"""Checks positions of groups: a position comes from the last accepted commit, or from a later commit.
 
-Commits are known by a token in their metadata, and stand in the order in which the broker got them.
+A token in its metadata identifies a commit. Commits stand in the order in which the broker got them.
 """
 
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ class Commit:
     offset: int
     author: Author
     fenced: bool
-    """Whether the author had lost the right to commit, and had been told so, before this commit was sent."""
+    """Whether the author had lost the right to commit, and had been told so, before it sent this commit."""
     accepted: bool | None = None
-    """None: not known."""
+    """Whether the broker accepted the commit; None: unknown."""
 
 
 class GroupPositions:
     def __init__(self) -> None:
         self._commits: dict[Key, list[Commit]] = {}
         self._settled: dict[Key, int] = {}
-        """The place of the last commit that is known to hold."""
+        """The place of the last commit that is known to be in effect."""
         self.accepted = self.fenced_commits = 0
 
     def committing(self, key: Key, commit: Commit) -> None:
@@ -47,11 +47,11 @@ class GroupPositions:
             commit.accepted = False
 
     def settled(self, key: Key) -> int:
-        """To be asked when a fetch arrives: nothing before this may be its answer."""
+        """The place of the oldest commit that may be the answer to a fetch that arrives now."""
         return self._settled.get(key, -1)
 
     def fetched(self, key: Key, token: str, offset: int, settled: int) -> None:
-        """A fetch was answered; `settled` is what held when it arrived."""
+        """Checks the answer to a fetch; `settled` is the value of `settled` at its arrival."""
         commits = self._commits.get(key, [])
         if offset == NO_POSITION:
             if settled >= 0:
@@ -73,15 +73,15 @@ class GroupPositions:
         raise InvariantBroken(f"{key}: nobody committed {token!r}")
 
     def _holds(self, key: Key, place: int) -> None:
-        """This commit took effect."""
+        """Notes that this commit took effect."""
         commits = self._commits[key]
         commit = commits[place]
         if commit.fenced:
             raise InvariantBroken(f"{key}: {commit} is of a fenced member, and took effect")
         commit.accepted = True
         before = next((each for each in reversed(commits[:place]) if each.accepted), None)
-        # What one member sent on two connections may arrive in any order: then it was asked for. In the consumer
-        # protocol that goes for what it has read since an earlier epoch, too.
+        # Commits of one member on two connections may arrive in any order, so the member asked for a step back. In the
+        # consumer protocol that holds across epochs, too.
         if before is not None and commit.offset < before.offset and commit.author[0] != before.author[0]:
             raise InvariantBroken(f"{key}: the position went back from {before} to {commit}")
         self._settled[key] = max(place, self.settled(key))

@@ -1,12 +1,12 @@
-"""Groups as the wire shows them: who was told to have what, and whose commits count.
+"""Checks groups as the wire shows them: owners of partitions, and commits that count.
 
-No partition has two owners in one generation of a classic group. In a group of the consumer protocol nobody is told to
-have a partition that another has and has not given back, unless that one was out: it left, began anew, or was not heard
-of, or did not give the partition back, for as long as the broker waits for that. Whoever lost a partition, its place or
-its generation commits nothing any more, and positions follow from the commits that were accepted.
+No partition has two owners in one generation of a classic group. In a group of the consumer protocol no member is
+assigned a partition that another member has not given back, unless that member was out: it left, joined anew, sent no
+heartbeat for a session, or kept the partition beyond the rebalance timeout. A member that lost a partition, its place
+or its generation commits no position any more, and positions come from accepted commits.
 
-All of it is judged by requests when the node gets them and by answers when it gives them. Where an answer never went
-out, nobody was told anything.
+The judgement uses requests when the node gets them and answers when the node gives them. An answer that never left
+counts as not given.
 """
 
 from collections.abc import Callable
@@ -29,35 +29,36 @@ class Heard(NamedTuple):
 
     epoch: int
     reconciled_ms: int
-    """When the heartbeat came that took it to this epoch: what it has to give back was not known before."""
+    """When the heartbeat arrived that took the member to this epoch, and told it which partitions to give back."""
     last_ms: int
-    """When the last one came."""
+    """When the last heartbeat arrived."""
 
 
 class GroupsChecker:
     def __init__(self) -> None:
         self.positions = GroupPositions()
         self.rounds: set[tuple[str, int]] = set()
-        """Groups and generations in which somebody was given a share."""
+        """Groups and generations in which a member got a share."""
         self.taken = 0
         """How often a partition was taken from a member of the consumer protocol that was out without knowing it."""
         self.moves = 0
-        """How often a group went over to the other protocol."""
+        """How often a group changed its protocol."""
         # The classic protocol
         self._owners: dict[tuple[str, int, int], str] = {}
         self._generations: dict[str, int] = {}
-        """The highest that a member has synced in: it outlives the broker."""
+        """The highest generation in which a member has synced, which outlives the broker."""
         self._announced: dict[str, int] = {}
-        """The highest that members have joined: a broker that dies may have to count it again."""
+        """The highest generation that members have joined. A new broker may count it again."""
         self._instances: dict[Named, str] = {}
         self._out: set[Named] = set()
         # The consumer protocol
         self._holders: dict[Key, str] = {}
-        """The member that was told to have a partition, and has not reported that it gave it back."""
+        """The member that was assigned a partition and has not given it back."""
         self._heard: dict[Named, Heard] = {}
         self._rebalance_ms: dict[Named, int] = {}
         self._dispossessed: dict[Named, int] = {}
-        """Who lost a partition without a word, and which request it went to: none after that may be accepted."""
+        """Members that lost a partition unknowingly, and the request that took it: no later request of theirs may be
+        accepted."""
         self._requests = 0
         self._numbers: dict[Exchange, int] = {}
         self._left: set[Named] = set()
@@ -130,7 +131,7 @@ class GroupsChecker:
     # The consumer protocol
 
     def _heartbeat_came(self, exchange: Exchange) -> None:
-        """What a member does not own any more it has given back, whatever the broker makes of its heartbeat."""
+        """Notes partitions that a heartbeat no longer lists: they are given back, whatever the broker answers."""
         values = exchange.values
         group, member_id, epoch = values["group_id"], values["member_id"], values["member_epoch"]
         self._requests += 1
@@ -144,7 +145,7 @@ class GroupsChecker:
         )
 
     def _give_back(self, group: str, member_id: str, owned: list[int]) -> None:
-        """All but this."""
+        """Notes that the member has given back all partitions but `owned`."""
         for key, holder in list(self._holders.items()):
             if key[0] == group and holder == member_id and key[1] not in owned:
                 del self._holders[key]
@@ -183,11 +184,11 @@ class GroupsChecker:
             self._heard[named] = before._replace(last_ms=max(handled_ms, before.last_ms))
 
     def _take(self, key: Key, exchange: Exchange, number: int) -> None:
-        """A partition goes to another, and who had it said nothing: then it was out."""
+        """Checks that a member that lost a partition without giving it back was out."""
         self.taken += 1
         named = key[0], self._holders[key]
         heard = self._heard[named]
-        # A heartbeat may wait for what its group's expressions match: others are taken out meanwhile.
+        # A heartbeat may wait for the matches of its group's expressions: other members may time out meanwhile.
         at_the_latest_ms = exchange.replied_ms
         silent_ms, in_epoch_ms = at_the_latest_ms - heard.last_ms, at_the_latest_ms - heard.reconciled_ms
         in_time = silent_ms < self._session_ms(named) and in_epoch_ms < self._rebalance_ms[named]

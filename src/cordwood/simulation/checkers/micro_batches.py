@@ -1,4 +1,4 @@
-"""What readers see of micro-batches: of each batch exactly what one decision named, whole, once, or nothing."""
+"""Checks what readers see of micro-batches: exactly the records that one decision named, whole and once, or none."""
 
 from collections import defaultdict
 
@@ -47,13 +47,13 @@ def _check_batch(batch_id: int, seen: list[bytes], decisions: list[Decision], qu
 
 
 def check_answer(world: World, query: Query, exchange: Exchange) -> None:
-    """At the moment when a commit is answered, and not later, all of the batch can be read."""
+    """Checks that the whole batch is readable at the moment when its commit is answered."""
     if exchange.key is not ApiKey.FAMILY_DECIDE or not exchange.values["commit"]:
         return
     if exchange.answer.error_code or exchange.answer.already_decided:
         return
     (decision,) = [each for each in query.decisions if each.values is exchange.values]
-    # To look is not something that the broker does, so it does not die of it.
+    # The check's reads are not the broker's, so the process does not die at them.
     armed, world.disk.die_at = world.disk.die_at, None
     readable = {
         record.value

@@ -1,8 +1,8 @@
-"""A group whose members speak both protocols, as the wire shows it.
+"""Checks a group whose members speak both protocols, as the wire shows it.
 
-It may be of either kind at any moment, so that there is one rule for all: nobody is told to have a partition that
-another has and has not given back, unless that one was out. What a member of the classic protocol has it says when it
-joins; what it gets it is told when it syncs.
+The group may have either protocol at any moment, so one rule holds for all members: no member is assigned a partition
+that another member has not given back, unless that member was out. A member of the classic protocol lists its
+partitions when it joins, and gets its share when it syncs.
 """
 
 from cordwood.model.errors import ErrorCode
@@ -25,20 +25,20 @@ TOLD_TO_BE_OUT = (
 )
 
 TIMEOUT_NAMED_FROM = 1
-"""The version of JoinGroup from which a member names its rebalance timeout: before, it is the session's."""
+"""The version of JoinGroup from which a member names its rebalance timeout; before, the session timeout counts."""
 
 
 class MixedGroupsChecker(GroupsChecker):
-    """For games in which all groups are such."""
+    """The checker for games in which all groups have members of both protocols."""
 
     def __init__(self) -> None:
         super().__init__()
         self._kind = ""
         self._classic: set[Named] = set()
         self._places: dict[Named, tuple[Named, int]] = {}
-        """Of static members: group and instance, and the number of the request with which they got the place."""
+        """Group and instance of each static member, and the number of the request by which it got the place."""
         self._claims: dict[Named, int] = {}
-        """The last request for a place. Who made it may have got it, whether he heard of it or not."""
+        """The last request for a place. Its sender may have got the place without knowing it."""
         self._on_request |= {
             ApiKey.JOIN_GROUP: self._join_came,
             ApiKey.SYNC_GROUP: self._number,
@@ -53,7 +53,7 @@ class MixedGroupsChecker(GroupsChecker):
             self._give_back(exchange.values["group_id"], exchange.values["member_id"], [])
 
     def broker_died(self) -> None:
-        """That somebody left is not in the log of a classic group."""
+        """Forgets members that left: the log of a classic group does not have them."""
         super().broker_died()
         self._left &= self._places.keys()
 
@@ -78,11 +78,12 @@ class MixedGroupsChecker(GroupsChecker):
         values = exchange.values
         if values["instance_id"] is not None and values["member_epoch"] == JOINING:
             self._claims[values["group_id"], values["instance_id"]] = self._requests
-            # It may get its place back, also by a request that was stuck, and goes on there.
+            # The member may get its place back, even by a request that was stuck.
             self._dispossessed.pop((values["group_id"], values["member_id"]), None)
 
     def _is_fenced(self, key: Key, author: tuple[str, int]) -> bool:
-        """Which of several processes with one instance id has its place only the broker knows."""
+        """Whether the author is fenced. Only the broker knows which of several processes with one instance id has the
+        place."""
         return (key[0], author[0]) not in self._places and super()._is_fenced(key, author)
 
     def _may_be_out(self, named: Named) -> bool:
@@ -102,12 +103,12 @@ class MixedGroupsChecker(GroupsChecker):
         self._is_of("classic" if answer.leader else "consumer")
 
     def _is_of(self, kind: str) -> None:
-        """The protocol that the group has; only one in which nobody leads has classic members without a leader."""
+        """Notes the protocol of the group. A JoinGroup answer without a leader shows the consumer protocol."""
         self.moves += kind != self._kind
         self._kind = kind
 
     def _comes(self, named: Named, instance_id: str | None, number: int) -> None:
-        """Somebody is a member from now on, perhaps in another's place."""
+        """Notes a new member, perhaps in the place of another process."""
         self._dispossessed.pop(named, None)
         self._left.discard(named)
         if instance_id is not None:

@@ -1,7 +1,7 @@
-"""Committed positions: what was acknowledged is what is fetched, until somebody commits something later.
+"""Checks committed positions: a fetch finds the last acknowledged commit, or a later one.
 
-Every commit of a group to a partition has another offset, so that a fetched position says which commit it is. Topics
-are told apart by their ids: a new one of the same name has no positions, whatever happened when the old one went.
+Every commit of a group to a partition has another offset, so a fetched position identifies its commit. Topics are told
+apart by their ids: a new topic of the same name has no positions.
 """
 
 from cordwood.model.identifiers import TopicId
@@ -16,23 +16,23 @@ Key = tuple[str, TopicId, int]
 class PositionsChecker:
     def __init__(self) -> None:
         self._commits: dict[Key, list[int]] = {}
-        """In the order in which the broker got them."""
+        """Offsets of commits, in the order in which the broker got them."""
         self._settled: dict[Key, int] = {}
-        """The place in that list of the last one that is known to hold."""
+        """The place in that list of the last commit that is known to be in effect."""
 
     def committing(self, key: Key, offset: int) -> None:
         self._commits.setdefault(key, []).append(offset)
 
     def committed(self, key: Key, offset: int) -> None:
-        """The broker acknowledged this commit: it, or a later one, holds from now on."""
+        """Notes an acknowledgement: this commit, or a later one, is in effect from now on."""
         self._settle(key, self._commits[key].index(offset))
 
     def settled(self, key: Key) -> int:
-        """To be asked when a fetch arrives: nothing before this may be its answer."""
+        """The place of the oldest commit that may be the answer to a fetch that arrives now."""
         return self._settled.get(key, -1)
 
     def fetched(self, key: Key, offset: int, settled: int) -> None:
-        """A fetch was answered; `settled` is what held when it arrived."""
+        """Checks the answer to a fetch; `settled` is the value of `settled` at its arrival."""
         commits = self._commits.get(key, [])
         if offset == NO_POSITION:
             if settled >= 0:

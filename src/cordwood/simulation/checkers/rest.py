@@ -1,10 +1,10 @@
-"""After a quiet time nobody waits and nothing is kept for anybody: no leaks of waiters, timers or work."""
+"""Checks that no waiter, timer or work is left after a quiet time."""
 
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.world import World
 
 MOST_TIMERS = 12
-"""Of the node itself: acks, sweeps, checkpoints, positions, compaction, each a few at most."""
+"""The most timers of the node itself: acks, sweeps, checkpoints, positions, compaction, each a few at most."""
 
 
 def check_at_rest(world: World) -> None:

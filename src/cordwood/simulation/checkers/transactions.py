@@ -1,4 +1,4 @@
-"""What read_committed readers see of transactions: all of one or nothing, nothing that was aborted, in order."""
+"""Checks what read_committed readers see: whole transactions or none of their records, nothing aborted, in order."""
 
 from collections import defaultdict
 from typing import Any

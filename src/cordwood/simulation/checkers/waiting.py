@@ -1,4 +1,4 @@
-"""Long polls come to their end: as soon as there is something to read, and when their time is up, and not before."""
+"""Checks that a long poll is answered as soon as there is a record, or when its time is up, and not before."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NAME = "the end"
 
 
 def check_waiting(stage: Stage) -> None:
-    """Polls each partition at its end, twice: in vain, and so that a record comes while it waits."""
+    """Polls each partition at its end twice: once in vain, and once until a record comes."""
     world = stage.world
     for partition in list(world.node.partitions()):
         topic, index = partition.name

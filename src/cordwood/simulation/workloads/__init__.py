@@ -1,1 +1,1 @@
-"""Clients: what programs do to a broker, well-behaved or not. They know the protocol, and nothing of the checkers."""
+"""Clients of the broker, well-behaved or not. Clients know the protocol, and not the checkers."""

@@ -27,7 +27,7 @@ COMPACTION = {
     "delete.retention.ms": ("0", "86400000"),
 }
 FOR_GOOD = {"retention.ms": "-1"}
-"""Unless a run is about retention, nothing expires: then whatever is missing is a loss."""
+"""Unless a run is about retention, no record expires: then every missing record is a loss."""
 
 
 class Administrator(Client):

@@ -1,9 +1,9 @@
-"""Members of the classic protocol: they join, one of them shares out the partitions, they sync, send heartbeats and
+"""Members of the classic protocol: members join, the leader assigns the partitions, members sync, send heartbeats and
 commit.
 
-They give up their partitions before they join again. Cooperative ones keep them, give back what they are not assigned
-any more, and join again to say so. Some are static members, and some introduce themselves as clients whose heartbeats
-may wait for news: they go on reading meanwhile.
+Members give up their partitions before they join again. Cooperative members keep their partitions, give back those that
+are no longer assigned to them, and join again. Some members are static, and some introduce themselves as clients whose
+heartbeats may be held: these read on meanwhile.
 """
 
 import struct
@@ -30,7 +30,7 @@ _NOT_THIS_ROUND = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION
 
 
 class Place(Enum):
-    """Where in a round it is."""
+    """The progress of a member in a round."""
 
     OUT = "has to join"
     JOINED = "has to sync"
@@ -38,7 +38,7 @@ class Place(Enum):
 
 
 def subscription(owned: list[int]) -> bytes:
-    """To the topic, with what the member has."""
+    """A subscription to the topic, with the member's partitions."""
     has = struct.pack(f">i{len(owned)}i", len(owned), *owned)
     return struct.pack(">hi", 1, 1) + _NAME + struct.pack(">ii", -1, bool(owned)) + (_NAME + has if owned else b"")
 
@@ -65,12 +65,12 @@ class ClassicMember(GroupMember):
         self._software = self.chance.choice(("impatient", *PATIENT_SOFTWARE))
         self._introduced_on: Connection | None = None
         self._beating = False
-        """Its heartbeat is under way."""
+        """Whether a heartbeat is under way."""
         self._leads = False
         self._others: dict[str, list[int]] = {}
-        """The members it has to assign to, itself among them, with what they have."""
+        """The members that a leader assigns to, itself included, with their partitions."""
         self._shared_count: int | None = None
-        """How many partitions there were when it assigned them. None: it led before, and its old assignment stands."""
+        """The number of partitions at the leader's assignment. None: the leader's old assignment stands."""
 
     @property
     def settled(self) -> bool:
@@ -78,8 +78,9 @@ class ClassicMember(GroupMember):
 
     @property
     def may_lead_unknowingly(self) -> bool:
-        """Who comes back as a static member may have led. Before version 9 of JoinGroup there is no way to tell it so
-        without asking it for an assignment, so it is told that another leads, and nobody notices that a topic grew."""
+        """Whether the member may lead without knowing it. A static member that comes back may have led. Before version
+        9 of JoinGroup the broker cannot tell it so without asking for an assignment, so it names another leader, and no
+        member notices that a topic grew."""
         return self.instance_id is not None and self._versions[ApiKey.JOIN_GROUP] < TOLD_TO_LEAD_FROM
 
     @property
@@ -136,11 +137,12 @@ class ClassicMember(GroupMember):
             self._refused(error)
 
     def _prepare(self) -> None:
-        """For a round."""
+        """Prepares for a round: gives up all partitions."""
         self._lose_everything()
 
     def _shares(self, count: int) -> dict[str, list[int]]:
-        """Who gets what. Another one in each generation, so that partitions move even if the members stay."""
+        """The share of each member. Shares rotate with the generation, so that partitions move even if the members
+        stay."""
         shares: dict[str, list[int]] = {member_id: [] for member_id in self._others}
         for partition in range(count):
             shares[list(shares)[(partition + self.epoch) % len(shares)]].append(partition)
@@ -210,7 +212,7 @@ class ClassicMember(GroupMember):
             self._forget()
         elif error in _NOT_THIS_ROUND:
             if self.place is Place.IN and self.chance.random() < 0.2:
-                # Its last commit is on its way when it goes on with another connection.
+                # The last commit is still on its way when the member goes on with another connection.
                 self._read()
                 self.hang_up()
             self._not_in_this_round(error)
@@ -233,7 +235,7 @@ class ClassicMember(GroupMember):
 
 
 class CooperativeMember(ClassicMember):
-    """It goes on with what it has while a round is under way."""
+    """A member that keeps its partitions while a round is under way."""
 
     protocol = "cooperative"
 
@@ -246,7 +248,8 @@ class CooperativeMember(ClassicMember):
         pass
 
     def _shares(self, count: int) -> dict[str, list[int]]:
-        """Always the same for the same members; nobody gets what another has: that one gives it back first."""
+        """The same shares for the same members. A partition that another member has is left out until it is given
+        back."""
         owners = {partition: member_id for member_id, owned in self._others.items() for partition in owned}
         shares: dict[str, list[int]] = {member_id: [] for member_id in self._others}
         for partition in range(count):

@@ -1,7 +1,8 @@
-"""Members of a group of the consumer protocol (KIP-848): heartbeats are all they send, partitions come and go singly.
+"""Members of a group of the consumer protocol (KIP-848): members send only heartbeats, partitions come and go one by
+one.
 
-A member that is told to give something back takes its time, commits a last time perhaps, and says so by what it owns in
-its next heartbeat. One that lost an answer says everything again.
+A member that has to give a partition back takes its time, may commit a last time, and leaves the partition out of its
+next heartbeat. A member that lost an answer sends a full heartbeat.
 """
 
 from typing import Any
@@ -13,10 +14,10 @@ from cordwood.simulation.workloads.group_members import NO_EPOCH, TOPIC, GroupMe
 from cordwood.wire.apis import ApiKey
 
 SESSION_MS = 2500
-"""The broker's setting."""
+"""The broker's session timeout."""
 
 EXPRESSION, EXPRESSIONS_FROM = "gro.*", 1
-"""What half of them read instead of the topic's name, and the version of the heartbeat that has a place for it."""
+"""The expression that half of the members subscribe to, and the first version of the heartbeat with expressions."""
 
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
 _FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -37,7 +38,7 @@ class ConsumerMember(GroupMember):
         self._news = True
         """Whether the owned partitions changed since the member last reported them."""
         self._unsure = False
-        """It does not know whether it was heard."""
+        """Whether the last heartbeat may have been lost."""
 
     @property
     def settled(self) -> bool:
@@ -125,13 +126,13 @@ class ConsumerMember(GroupMember):
             self.epoch = NO_EPOCH
 
     def _leave(self) -> str:
-        """For good and back as somebody else, or for a while: then its next process comes with the same instance id."""
+        """Leaves for good, or for a while: then the next process comes with the same instance id."""
         for_a_while = self.instance_id is not None and self.chance.random() < 0.7
         epoch = LEAVING_FOR_A_WHILE if for_a_while else LEAVING
         values = {"group_id": self.group_id, "member_id": self.member_id, "member_epoch": epoch}
         values |= {"instance_id": self.instance_id, "topic_partitions": []}
         self._lose_everything()
-        # It does not wait for the answer.
+        # The member does not wait for the answer.
         self.connection.request(ApiKey.CONSUMER_GROUP_HEARTBEAT, self._version, values)
         self.over = True
         return f"leaves with epoch {epoch}"

@@ -1,8 +1,8 @@
-"""What members of both group protocols have in common: partitions of their own, and how far they got in each.
+"""The common part of members of both group protocols: their partitions, and their positions.
 
-A member reads on from where the group stood when it got the partition, and commits as it goes. Each commit says in its
-metadata whose it is, so that a position that is fetched tells which commit it comes from. A member may be silent for a
-while, as a process that is stopped, and then goes on with what it believed before.
+A member reads on from the group's position when it got the partition, and commits as it goes. The metadata of each
+commit names its member, so that a fetched position identifies its commit. A member may be silent for a while, like a
+stopped process, and then goes on with its old knowledge.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ AGAIN = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Something was wrong with the coordinator: the request may have taken effect or not."""
+"""Errors of the coordinator: the request may have taken effect or not."""
 
 
 class GroupMember(Client):
@@ -38,20 +38,20 @@ class GroupMember(Client):
         self.instance_id = instance_id
         self.member_id = ""
         self.epoch = NO_EPOCH
-        """Or generation."""
+        """The member's epoch, or its generation."""
         self.positions: dict[int, int | None] = {}
-        """By partition that it has; None: it does not know yet how far the group got there."""
+        """Positions by owned partition; None: the group's position is not fetched yet."""
         self.over = False
-        """This process has ended."""
+        """Whether this process has ended."""
         self.silent_until_ms = 0
         self.rebalance_ms = self.chance.choice((1500, 4000))
         self._busy = False
-        """A request about its membership is under way."""
+        """Whether a request about membership is under way."""
         self._fetching = False
         self._commits = 0
         self._commit_version = self.chance.choice(self.commit_versions)
         self._tenures: dict[int, int] = {}
-        """Which time it is that it has the partition: an answer about an earlier time says nothing."""
+        """How often the member has got the partition: an answer about an earlier tenure says nothing."""
 
     @property
     def identity(self) -> str:
@@ -63,7 +63,7 @@ class GroupMember(Client):
 
     @property
     def settled(self) -> bool:
-        """It has its share, and nothing to ask."""
+        """Whether the member has its share, and no request to send."""
         raise NotImplementedError
 
     def act(self) -> str | None:
@@ -78,11 +78,11 @@ class GroupMember(Client):
         return not self.settled
 
     def _next(self, *, leaves: bool) -> str | None:
-        """The next thing to do; with `leaves` that may be to go."""
+        """Takes the next action; with `leaves` the member may leave."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """As a process that is told to: static members do not say that they leave."""
+        """Ends like a process that is told to stop: static members do not send a leave."""
         if self.instance_id is None and self.member_id and not self._busy:
             self._leave()
             self.over = True
@@ -93,7 +93,7 @@ class GroupMember(Client):
         raise NotImplementedError
 
     def die(self) -> None:
-        """Without a word."""
+        """Ends without leaving the group."""
         self.over = True
         self.hang_up()
 
@@ -102,7 +102,7 @@ class GroupMember(Client):
     def _ask(
         self, key: ApiKey, version: int, values: dict[str, Any], done: Callable[[Any], None], lost: Callable[[], None]
     ) -> None:
-        """One request about membership; `lost` if it is not known what became of it."""
+        """Sends a request about membership; calls `lost` if its outcome is unknown."""
         self._busy = True
 
         def ended(exchange: Exchange) -> None:
@@ -126,7 +126,7 @@ class GroupMember(Client):
         self.positions.clear()
 
     def _read(self) -> str | None:
-        """Reads a little and commits, or asks where to begin."""
+        """Reads a little and commits, or fetches the group's positions."""
         if unknown := [partition for partition, position in self.positions.items() if position is None]:
             return None if self._fetching else self._fetch(unknown)
         known = sorted(self.positions)
@@ -159,7 +159,7 @@ class GroupMember(Client):
         return f"commits {token} in {partitions} with epoch {self.epoch}"
 
     def _committed(self, error: ErrorCode) -> None:
-        """One of its commits was answered."""
+        """Takes the answer to one of its commits."""
         raise NotImplementedError
 
     def _fetch(self, partitions: list[int]) -> str:

@@ -1,8 +1,9 @@
-"""Micro-batches of a query, as Spark runs them: a driver, attempts at tasks, and a checkpoint that outlives them.
+"""Micro-batches of a query, as Spark runs them: a driver, attempts at tasks, and a checkpoint that outlives both.
 
-A driver plans the batch after the last one in the checkpoint, runs attempts at its parts until each has one that is
-done, decides, and notes the batch as done. It may be replaced at any moment and not know it; its tasks go on all the
-same. Every attempt writes records of its own, so a batch that is computed again has another content.
+A driver plans the batch after the last batch in the checkpoint, runs attempts at its parts until each part has a
+finished attempt, decides, and notes the batch as done. A driver may be replaced at any moment without knowing it; its
+tasks go on all the same. Every attempt writes records of its own, so a batch that is computed again has another
+content.
 """
 
 from collections.abc import Callable
@@ -31,17 +32,17 @@ class Decision:
     winning: list[bytes]
     """The records that the winners have written."""
     could_be_first: bool
-    """False: a winner was told that the batch is decided, so another decision is the one that counts."""
+    """False: a winner was told that the batch is decided, so another decision counts."""
     committed: bool = False
-    """The answer was that this decision is the one that counts."""
+    """Whether the answer says that this decision counts."""
 
 
 @dataclass
 class Query:
-    """What outlives drivers, and what is known of all of them."""
+    """The checkpoint, which outlives drivers, and counts over all drivers."""
 
     finished_batch_id: int = -1
-    """In the checkpoint."""
+    """The last batch in the checkpoint."""
     decisions: list[Decision] = field(default_factory=list)
     drivers: list["Driver"] = field(default_factory=list)
     attempts: list["Attempt"] = field(default_factory=list)
@@ -100,7 +101,7 @@ class _Asking(Client):
 
 
 class Attempt(_Asking):
-    """One attempt at a part of a batch. It is done when all it wrote is acknowledged."""
+    """One attempt at a part of a batch. The attempt is done when all its records are acknowledged."""
 
     def __init__(self, stage: Stage, name: str, query: Query, batch_id: int) -> None:
         super().__init__(stage, name)
@@ -108,7 +109,7 @@ class Attempt(_Asking):
         self.written: list[bytes] = []
         self.done = False
         self.slot: dict[str, Any] | None = None
-        """None when the batch was decided already: there was nothing to write."""
+        """None if the batch was decided already: there is nothing to write."""
         self.query = query
         self._joined = False
         self._left = self.chance.randint(0, 4)
@@ -161,7 +162,7 @@ class Attempt(_Asking):
         return "renews"
 
     def _take_back(self) -> str:
-        """It fails, and ends what is its own, while others go on."""
+        """Fails, and aborts its own slot, while other attempts go on."""
         values = {"family": FAMILY, "batch_id": self.batch_id, "commit": False, "winners": [self.slot], "forget": False}
 
         def done(error: ErrorCode, answer: Any) -> None:
@@ -223,7 +224,7 @@ class Driver(_Asking):
         if self._failed:
             return self._abort()
         if self.query.finished_batch_id >= self.batch_id:
-            # Somebody else has finished it: a real driver finds out when it writes to the checkpoint.
+            # Another driver has finished the batch: a real driver finds out when it writes to the checkpoint.
             self.over = True
             return "was replaced"
         for number, attempts in enumerate(self._parts):

@@ -1,4 +1,4 @@
-"""Programs that keep their position in the broker: commits and fetches, in all versions."""
+"""Programs that keep their positions in the broker: commits and fetches, in all versions."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ALL_TOPICS_FROM = 2
 
 
 class PositionKeeper(Client):
-    """One group. Each commit is further than all before."""
+    """A client with a group of its own. Each commit has a higher offset than all before."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         super().__init__(stage, name)

@@ -1,7 +1,7 @@
-"""Producers: plain ones that send once or try again, and idempotent ones that keep at it until they know.
+"""Producers: plain producers send once or retry, idempotent producers retry until they know the outcome.
 
-An idempotent producer has up to five batches of a partition under way and sends again, in order, whatever it got no
-good answer for: over a new connection while the broker may still see the old request, and after the broker's restart.
+An idempotent producer has up to five batches of a partition under way and sends batches without a good answer again, in
+order: over a new connection while the broker may still see the old request, and after the broker's restart.
 """
 
 from enum import Enum
@@ -89,7 +89,7 @@ class Producer(Client):
         return self.chance.choice((Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4))
 
     def _send(self, batches: list[Batch]) -> None:
-        """One request with these batches, which are of different partitions."""
+        """Sends one request with these batches, which are of different partitions."""
         version = self.stage.version(ApiKey.PRODUCE)
         topics: dict[TopicId, dict[str, Any]] = {}
         for batch in batches:
@@ -127,7 +127,7 @@ class Producer(Client):
 
 
 class PlainProducer(Producer):
-    """Sends a batch once, or a few times if it was not acknowledged, which may put it into the log as often."""
+    """Sends a batch once, or a few times without an acknowledgement, which may append it as often."""
 
     def __init__(self, stage: Stage, name: str, acks: int, *, retries: bool) -> None:
         super().__init__(stage, name, acks)
@@ -182,7 +182,7 @@ class IdempotentProducer(Producer):
         self._asking = False
         self._lanes: dict[tuple[TopicId, int], Lane] = {}
         self.given_up = 0
-        """Batches of which it will never know."""
+        """Batches whose outcome the producer never learns."""
 
     def act(self) -> str | None:
         self._leave_deleted_topics()
@@ -215,13 +215,14 @@ class IdempotentProducer(Producer):
             self._producer_id, self._epoch = exchange.answer.producer_id, exchange.answer.producer_epoch
 
     def _leave_deleted_topics(self) -> None:
-        """A topic of the same name may come: with this producer's id its batches could be taken for those in it."""
+        """Starts over after a topic was deleted: in a new topic of the same name batches could be taken for
+        repetitions."""
         known = self.stage.world.node.image.topics_by_id
         if any(topic_id not in known for topic_id, _ in self._lanes):
             self._start_over()
 
     def _start_over(self) -> None:
-        """What is under way may or may not be in the log. It is never sent again, under whatever id."""
+        """Gives up all batches under way, which may or may not be in the log, and never sends them again."""
         for lane in self._lanes.values():
             for batch in lane.batches:
                 batch.progress = Progress.OVER

@@ -1,6 +1,6 @@
-"""Readers that assign partitions to themselves: long polls, sessions or none, both isolation levels.
+"""Readers that assign partitions to themselves, with long polls, with and without sessions, in both isolation levels.
 
-A reader goes on where it is, from poll to poll, and notices if records come twice or out of order.
+A reader goes on from poll to poll, and notices if records come twice or out of order.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ class Position:
         self.topic = topic
         self.index = index
         self.offset: int | None = None
-        """None: it has to ask where the log begins."""
+        """The next offset; None: the reader has to ask for the log's start."""
         self.asking = False
         self.last_epoch = -1
         self.high_watermark = -1
@@ -44,7 +44,7 @@ class Session:
         self.session_id = 0
         self.epoch = 0
         self.told: dict[Place, int] = {}
-        """The fetch offset that the broker knows of each partition."""
+        """The fetch offset that the broker knows, by partition."""
 
 
 class Reader(Client):
@@ -80,7 +80,7 @@ class Reader(Client):
         return behind
 
     def _assign(self) -> None:
-        """All partitions of all topics, as they come and go."""
+        """Assigns all partitions of all topics, as they come and go."""
         wanted = {
             (topic.topic_id, index): topic for topic in self.stage.topics() for index in range(len(topic.partitions))
         }
@@ -146,7 +146,7 @@ class Reader(Client):
             session.told = dict(asked)
         by_id = version >= TOPIC_IDS_FROM
         if not by_id and any(place not in self._positions for place in forgotten):
-            # Of a topic that is gone only the id is still known.
+            # The name of a deleted topic is not known any more.
             self._session = None
             return None
         values["topics"] = self._topics(changed, version)
@@ -214,11 +214,11 @@ class Reader(Client):
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 position.offset = None
             if session is not None:
-                # What it asked for last time may have been refused because of the epoch: name it again next time.
+                # The last request may have been refused for its epoch: the partition is named again next time.
                 session.told.pop((position.topic.topic_id, position.index), None)
             return
         if part.diverging_epoch.epoch >= 0:
-            # What it read behind this offset is no longer there.
+            # Records that were read behind this offset are no longer there.
             position.offset, position.last_epoch = part.diverging_epoch.end_offset, part.diverging_epoch.epoch
             return
         assert position.offset is not None

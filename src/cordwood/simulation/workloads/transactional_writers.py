@@ -1,8 +1,8 @@
-"""Writers that do everything in transactions, in both versions of the protocol, and stay on when others replace them.
+"""Writers that write in transactions, in both versions of the protocol, and go on when other writers replace them.
 
-Each transaction writes records that say which transaction they are of, and moves a position to its own number. A writer
-has one request under way, sends it again when no answer comes, and gives up when it is told that it is fenced. It may
-also send an EndTxn again much later, when nobody should listen to it any more.
+Each transaction writes records that name the transaction, and moves a position to its own number. A writer has one
+request under way, sends it again without an answer, and gives up when it is fenced. A writer may also repeat an EndTxn
+much later, when the broker must ignore it.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class Attempt:
 
 
 class History:
-    """All transactions of a game, and who was fenced when."""
+    """All transactions of a game, and the writers with their epochs."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
@@ -67,7 +67,7 @@ class History:
         return attempt
 
     def began(self, writer: "TransactionalWriter") -> None:
-        """It was given its epoch: of all writers of an id that have one, only the highest is not fenced."""
+        """Notes a new epoch: of all writers of an id with an epoch, only the highest is not fenced."""
         same = [each for each in self.writers if each.transactional_id == writer.transactional_id and each.epoch >= 0]
         highest = max(each.epoch for each in same)
         for each in same:
@@ -75,7 +75,7 @@ class History:
 
 
 class TransactionalWriter(Client):
-    """One program with one transactional id: the next one with the same id fences it."""
+    """One program with a transactional id; the next program with the same id fences it."""
 
     def __init__(self, stage: Stage, name: str, history: History, transactional_id: str, version: int) -> None:
         super().__init__(stage, name)
@@ -121,7 +121,7 @@ class TransactionalWriter(Client):
         return None
 
     def finish(self) -> bool:
-        """Ends what it has under way; begins nothing new."""
+        """Ends the present transaction; begins no new one."""
         if self.over:
             return False
         if self._busy:
@@ -147,7 +147,8 @@ class TransactionalWriter(Client):
         *,
         repeated: bool = False,
     ) -> None:
-        """Sends; `done` gets the first error, or NONE. Without an answer, or where it is worth it, `again` is next."""
+        """Sends a request; `done` gets the first error, or NONE. Without an answer, or after a retriable error, `again`
+        is next."""
         self._busy = True
         fenced_before = self.fenced
 
@@ -231,7 +232,7 @@ class TransactionalWriter(Client):
             lambda answer: [part.error_code for topic in answer.responses for part in topic.partition_responses],
             done,
             lambda: self._send(partition, batch, texts, repeated=True),
-            # It may be in the log since before the fencing: to hear so again is no new write.
+            # A repeated batch may be in the log since before the fencing: its acknowledgement is no new write.
             repeated=repeated,
         )
         return f"writes {texts[0].decode()} to partition {partition}"
@@ -360,7 +361,7 @@ class TransactionalWriter(Client):
         return f"repeats an EndTxn of epoch {values['producer_epoch']}"
 
     def _refused(self, error: ErrorCode) -> None:
-        """This program is at its end: fenced, timed out, or told that its transaction is no more."""
+        """Ends the program: it is fenced, timed out, or its transaction is gone."""
         if self._attempt is not None and self._attempt.fate is Fate.OPEN:
             self._attempt.fate = Fate.ABORTED
         self.over = True

@@ -1,4 +1,4 @@
-"""Everybody else: those who only look, and those who send what no good client sends. All of them get their answer."""
+"""Visitors only read, vandals send bad batches. Both get their answers."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ TOPIC_RESOURCE = 2
 
 
 class Visitor(Client):
-    """Looks at everything that can be looked at."""
+    """Sends requests that only read."""
 
     def act(self) -> str | None:
         topic = self.stage.some_topic()
