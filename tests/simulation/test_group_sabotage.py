@@ -60,15 +60,15 @@ def takes_commits_from_anybody(patch: Patch) -> None:
 
 def forgets_positions_when_it_restarts(patch: Patch) -> None:
     real = coordinator_log._read_records
-    patch.setattr(coordinator_log, "_read_records", lambda chunk: ([], real(chunk)[1]))
+    patch.setattr(coordinator_log, "_read_records", lambda chunk: ([], *real(chunk)[1:]))
 
 
 def loads_the_log_from_its_end(patch: Patch) -> None:
     real = coordinator_log._read_records
 
     def read(chunk: Any) -> Any:
-        batches, next_offset = real(chunk)
-        return batches[::-1], next_offset
+        batches, *others = real(chunk)
+        return batches[::-1], *others
 
     patch.setattr(coordinator_log, "_read_records", read)
 

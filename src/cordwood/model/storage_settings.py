@@ -19,6 +19,14 @@ class StorageSettings:
         low=1,
         high=256,
     )
+    coordinator_damaged_records: str = string(
+        "refuse",
+        "What a coordinator does about damaged records of its own log (`__consumer_offsets`, `__transaction_state`). "
+        "`refuse`: it is not available to the groups or transactional ids of that partition, until the file is "
+        "restored. `skip`: it goes on without them; positions or transactions in them are lost, or older ones are "
+        "found in their place.",
+        choices=("refuse", "skip"),
+    )
     flush_threads: int = int32(8, "Threads that fsync dirty partitions, at the same time.", low=1, high=256)
     log_cleaner_backoff_ms: int = int64(15_000, "How long compaction waits when it found nothing to do.", low=1)
     log_cleaner_dedupe_buffer_size: int = int64(

@@ -10,14 +10,15 @@ kind of machine.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from cordwood.log.lookup import LogSlice
-from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.partition import Partition
 from cordwood.node.pending_records import PendingRecords
-from cordwood.records.batch import batches_in
+from cordwood.records.batch import BatchHeader, batches_in, crc_is_right
 from cordwood.records.build import build_batch_of_now
 from cordwood.records.control import TransactionMarker, build_transaction_marker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
@@ -25,6 +26,8 @@ from cordwood.records.records import records_in
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
+
+logger = logging.getLogger("cordwood.coordinators")
 
 LOAD_CHUNK_BYTES = 1 << 20
 COMMIT_TIMEOUT_MS = 5_000
@@ -301,12 +304,18 @@ class CoordinatorLog(Generic[M]):
             shard.last_written_offset = log.log_end_offset - 1
             self._load_from(shard, log.log_start_offset)
 
-    def _load_from(self, shard: Shard[M], offset: int) -> None:
-        """Reads the log from an offset on in chunks: a thread reads, the loop replays."""
+    def _load_from(self, shard: Shard[M], offset: int, suspected: int = -1) -> None:
+        """Reads the log from an offset on in chunks: a thread reads, the loop replays.
+
+        `suspected`: the offset of a batch that was found damaged, and whose segment was examined since.
+        """
         log = shard.partition.replica.log
         end_offset = shard.last_written_offset + 1
         try:
             chunk = log.read(offset, LOAD_CHUNK_BYTES, end_offset=end_offset, minimum_one_batch=True)
+        except DamagedLog as damage:
+            self._met_damage(shard, offset, damage)
+            return
         except (StorageFailure, ProtocolError) as failure:
             self._loaded(shard, failure)
             return
@@ -314,20 +323,42 @@ class CoordinatorLog(Generic[M]):
             self._loaded(shard, None)
             return
 
-        def replay(read: tuple[list[Found], int] | Exception) -> None:
+        def replay(read: tuple[list[Found], int, bool] | Exception) -> None:
             if isinstance(read, Exception):
                 self._loaded(shard, read)
                 return
-            batches, next_offset = read
+            batches, next_offset, damaged = read
             try:
                 for found in batches:
                     shard.take_over(found)
             except ValueError as unreadable:
                 self._loaded(shard, StorageFailure(f"{shard.partition.name}: {unreadable}"))
                 return
-            self._load_from(shard, next_offset)
+            if damaged and offset == next_offset == suspected:
+                self._loaded(shard, StorageFailure(f"{shard.partition.name}: the batch at {offset} cannot be read"))
+            elif damaged:
+                # The next read looks at every batch of the segment, and knows the damage from then on.
+                log.segments[log.place_of(next_offset)].suspect = True
+                self._load_from(shard, next_offset, suspected=next_offset)
+            else:
+                self._load_from(shard, next_offset)
 
         self._node.effects.blocking(lambda: _read_records(chunk), replay)
+
+    def _met_damage(self, shard: Shard[M], offset: int, damage: DamagedLog) -> None:
+        """Some records cannot be read: an operator decides whether the coordinator goes on without them."""
+        if self._node.settings.coordinator_damaged_records == "skip":
+            known = shard.partition.replica.log.damage
+            behind = [each.end_offset for each in known if each.first_offset <= offset < each.end_offset]
+            if behind:
+                logger.error("%s. The coordinator goes on without them", damage)
+                self._load_from(shard, max(behind))
+                return
+        what_to_do = (
+            "The groups or transactional ids of this partition have no coordinator. Restore the file from a backup, "
+            "or start the broker with coordinator.damaged.records=skip to go on without these records"
+        )
+        self._loaded(shard, DamagedLog(f"{damage}. {what_to_do}"))
 
     def _loaded(self, shard: Shard[M], failure: Exception | None) -> None:
         waiting, shard.waiting = shard.waiting, []
@@ -344,24 +375,29 @@ class CoordinatorLog(Generic[M]):
             done(error)
 
 
-def _read_records(chunk: LogSlice) -> tuple[list[Found], int]:
-    """The content of the whole batches in a slice, and the offset after the last of these batches."""
+def _read_records(chunk: LogSlice) -> tuple[list[Found], int, bool]:
+    """The content of the sound batches in a slice, the offset after them, and whether a damaged batch follows."""
     data = chunk.file.read(chunk.position, chunk.length)
     batches: list[Found] = []
     next_offset = chunk.base_offset
     try:
         for position, header in batches_in(data):
-            batch = memoryview(data)[position : position + header.size]
-            producer_id = header.producer_id if header.transactional else -1
-            if not header.control:
-                records = [(each.offset, each.key, each.value) for each in records_in(batch) if each.key is not None]
-                batches.append(Found(records, producer_id))
-            elif header.record_count and (marker := read_transaction_marker(batch)) is not None:
-                batches.append(Found([], producer_id, marker))
+            if not crc_is_right(data, position, header.size):
+                return batches, next_offset, True
+            batches += _found_in(memoryview(data)[position : position + header.size], header)
             next_offset = header.next_offset
-    except CorruptRecords as corrupt:
-        raise StorageFailure(f"{chunk.file.path}: the batch after offset {next_offset}: {corrupt}") from corrupt
-    return batches, next_offset
+    except CorruptRecords:
+        return batches, next_offset, True
+    return batches, next_offset, False
+
+
+def _found_in(batch: memoryview, header: BatchHeader) -> list[Found]:
+    producer_id = header.producer_id if header.transactional else -1
+    if not header.control:
+        records = [(each.offset, each.key, each.value) for each in records_in(batch) if each.key is not None]
+        return [Found(records, producer_id)]
+    marker = read_transaction_marker(batch) if header.record_count else None
+    return [] if marker is None else [Found([], producer_id, marker)]
 
 
 def _told(error: ErrorCode) -> ErrorCode:
