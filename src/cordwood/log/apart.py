@@ -1,18 +1,17 @@
-"""Python work on records, done in a process of its own: a thread would hold the interpreter lock against the loop.
+"""Runs Python work on records in a process of its own: a thread would hold the interpreter lock against the loop.
 
     apart = Apart()
-    prepared = apart.call(prepare_each, tasks, left_bytes)     # in a thread: it waits for the answer
+    prepared = apart.call(prepare_each, tasks, left_bytes)     # in a thread: the call waits for the answer
 
-`call(function, *arguments)` is the whole interface. The function is one of a module's own (it is found by its name in
-the other process), without side effects, since it is called once more if the process ends before it has answered.
-Arguments and result are pickled: batches as bytes, and named tuples. What the function raises is raised here, if it is
-an Exception that pickles.
+`call(function, *arguments)` is the whole interface. The function is a module-level function (the other process finds it
+by its name) without side effects, since it is called once more if the process ends before its answer. Arguments and
+result are pickled: batches as bytes, and named tuples. An Exception of the function is raised here, if it pickles.
 
-Up to PROCESSES are started, each when it is needed and all others are busy. One that has had nothing to do for IDLE_S
-ends by itself; all of them die with their parent, and with the thread that started them. None may take more than
-MEMORY_BYTES: a function that wants more gets a MemoryError, as its caller does.
+Up to PROCESSES are started, each when all others are busy. A process that was idle for IDLE_S ends by itself; all
+processes die with their parent, and with the thread that started them. A process may take at most MEMORY_BYTES: beyond
+that the function, and its caller, get a MemoryError.
 
-A node has one as `apart`. A handler uses it in work for its client's threads:
+A node has an `Apart` as `apart`. A handler uses it in work for its client's threads:
 
     node.effects.for_client(request.reply.connection_id, lambda: node.apart.call(prepare_each, tasks, left_bytes), done)
 """
@@ -34,10 +33,10 @@ Ts = TypeVarTuple("Ts")
 PROCESSES = 3
 IDLE_S = 30.0
 NICENESS = 5
-"""Clients wait for this work, so it goes before compaction; nothing goes before the loop."""
+"""Clients wait for this work, so it has a higher priority than compaction, and a lower one than the loop."""
 
 MEMORY_BYTES = 1024 * 1024 * 1024
-"""Address space. The records of a batch are at most 128 MiB, and there are two copies while they are put together."""
+"""The address space of a process. The records of a batch are at most 128 MiB, with two copies while they are built."""
 
 PR_SET_PDEATHSIG = 1
 _LENGTH = struct.Struct(">Q")
@@ -51,7 +50,7 @@ class _Process:
     """One process, for one call at a time."""
 
     def __init__(self) -> None:
-        # Imported here: a broker starts in tens of milliseconds, and may never need it.
+        # Imported here, to keep the start of a broker quick.
         import subprocess
 
         self._process = subprocess.Popen(
@@ -76,7 +75,7 @@ class _Process:
         return self._process.poll() is not None
 
     def kill(self) -> None:
-        """Whoever waits for its answer gets ProcessEnded."""
+        """Kills the process: a caller that waits for an answer gets ProcessEnded."""
         self._process.kill()
 
     def close(self) -> None:
@@ -100,18 +99,18 @@ class Apart:
 
     @property
     def at_work(self) -> int:
-        """How many processes have something to do."""
+        """The number of busy processes."""
         with self._lock:
             return len(self._at_work)
 
     def call(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        """What the function gives, run in another process. Blocks: call it in a thread."""
+        """The function's result, computed in another process. Blocks, so callers use a thread."""
         question = pickle.dumps((function, arguments))
         with self._room:
             try:
                 answer = self._ask(question, new=False)
             except ProcessEnded:
-                # It had just been idle for too long, or something killed it.
+                # The process had just been idle for too long, or was killed.
                 answer = self._ask(question, new=True)
         failed, result = pickle.loads(answer)
         if failed:
@@ -183,7 +182,7 @@ def _answer(question: bytes) -> bytes:
         return pickle.dumps((False, function(*arguments)))
     except Exception as failure:
         try:
-            # Some exceptions pickle, and cannot be made again from that.
+            # Some exceptions pickle but do not unpickle.
             answer = pickle.dumps((True, failure))
             pickle.loads(answer)
         except Exception:
@@ -192,7 +191,8 @@ def _answer(question: bytes) -> bytes:
 
 
 def main() -> None:
-    """The argument is the broker's process id: a broker that died before we asked to be told is not our parent."""
+    """Answers calls until standard input ends. The argument is the broker's process id: if another process is the
+    parent, the broker has died."""
     import ctypes
     import resource
     import select
@@ -201,7 +201,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         sys.exit("the broker is gone")
-    # A terminal's Ctrl-C goes to all of its processes; this one ends when its broker does.
+    # A terminal's Ctrl-C goes to all of its processes; this process ends with its broker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

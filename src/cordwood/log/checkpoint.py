@@ -1,7 +1,8 @@
-"""Writing what recovery would otherwise have to make again: index entries, a producer snapshot, the leader epochs.
+"""Checkpoints save what recovery would otherwise rebuild: index entries, a producer snapshot, the leader epochs.
 
-Only when all of it is durable, and the batches with it, may the recovery point move: the scan after a crash then begins
-at an index entry close to it. Taken in the loop, done in any thread, booked in the loop, as a flush is.
+The recovery point moves only when these files and the batches are durable: the scan after a crash then begins at an
+index entry close to the recovery point. Like a flush, a checkpoint is taken in the loop, written in any thread, and
+booked in the loop.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ EMPTY_SNAPSHOT = encode_snapshot(())
 TEMPORARY = ".tmp"
 
 _SYNC_TOGETHER = 4
-"""From so many logs on, two syncs of the whole filesystem cost less than those of every single file."""
+"""From so many logs on, two syncs of the whole filesystem cost less than a sync of every file."""
 
 
 class IndexWrite(NamedTuple):
@@ -41,7 +42,7 @@ class IndexWrite(NamedTuple):
 
 
 class SavedIndexes(NamedTuple):
-    """How far a segment's index files go once the checkpoint is written."""
+    """The number of entries in a segment's index files once the checkpoint is written."""
 
     segment: Segment
     offsets: int
@@ -50,7 +51,7 @@ class SavedIndexes(NamedTuple):
 
 
 class CheckpointTicket:
-    """All that recovery would otherwise make again, as of `end_offset`, ready to be written."""
+    """The files of a log's checkpoint as of `end_offset`, ready to be written."""
 
     __slots__ = (
         "_files",
@@ -77,18 +78,18 @@ class CheckpointTicket:
         self.directory = log.directory
         self.indexes: list[IndexWrite] = []
         self.replaced: list[tuple[str, bytes]] = []
-        """Path and whole content of index files that must not lose, even for a moment, what they have."""
+        """Path and whole content of index files that must not lose entries, even for a moment."""
         self.saved: list[SavedIndexes] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.renamed_snapshot: tuple[int, int] | None = None
-        """(old, new) offset of a snapshot that stays as it is: an empty one, as most are."""
+        """The old and new offset of an empty snapshot that is only renamed, as most are."""
         self.obsolete_snapshots: list[int] = []
         self.epochs: bytes | None = None
         self._filesystem = log.filesystem
         self._files: list[File] = []
 
     def write(self, *, keep_open: bool = True) -> None:
-        """First: the new files, under names that nothing depends on yet. keep_open: `sync` follows."""
+        """Step one: writes the new files under temporary names. `keep_open`: `sync` follows."""
         if self.truncations != self.log.truncations:
             self._forget()
             return
@@ -112,7 +113,7 @@ class CheckpointTicket:
             self._write_file(self._epochs_path + TEMPORARY, 0, self.epochs)
 
     def sync(self) -> None:
-        """Second: waits for the disk. Not needed where the whole filesystem is synced."""
+        """Step two: waits for the disk. Not needed if the whole filesystem is synced."""
         if self.flush is not None:
             self.flush.sync()
         with self._void_if_cut():
@@ -122,7 +123,7 @@ class CheckpointTicket:
         self.sync_names()
 
     def install(self) -> None:
-        """Third: gives files their final names, and removes the old ones. Durable after another sync."""
+        """Step three: gives files their final names, and removes old files. Durable after another sync."""
         with self._void_if_cut():
             if self.epochs is not None:
                 self._filesystem.rename(self._epochs_path + TEMPORARY, self._epochs_path)
@@ -137,7 +138,8 @@ class CheckpointTicket:
         try:
             self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
         except FileNotFoundError:
-            # A checkpoint that was written and never booked, because the broker was stopping, has moved it already.
+            # A checkpoint that was written but never booked, because the broker was stopping, has renamed the snapshot
+            # already.
             self._filesystem.replace(self._snapshot_path(new), EMPTY_SNAPSHOT)
 
     def sync_names(self) -> None:
@@ -146,7 +148,7 @@ class CheckpointTicket:
 
     @contextmanager
     def _void_if_cut(self) -> Iterator[None]:
-        """Files of a log that was cut or deleted meanwhile may be gone, and nobody needs them any more."""
+        """Ignores missing files of a log that was cut or deleted meanwhile."""
         try:
             yield
         except SyncFailure:
@@ -156,7 +158,7 @@ class CheckpointTicket:
                 raise
 
     def _forget(self) -> None:
-        """The log was cut after this was taken: none of it is true any more."""
+        """Voids the ticket: the log was cut after the ticket was taken."""
         self.flush = self.epochs = self.renamed_snapshot = None
         self.indexes, self.replaced, self.snapshots, self.obsolete_snapshots = [], [], [], []
 
@@ -186,9 +188,9 @@ class CheckpointTicket:
 
 
 def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool = True) -> None:
-    """Does the work of these tickets, durably, in whatever way costs least. In any thread.
+    """Writes these tickets, durably, in the cheapest way. Runs in any thread.
 
-    `together`: whether one sync of the whole filesystem may stand for those of all files.
+    `together`: whether one sync of the whole filesystem may replace the syncs of all files.
     """
     if together and len(tickets) >= _SYNC_TOGETHER:
         for ticket in tickets:
@@ -207,7 +209,7 @@ def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket
 
 
 class Checkpoint:
-    """The checkpoint of all logs, under way: `write` in any thread, then DataDirectory.finish_checkpoint."""
+    """The checkpoint of all logs, under way: `write` runs in any thread, then DataDirectory.finish_checkpoint."""
 
     def __init__(self, filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool) -> None:
         self.tickets = tickets
@@ -215,7 +217,7 @@ class Checkpoint:
         self._together = together
 
     def write(self) -> None:
-        """What the logs need to have on disk before their recovery points move."""
+        """Writes the files that the logs need on disk before their recovery points move."""
         write_checkpoints(self._filesystem, self.tickets, together=self._together)
 
 
@@ -225,7 +227,7 @@ def remove_if_there(filesystem: Filesystem, path: str) -> None:
 
 
 def begin_checkpoint(log: "Log") -> CheckpointTicket | None:
-    """What must be written so that the recovery point can move to the log's end; None if it is there already."""
+    """The ticket that moves the recovery point to the log's end; None if the log needs no checkpoint."""
     if not log.segments or not _due(log):
         return None
     ticket = CheckpointTicket(log)
@@ -249,7 +251,8 @@ def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
     indexes, transactions = segment.indexes, segment.transactions
     offsets, times, aborted = segment.saved_offsets, segment.saved_times, segment.saved_transactions
     if indexes is not None:
-        # As if it were closed: should it be, before the next checkpoint, its largest timestamp must not be missing.
+        # The index is saved as if closed: if the segment closes before the next checkpoint, its largest timestamp is
+        # there.
         indexes.close()
         offsets, times = len(indexes.offsets), len(indexes.times)
         _save_places(ticket, segment, indexes)
@@ -260,7 +263,7 @@ def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
 
 
 def _save_places(ticket: CheckpointTicket, segment: Segment, indexes: SegmentIndexes) -> None:
-    # An index without entries has a file too: a missing one would be made again from the log.
+    # An index without entries has a file, too: a missing file would be rebuilt from the log.
     ticket.indexes.append(
         IndexWrite(
             segment.path(Suffix.INDEX),
@@ -281,8 +284,8 @@ def _save_transactions(ticket: CheckpointTicket, segment: Segment, transactions:
     if len(transactions) == segment.saved_transactions and not segment.rewrite_transactions:
         return
     if not segment.saved_transactions or segment.rewrite_transactions:
-        # A file that is damaged, or has too much, is still there, and the recovery point vouches for part of it. Cut to
-        # nothing it would pass for one of a segment without aborts if a crash came before the entries are back.
+        # The old file is damaged, or has too many entries, and the recovery point vouches for part of it. If the file
+        # were cut and a crash came before the entries are back, the segment would seem to have no aborts.
         ticket.replaced.append((segment.path(Suffix.TXN_INDEX), transactions.to_bytes()))
     else:
         ticket.indexes.append(
@@ -300,8 +303,9 @@ def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
     planned = {offset for offset, _ in ticket.snapshots}
     bases = {segment.base_offset for segment in log.segments}
     newest = log.snapshots[-1] if log.snapshots else None
-    # What a crash goes back to must stay until this checkpoint's recovery point is saved. An empty one may be moved all
-    # the same: without it the segments tell of producers that had expired. Compacted ones might tell less than it did.
+    # The snapshot that a crash goes back to must stay until this checkpoint's recovery point is saved. An empty
+    # snapshot may still be renamed: without it a replay of the segments finds expired producers, which is harmless.
+    # Compacted segments might lack producers, so their snapshot stays.
     needed = saved_snapshot(log)
     movable = log.newest_snapshot_is_empty and newest not in bases and not (log.may_have_gaps and newest == needed)
     if end_offset not in planned and newest != end_offset:
@@ -310,7 +314,7 @@ def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
             ticket.renamed_snapshot = (newest, end_offset)
         else:
             ticket.snapshots.append((end_offset, data))
-    # One at every segment's base, for truncation, and the newest; the others have done their work.
+    # The snapshots at the segments' base offsets are for truncation; older ones but the newest are obsolete.
     renamed = None if ticket.renamed_snapshot is None else ticket.renamed_snapshot[0]
     ticket.obsolete_snapshots = [
         offset for offset in log.snapshots if offset not in bases and offset not in (end_offset, renamed, needed)
@@ -318,13 +322,13 @@ def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
 
 
 def saved_snapshot(log: "Log") -> int | None:
-    """The snapshot that a crash goes back to, whatever has been done since; None if there is none."""
+    """The offset of the snapshot that a crash goes back to; None if there is none."""
     limit_offset = min(log.recovery_point, log.saved_recovery_point)
     return max((offset for offset in log.snapshots if offset <= limit_offset), default=None)
 
 
 def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
-    """Books what the ticket made durable: the recovery point moves."""
+    """Books a written ticket: the recovery point moves."""
     written = {offset for offset, _ in ticket.snapshots}
     snapshots = (set(log.snapshots) | written) - set(ticket.obsolete_snapshots)
     if ticket.renamed_snapshot is not None:
@@ -337,7 +341,7 @@ def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
     if ticket.snapshots:
         log.newest_snapshot_is_empty = max(ticket.snapshots)[1] == EMPTY_SNAPSHOT
     if ticket.truncations != log.truncations:
-        # Cut while the ticket was at work: its snapshots may speak of batches that are no more.
+        # The log was cut while the ticket was written: its snapshots may have batches that are gone.
         for offset in sorted(written):
             remove_if_there(log.filesystem, segment_file(log.directory, offset, Suffix.SNAPSHOT))
             log.snapshots.remove(offset)
@@ -356,7 +360,7 @@ def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
 
 
 def _let_go_of_closed(log: "Log") -> None:
-    """Closed segments whose index files are complete need no indexes in memory any more."""
+    """Frees the indexes of closed segments whose index files are complete."""
     unsaved = []
     for segment in log.closing:
         indexes, transactions = segment.indexes, segment.transactions

@@ -1,8 +1,8 @@
-"""Which pages of a file are in the page cache, and dropping those that a cold read brought in.
+"""Finds the pages of a file that are in the page cache, and drops pages that a cold read brought in.
 
-mincore(2) knows residency page by page; Python has no call for it, so it is called in the C library. Where it fails
-nothing is reported missing, so that nothing is dropped: a polluted cache is slow, a wrongly emptied one slower.
-cachestat(2), since Linux 6.5, only counts pages, and costs a tenth of that.
+mincore(2) knows residency page by page; Python has no call for it, so the C library's is used. If mincore fails, all
+pages count as cached and none is dropped: a polluted cache is slow, a wrongly emptied cache slower. cachestat(2), since
+Linux 6.5, only counts pages, and costs a tenth.
 """
 
 import ctypes
@@ -46,7 +46,7 @@ Range = tuple[int, int]
 
 
 def pages_not_cached(descriptor: int, position: int, length: int) -> list[Range]:
-    """The runs of pages under these bytes that a read would have to bring in."""
+    """The runs of pages under these bytes that are not in the cache."""
     start = position - position % PAGE_SIZE
     size = position + length - start
     if size <= 0:
@@ -69,7 +69,7 @@ def pages_not_cached(descriptor: int, position: int, length: int) -> list[Range]
 
 
 def would_not_wait(descriptor: int, position: int, length: int) -> bool:
-    """Whether these bytes, all within the file, can be had without waiting for the disk. In doubt: no."""
+    """Whether these bytes, all within the file, can be read without waiting for the disk. False if unknown."""
     asked, answer = _ByteRange(position, length), _CacheStat()
     if _libc.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(asked), ctypes.byref(answer), 0) == 0:
         pages = (position + length - 1) // PAGE_SIZE - position // PAGE_SIZE + 1
@@ -77,7 +77,7 @@ def would_not_wait(descriptor: int, position: int, length: int) -> bool:
             return False
     elif pages_not_cached(descriptor, position, length):
         return False
-    # A page that is just being read in counts as cached. Reads go forward, so the last one tells for all.
+    # A page that is just being read in counts as cached. Reads go forward, so the last page stands for all.
     try:
         return os.preadv(descriptor, (bytearray(1),), position + length - 1, os.RWF_NOWAIT) == 1
     except OSError:
@@ -85,6 +85,6 @@ def would_not_wait(descriptor: int, position: int, length: int) -> bool:
 
 
 def drop_pages(descriptor: int, ranges: list[Range]) -> None:
-    """Lets go of these pages. The kernel keeps those that are dirty or mapped."""
+    """Drops these pages. The kernel keeps dirty and mapped pages."""
     for position, length in ranges:
         os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_DONTNEED)

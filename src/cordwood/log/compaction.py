@@ -1,10 +1,10 @@
-"""Compaction: of every key the latest record stays, at the offset it always had.
+"""Compaction keeps the latest record of every key, at its offset.
 
-Works on closed segments only, so it needs nothing of a running log and runs in another process. It writes new segments
-beside the old ones (`.cleaned`); the log swaps them in. Two passes: the first notes the last offset of each key in the
-part that was never compacted, as far as memory allows; the second copies what is still the latest.
+Compaction works on closed segments only, so it needs no running log and runs in another process. New segments are
+written beside the old ones (`.cleaned`); the log swaps them in. Two passes: the first notes the last offset of each key
+in the part that was never compacted, as far as memory allows; the second copies the latest records.
 
-What is removed when:
+When records are removed:
 - a record with a later one of the same key: at once;
 - a tombstone (null value) that is the latest of its key: `delete.retention.ms` after compaction first saw it, so that
   readers that are not far behind see the deletion. The batch remembers that moment (its delete horizon);
@@ -13,8 +13,8 @@ What is removed when:
 - a batch that has lost all its records: at once, unless it is the last one of its producer, or the last one that was
   read. Its header then stays: the next sequence number is known from the one, the end of the log from the other.
 
-What cannot be opened stays whole: a topic that was not always compacted may have taken batches of any content. Headers
-are not opened, but kept as they are.
+A batch that cannot be opened stays whole: a topic that was not always compacted may hold batches of any content. Record
+headers are copied unread.
 """
 
 import hashlib
@@ -36,29 +36,30 @@ from cordwood.segments.scan import SegmentScan
 from cordwood.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 BYTES_PER_KEY = 192
-"""What a key takes in the first pass: its bytes or digest, its offset, and their place in a dict."""
+"""The memory of a key in the first pass: its bytes or digest, its offset, and its place in a dict."""
 
 LONGEST_PLAIN_KEY = 15
-"""Longer keys are remembered by a digest of 16 bytes: memory depends on how many there are, not on their size."""
+"""Longer keys are remembered by a digest of 16 bytes: memory depends on the number of keys, not on their size."""
 
 WRITE_CHUNK_BYTES = 1 << 20
 
 _MAX_TIME_MS = 1 << 62
-"""A batch has its records' times as differences of 64 bits, to a time that compaction may have to change."""
+"""The bound of timestamps that can be written again: a batch stores them as 64-bit differences to a base timestamp,
+which compaction may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """Everything that the work depends on."""
+    """The inputs of a compaction."""
 
     directory: str
     segments: tuple[int, ...]
     """The base offsets of the closed segments that may be compacted, in order."""
     sizes: tuple[int, ...]
     first_dirty_offset: int
-    """What is below was compacted before: it is copied again, but its keys need not be remembered."""
+    """Records below were compacted before: they are copied again, but their keys need not be remembered."""
     end_offset: int
-    """Where the last of the segments ends."""
+    """The end offset of the last segment."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -68,11 +69,11 @@ class CompactionJob:
     last_offsets: Mapping[int, int] = field(default_factory=dict)
     """The last offset of each live producer id."""
     aborted_later: tuple[AbortedTransaction, ...] = ()
-    """Transactions with data in the segments whose abort marker comes after them."""
+    """Aborted transactions with data in the segments and a marker behind them."""
 
 
 class Replacement(NamedTuple):
-    """The new segment, under the base offset of the first, stands for all of the old ones."""
+    """The new segment, under the base offset of the first old one, replaces all of the old ones."""
 
     old: tuple[int, ...]
     new: int
@@ -82,7 +83,7 @@ class Replacement(NamedTuple):
 class CompactionResult:
     replacements: list[Replacement] = field(default_factory=list)
     clean_offset: int = 0
-    """The log is compacted up to here."""
+    """The end of the compacted part of the log."""
     records_read: int = 0
     records_kept: int = 0
     bytes_read: int = 0
@@ -101,14 +102,14 @@ def compact(filesystem: Filesystem, job: CompactionJob) -> CompactionResult:
 
 
 def key_identity(key: bytes) -> bytes:
-    """What stands for a key in memory."""
+    """The bytes that identify a key in memory."""
     if len(key) <= LONGEST_PLAIN_KEY:
         return key
     return hashlib.blake2b(key, digest_size=LONGEST_PLAIN_KEY + 1).digest()
 
 
 def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a closed segment. Damage ends the round: compaction must never remove what it cannot read."""
+    """The batches of a closed segment. Damage ends the compaction, which must never remove unreadable records."""
     file = filesystem.open(segment_file(directory, base_offset, Suffix.LOG))
     scan = SegmentScan(file, base_offset)
     for _, header in scan:
@@ -118,7 +119,7 @@ def _batches(filesystem: Filesystem, directory: str, base_offset: int) -> Iterat
 
 
 def _records(batch: memoryview) -> list[PackedRecord] | None:
-    """None for a batch with the right CRC that cannot be opened, or not be written again: so its producer sent it."""
+    """The records of a batch; None for a batch with the right CRC that cannot be opened, or not be written again."""
     try:
         records = list(packed_records_in(batch))
     except CorruptRecords:
@@ -138,7 +139,7 @@ def _aborted_transactions(filesystem: Filesystem, job: CompactionJob) -> list[Ab
 def _latest_offsets(
     filesystem: Filesystem, job: CompactionJob, aborted: list[AbortedTransaction]
 ) -> tuple[dict[bytes, int], int]:
-    """The last offset of each key from the first dirty offset on, and how far memory lasted."""
+    """The last offset of each key from the first dirty offset on, and the offset up to which memory sufficed."""
     latest: dict[bytes, int] = {}
     room = max(1, job.key_memory_bytes // BYTES_PER_KEY)
     transactions = _Transactions(aborted)
@@ -161,7 +162,7 @@ def _latest_offsets(
 
 
 def _groups(job: CompactionJob, clean_offset: int) -> Iterator[list[int]]:
-    """Neighbouring segments that together fit into one: small ones do not stay small for ever."""
+    """Groups neighbouring segments that fit into one, so that small segments do not stay small for ever."""
     group: list[int] = []
     group_bytes = 0
     for index, (base_offset, size) in enumerate(zip(job.segments, job.sizes, strict=True)):
@@ -183,7 +184,7 @@ def _groups(job: CompactionJob, clean_offset: int) -> Iterator[list[int]]:
 
 
 class _Transactions:
-    """Which batches belong to aborted transactions, and which markers still have data before them."""
+    """Tells which batches belong to aborted transactions, and which markers still have data before them."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._coming = list(reversed(aborted))
@@ -206,7 +207,8 @@ class _Transactions:
         return False
 
     def marker(self, header: BatchHeader, batch: memoryview) -> tuple[bool, AbortedTransaction | None]:
-        """(whether data of its transaction was still there, its entry for the transaction index if it aborts)."""
+        """Whether data of the marker's transaction is left, and the entry for the transaction index if the marker
+        aborts."""
         producer_id = header.producer_id
         marker = read_transaction_marker(batch) if header.record_count else None
         if marker is None or marker.committed:
@@ -264,7 +266,8 @@ class _Cleaner:
             return self._keep_marker(header, batch)
         if self._transactions.aborts(header):
             return self._keep_empty(header, batch)
-        # Where the first pass did not come a tombstone's time must not begin: it may only go after what it deletes.
+        # Behind the end of the first pass a tombstone's time must not begin: it may go only after the records that it
+        # deletes.
         records = _records(batch) if header.base_offset < self._result.clean_offset else None
         if records is None:
             self._result.records_kept += header.record_count
@@ -339,7 +342,7 @@ class _Cleaner:
             if content or suffix is not Suffix.TXN_INDEX:
                 self._filesystem.replace(path, content)
             elif self._filesystem.exists(path):
-                # Of a round that was given up: the log would take it for this one's.
+                # A file of an abandoned compaction, which the log would take for this one's.
                 self._filesystem.remove(path)
         self._file.sync()
         self._filesystem.sync_directory(directory)
@@ -349,7 +352,7 @@ class _Cleaner:
 
 
 def _rebuilt(header: BatchHeader, records: Iterable[PackedRecord], horizon_ms: int | None) -> bytearray:
-    """A batch with these of its records, at the same offsets, with the same end, producer and sequence."""
+    """Rebuilds a batch with only these records, at the same offsets, with the same end, producer and sequence."""
     kept = list(records)
     return build_batch(
         [(record.timestamp_ms, record.key, record.value, record.headers) for record in kept],

@@ -1,7 +1,7 @@
-"""Compaction in a process of its own, so that opening records never holds the broker's interpreter lock.
+"""Compaction in a process of its own: opening records never holds the broker's interpreter lock.
 
 The job goes in on standard input as JSON, the result comes back on standard output. The process runs at low priority
-and dies with its parent: a broker that starts again must be the only one to write in its directories.
+and dies with its parent: a broker that starts again must be the only writer in its directories.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ _FAILURES: dict[str, type[StorageFailure]] = {
 
 
 def compact_in_process(job: CompactionJob) -> CompactionResult:
-    """Runs the job in another process and waits for it: call it in a thread."""
+    """Runs the job in another process and waits for it, so callers use a thread."""
     finished = subprocess.run(
         [sys.executable, "-m", "cordwood.log.compaction_process", str(os.getpid())],
         input=json.dumps(_encode_job(job)),
@@ -59,7 +59,7 @@ def _decode_job(encoded: dict[str, Any]) -> CompactionJob:
 
 
 def main() -> None:
-    """The argument is the broker's process id: a broker that died before we asked to be told is not our parent."""
+    """Runs one job. The argument is the broker's process id: if another process is the parent, the broker has died."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
         sys.exit("the broker is gone")

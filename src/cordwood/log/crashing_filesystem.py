@@ -1,8 +1,8 @@
-"""A disk that forgets, tears, reorders and fails as real ones do, by a seed: for tests of recovery.
+"""A disk that forgets, tears, reorders and fails as real disks do, by a seed: for tests of recovery.
 
-`crash` is a power cut. Of what was not synced, each file keeps, independently of every other: nothing, all, the
-operations up to some moment with the last one torn, or a random choice of sectors with zeros where the others should
-be. A directory keeps its synced names plus a prefix of the changes since. Every File handed out before is dead.
+`crash` is a power cut. Of its unsynced writes each file keeps, independently of the others: nothing, all, the writes up
+to some moment with the last one torn, or a random choice of sectors with zeros in place of the rest. A directory keeps
+its synced names plus a prefix of the changes since. Every File opened before the crash is dead.
 """
 
 import random
@@ -15,7 +15,7 @@ SECTOR_SIZE = 512
 
 
 class _Inode:
-    """The content of a file: as programs see it, as the platter has it, and the steps from one to the other."""
+    """The content of a file: as programs see it, as the platter has it, and the writes in between."""
 
     __slots__ = ("content", "durable", "pending")
 
@@ -23,7 +23,7 @@ class _Inode:
         self.content = bytearray()
         self.durable = b""
         self.pending: list[tuple[int, bytes | None]] = []
-        """(position, bytes written there), or (size, None) for a cut."""
+        """Unsynced writes: (position, bytes), or (size, None) for a cut."""
 
     def sync(self) -> None:
         self.durable = bytes(self.content)
@@ -53,7 +53,7 @@ class _Inode:
         return bytes(content)
 
     def _some_sectors(self, chance: random.Random) -> bytes:
-        """The size got to the disk, some of the data did not: what was never written reads as zeros."""
+        """The size reached the disk, some of the data did not: missing sectors read as zeros."""
         final = bytes(self.content)
         old = self.durable[: len(final)].ljust(len(final), b"\0")
         first_change = min(position for position, _ in self.pending)
@@ -80,7 +80,7 @@ class _Directory:
         self.names: dict[str, _Inode | _Directory] = {}
         self.durable: dict[str, _Inode | _Directory] = {}
         self.pending: list[dict[str, _Inode | _Directory | None]] = []
-        """Each change as what it sets: a rename removes one name and sets another at once."""
+        """Unsynced changes of names: a rename removes one name and sets another at once."""
 
     def change(self, changes: dict[str, "_Inode | _Directory | None"]) -> None:
         self._apply(self.names, changes)
@@ -157,7 +157,7 @@ class CrashingFile:
         del self._inode.content[size:]
 
     def reserve(self, total_bytes: int) -> None:
-        """What is reserved is no content: a crash has nothing to do with it."""
+        """Does nothing: reserved bytes are no content."""
 
     def sync(self) -> None:
         self._check_alive()
@@ -165,10 +165,10 @@ class CrashingFile:
         self._inode.sync()
 
     def forget_cached(self) -> None:
-        """Reads always tell what was written last."""
+        """Does nothing: reads always see the last write."""
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: there is no handle."""
 
     def _check_alive(self) -> None:
         assert self._life == self._filesystem.crashes, f"{self.path} was opened before the crash"
@@ -181,21 +181,21 @@ class CrashingFilesystem:
         self.crashes = 0
         self.syncs = 0
         self.nothing_cached = False
-        """Makes every read that must not block come back empty."""
+        """Whether every read that must not block finds nothing."""
         self.free_for_appends: int | None = None
-        """How many more bytes can be appended before the disk is full; None: no limit."""
+        """The bytes that can be appended before the disk is full; None: no limit."""
         self.fail_sync_at: int | None = None
-        """The number of the sync, counted from the first, that fails with all that follow."""
+        """The number of the first failing sync; all later syncs fail, too."""
         self._chance = random.Random(seed)
         self._root = _Directory()
 
     def crash(self) -> None:
-        """The power goes, and comes back."""
+        """Cuts the power."""
         self.crashes += 1
         self._root.crash(self._chance)
 
     def corrupt(self, path: str, position: int, data: bytes) -> None:
-        """Changes bytes on the platter, as a bad disk does: no sync brings the old ones back."""
+        """Changes bytes on the platter, as a bad disk does: no sync brings the old bytes back."""
         inode = self._inode(path)
         for content in (inode.content, durable := bytearray(inode.durable)):
             content[position : position + len(data)] = data

@@ -1,8 +1,8 @@
-"""A broker's data directory: the logs of its partitions, and what is kept once for all of them.
+"""A broker's data directory: the logs of its partitions, and the files that all logs share.
 
-Files, with Kafka's names and formats: `meta.properties` (whose data this is), `.lock`, the clean-shutdown marker, and
-the checkpoints of recovery points, log starts and compaction. The marker is there only while no broker runs on the
-directory and everything was checkpointed: then logs open without a look at their content.
+Files, with Kafka's names and formats: `meta.properties` (the owner of the data), `.lock`, the clean-shutdown marker,
+and the checkpoints of recovery points, log starts and compaction. The marker exists only while no broker runs on the
+directory and all logs are checkpointed: then logs open without a look at their content.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,13 +41,14 @@ class Lock(Protocol):
 
 @runtime_checkable
 class Lockable(Protocol):
-    """A filesystem that more than one process can see."""
+    """A filesystem that several processes can use."""
 
     def lock(self, path: str) -> Lock: ...
 
 
 class DataDirectory:
-    """Opens and checkpoints logs. `take` and `open` first, `close` last; one at a time per directory."""
+    """Opens and checkpoints logs. Callers `take` and `open` first and `close` last; one object at a time per
+    directory."""
 
     def __init__(
         self,
@@ -58,13 +59,13 @@ class DataDirectory:
         loaded_indexes: LoadedIndexes = SHARED,
         sync_together: bool = True,
     ) -> None:
-        """sync_together: False where a sync of the whole filesystem cannot be trusted."""
+        """`sync_together`: False if a sync of the whole filesystem cannot be trusted."""
         self.filesystem = filesystem
         self.path = path
         self.clean = False
-        """Whether the last broker on this directory stopped in order."""
+        """Whether the last broker on this directory stopped cleanly."""
         self.problems: list[str] = []
-        """What was found wrong with the directory's own files, and what was done about it."""
+        """Faults of the directory's own files, and what was done about them."""
         self._producer_expiration_ms = producer_expiration_ms
         self._loaded_indexes = loaded_indexes
         self._sync_together = sync_together
@@ -73,23 +74,23 @@ class DataDirectory:
         self._on_disk: set[TopicPartition] = set()
         self._set_aside: list[str] = []
         self._put_back: set[TopicPartition] = set()
-        """These were set aside once: their logs are recovered, also after a clean stop."""
+        """Partitions that were set aside once: their logs are recovered, even after a clean stop."""
         self._without_id: set[TopicPartition] = set()
-        """Their directories have no topic id that can be believed."""
+        """Partitions whose topic id on disk is missing or damaged."""
         self._stuck: set[TopicPartition] = set()
-        """Deleted, with a directory that could not be moved away."""
+        """Deleted partitions whose directory could not be renamed."""
         self._lock: Lock | None = None
 
     # Life
 
     def take(self) -> None:
-        """Makes the directory if need be, and takes it for this process. StorageFailure if another process has it."""
+        """Makes the directory if need be, and locks it. Raises StorageFailure if another process has the lock."""
         make_directory_durably(self.filesystem, self.path, begun=self.filesystem.exists(self._file(PROPERTIES_FILE)))
         if isinstance(self.filesystem, Lockable):
             self._lock = self.filesystem.lock(self._file(LOCK_FILE))
 
     def open(self, identity: Identity | None = None) -> None:
-        """Reads what the directory has, once it is taken. StorageFailure if its data is somebody else's."""
+        """Reads the directory's files, with the lock held. Raises StorageFailure if another node owns the data."""
         filesystem = self.filesystem
         if self._lock is None:
             self.take()
@@ -99,7 +100,7 @@ class DataDirectory:
             self.problems += self._offsets.read()
             self._look_around()
             self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
-            # From here on a stop is unclean until `close` says otherwise.
+            # From now on a stop is unclean until `close` writes the marker.
             remove_if_there(filesystem, self._file(CLEAN_SHUTDOWN_FILE))
             filesystem.sync_directory(self.path)
         except BaseException:
@@ -107,9 +108,9 @@ class DataDirectory:
             raise
 
     def close(self, *, clean: bool = True, release: bool = True) -> None:
-        """Checkpoints and closes all logs, waiting for the disk. Not `clean`: only gives back the handles.
+        """Checkpoints and closes all logs, waiting for the disk. Without `clean` only handles are closed.
 
-        Not `release`: keeps the lock.
+        Without `release` the lock is kept.
         """
         try:
             try:
@@ -126,7 +127,7 @@ class DataDirectory:
                 self.release()
 
     def release(self) -> None:
-        """Lets others take the directory. Only for one who has not opened it, or not to its end: others `close`."""
+        """Releases the lock of a directory that was not opened, or not completely; else callers use `close`."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -134,13 +135,13 @@ class DataDirectory:
     # Partitions
 
     def partitions_on_disk(self) -> dict[TopicPartition, TopicId | None]:
-        """The partitions that have a directory, with their topic's id where it can be believed."""
+        """The partitions that have a directory, with their topic ids; None for a missing or damaged id."""
         return {
             partition: read_topic_id(self.filesystem, self._directory(partition)) for partition in sorted(self._on_disk)
         }
 
     def strays(self, known: Known) -> dict[TopicPartition, Verdict]:
-        """What is to become of the directories that are not simply opened. Those left alone are no partitions here."""
+        """Verdicts on the directories that are not simply opened. Directories that are left alone are no partitions."""
         found: dict[TopicPartition, Verdict] = {}
         for partition, topic_id in self.partitions_on_disk().items():
             verdict = judge(self.filesystem, self._directory(partition), partition, topic_id, known)
@@ -154,14 +155,14 @@ class DataDirectory:
 
     @property
     def set_aside_directories(self) -> Sequence[str]:
-        """Directories of partitions that the metadata did not know, out of the way and kept."""
+        """Directories of partitions that the metadata did not know: renamed and kept."""
         return self._set_aside
 
     def set_aside(self, partition: TopicPartition, reason: str, now_ms: int) -> str:
-        """Moves a partition's directory out of the way, waiting for the disk; returns where it is now.
+        """Renames a partition's directory, waiting for the disk; returns the new path.
 
-        The offsets of the partition are in its note before any checkpoint forgets them, and they are forgotten before
-        its name is free: a later topic of the same name must not get them.
+        The partition's offsets are in the note before any checkpoint forgets them, and are forgotten before the
+        partition's name is free: a later topic of the same name must not get them.
         """
         assert partition not in self._logs, f"{partition} is in use"
         directory = self._directory(partition)
@@ -184,7 +185,7 @@ class DataDirectory:
         self.save_offsets()()
 
     def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The partitions that had records once and have no directory any more."""
+        """The partitions that had records and have no directory any more."""
         return [
             partition
             for partition in wanted
@@ -193,7 +194,7 @@ class DataDirectory:
         ]
 
     def has_log(self, partition: TopicPartition) -> bool:
-        """Whether the partition has anything on disk or in use."""
+        """Whether the partition has a directory or an open log."""
         return partition in self._logs or partition in self._on_disk
 
     def log(self, partition: TopicPartition) -> Log | None:
@@ -206,7 +207,7 @@ class DataDirectory:
     def open_log(
         self, partition: TopicPartition, topic_id: TopicId | None, settings: TopicSettings, now_ms: int
     ) -> Log:
-        """The partition's log, recovered if need be; the same object until it is deleted."""
+        """The partition's log, recovered if need be; the same object until the partition is deleted."""
         log = self._logs.get(partition)
         if log is not None:
             return log
@@ -238,7 +239,7 @@ class DataDirectory:
         return log
 
     def _make_way(self, partition: TopicPartition, now_ms: int) -> None:
-        """What has the name of a new partition's directory is not this partition's."""
+        """Moves away an old directory that has the name of a new partition."""
         directory = self._directory(partition)
         if partition in self._stuck:
             condemn_directory(self.filesystem, directory)
@@ -247,12 +248,13 @@ class DataDirectory:
             self.set_aside(partition, "a new partition has its name", now_ms)
 
     def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Callable[[], None]:
-        """In the loop: takes deleted partitions away at once. What it returns frees their disk, in any thread.
+        """Renames the directories of deleted partitions, in the loop. The returned function frees their disk, in any
+        thread.
 
-        Their names can be used again before that is done. A crash in between is seen by the condemned directories:
-        their offsets are forgotten at the next start, so that a new topic of the same name begins at 0. Where there is
-        a new log already, the offsets are its own: opening it waits until the old ones are gone. A directory that
-        cannot be moved stays until its name is used again or the next start, and what is returned raises.
+        The names can be used again before the disk is free. After a crash in between, the condemned directories tell
+        the next start to forget their offsets, so that a new topic of the same name begins at 0. If a new log exists
+        already, the offsets are its own: opening it waits until the old offsets are gone. A directory that cannot be
+        renamed stays until its name is used again or until the next start, and the returned function raises.
         """
         paths = []
         logs = []
@@ -281,8 +283,8 @@ class DataDirectory:
             for log in logs:
                 lose_files(log)
             for path in paths:
-                # On a full disk this makes the room that saving the offsets needs. The directories stay until then:
-                # they are what tells a restart that these partitions are gone.
+                # On a full disk this frees the room that saving the offsets needs. The directories stay until the
+                # offsets are saved: they tell a restart that these partitions are deleted.
                 _empty_logs(self.filesystem, path)
             save()
             for path in paths:
@@ -297,9 +299,9 @@ class DataDirectory:
         self.condemn_logs([partition])()
 
     def _be_forgotten(self, partition: TopicPartition) -> None:
-        """Before a new log: waits until no file has offsets of a deleted one of the same name.
+        """Waits, before a new log, until no file has offsets of a deleted partition of the same name.
 
-        A crash would give them to the new log, and nothing on disk could tell whose they are.
+        After a crash the new log would get the old offsets.
         """
         if self._offsets.in_a_file_still(partition):
             self.filesystem.sync_directory(self.path)
@@ -307,26 +309,27 @@ class DataDirectory:
         self._offsets.is_new(partition)
 
     def _forget(self, partition: TopicPartition) -> bool:
-        """True if there was anything that a file may have."""
+        """Forgets a partition's offsets. True if a file may have some."""
         self._on_disk.discard(partition)
         return self._offsets.forget(partition)
 
     # Offsets that are kept for all logs together
 
     def clean_offset(self, partition: TopicPartition) -> int:
-        """Up to where the partition's log is compacted."""
+        """The end of the compacted part of the partition's log."""
         return self._offsets.clean_offsets.get(partition, 0)
 
     def durable_recovery_point(self, partition: TopicPartition) -> int:
-        """Below it the next life would believe every gap; in what is above it would take one for damage."""
+        """The saved recovery point. After a crash a gap below it counts as compaction, a gap above it as damage."""
         log = self._logs.get(partition)
         return self._offsets.recovery_points.get(partition, 0) if log is None else log.saved_recovery_point
 
     def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
-        """In the loop: notes that this log is going to have gaps. What it returns writes that down, in any thread.
+        """Notes, in the loop, that this log is going to have gaps. The returned function writes the note, in any
+        thread.
 
-        It has to be on disk before the first compacted segment is: a later life would take the gaps for damage if the
-        topic's policy has been changed by then.
+        The note has to be on disk before the first compacted segment: if the topic's policy is changed, a later start
+        would take the gaps for damage.
         """
         self._offsets.clean_offsets.setdefault(partition, 0)
         if (log := self._logs.get(partition)) is not None:
@@ -337,19 +340,19 @@ class DataDirectory:
         self._offsets.clean_offsets[partition] = offset
 
     def begin_checkpoint(self, logs: Iterable[Log] | None = None) -> Checkpoint:
-        """In the loop: takes what must be written so that the recovery points of these logs can move."""
+        """Takes, in the loop, the checkpoint that moves the recovery points of these logs."""
         chosen = self._logs.values() if logs is None else logs
         tickets = [ticket for log in chosen if (ticket := log.begin_checkpoint()) is not None]
         return Checkpoint(self.filesystem, tickets, together=self._sync_together)
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> Callable[[], None]:
-        """In the loop: moves the recovery points. What it returns writes them down, in any thread."""
+        """Moves the recovery points, in the loop. The returned function writes them, in any thread."""
         for ticket in checkpoint.tickets:
             ticket.log.finish_checkpoint(ticket)
         return self.save_offsets()
 
     def save_offsets(self) -> Callable[[], None]:
-        """In the loop: notes the offsets of all logs as they are now. What it returns writes them, in any thread."""
+        """Copies the offsets of all logs, in the loop. The returned function writes them, in any thread."""
         for partition, log in self._logs.items():
             if log.segments:
                 self._on_disk.add(partition)
@@ -360,7 +363,7 @@ class DataDirectory:
         return self._offsets.begin_save(self._logs)
 
     def checkpoint(self) -> None:
-        """All steps for all logs at once, waiting for the disk."""
+        """Checkpoints all logs, waiting for the disk."""
         checkpoint = self.begin_checkpoint()
         checkpoint.write()
         self.finish_checkpoint(checkpoint)()
@@ -370,7 +373,7 @@ class DataDirectory:
         self._offsets.begin_save(self._logs, (RECOVERY_POINT_FILE,))()
 
     def free_bytes(self) -> tuple[int, int]:
-        """(bytes there are, bytes that can be used) on the disk."""
+        """The size of the disk and its free bytes."""
         return self.filesystem.free_bytes()
 
     # Files
@@ -382,7 +385,7 @@ class DataDirectory:
         return f"{self.path}/{partition}"
 
     def _look_around(self) -> None:
-        """Finds the partitions there are, and finishes the deletion of those that there should not be any more."""
+        """Finds the partitions on disk, and finishes the removal of condemned directories."""
         names = self.filesystem.list_directories(self.path)
         for name in names:
             if (partition := _partition_of(name)) is not None:
@@ -402,13 +405,15 @@ class DataDirectory:
             self._free(condemned, forgotten)
 
     def _free(self, condemned: Iterable[str], forgotten: Iterable[TopicPartition]) -> None:
-        """Frees the disk of condemned directories; removes them once it is saved that their partitions are gone."""
-        # A killed process may have renamed them: emptied logs must not come back under the names of partitions.
+        """Frees the disk of condemned directories; removes the directories once the checkpoints have forgotten their
+        partitions."""
+        # A killed process may have renamed the directories: emptied logs must not come back under the names of
+        # partitions.
         self.filesystem.sync_directory(self.path)
         for name in condemned:
-            # As in `condemn_logs`: on a full disk this makes the room that saving the offsets needs.
+            # As in `condemn_logs`: on a full disk this frees the room that saving the offsets needs.
             _empty_logs(self.filesystem, self._file(name))
-        # Still without room: they stay, so that the next start knows too, and this one need not fail.
+        # On a disk that is still full the directories stay for the next start, and this start does not fail.
         save = self.save_offsets()
         self._offsets.forgotten_with_last_save(forgotten)
         with suppress(DiskFull):
@@ -428,7 +433,8 @@ class DataDirectory:
             note = read_note(self.filesystem, directory)
             if note is None:
                 continue
-            # A crash may have come when some of the checkpoints had forgotten it. What they still have is as new.
+            # A crash may have come when some checkpoints had forgotten the partition. Offsets that they still have are
+            # current.
             for offsets, offset in (
                 (self._offsets.recovery_points, note.recovery_point),
                 (self._offsets.log_starts, note.log_start_offset),
@@ -443,9 +449,10 @@ class DataDirectory:
                     remove_note(self.filesystem, directory)
 
     def _note_lost_recovery_points(self) -> None:
-        """The file is there, with nothing in it, before the first log is: a missing one was lost, as a damaged one.
+        """Sets recovery points to 0 if their file was lost: an empty file exists before the first log, so a missing
+        file counts as lost.
 
-        Logs that are not opened in this life must know of that in the next one too.
+        Logs that are not opened before the next start must still know of the loss then.
         """
         if not self._offsets.recovery_points_lost:
             return
@@ -456,7 +463,7 @@ class DataDirectory:
                 self._offsets.begin_save({}, (RECOVERY_POINT_FILE,))()
 
     def identity(self) -> Identity | None:
-        """Whose data this is; None if nobody's yet."""
+        """The owner of the data; None if there is none yet."""
         return read_identity(self.filesystem, self.path)
 
 

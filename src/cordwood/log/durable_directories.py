@@ -1,14 +1,14 @@
-"""Making a data directory so that a power cut does not take it, and all that is in it."""
+"""Makes a data directory that a power cut does not remove."""
 
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments.filesystem import Filesystem
 
 
 def make_directory_durably(filesystem: Filesystem, path: str, *, begun: bool) -> None:
-    """Makes the directory, and every name on the way to it durable.
+    """Makes the directory, and makes every name on its path durable.
 
-    Not `begun`: also names that are there already, because an earlier process may have made them and been killed.
-    Directories above that this process may not open are somebody else's work.
+    Without `begun` existing names are synced, too: an earlier process may have made them and been killed. Parent
+    directories that this process may not open are left to their owner.
     """
     levels = []
     level = path

@@ -1,4 +1,4 @@
-"""A lock between processes, as a file: it is gone with the process that holds it, however that ended."""
+"""A lock between processes, as a file. The lock ends with its process, however that ends."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ class FileLock:
 
     def release(self) -> None:
         if self._descriptor >= 0:
-            # A process that was forked meanwhile has the descriptor, too: closing it here would leave the lock there.
+            # A process that was forked meanwhile holds the descriptor, too: closing it here would not release the lock.
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1

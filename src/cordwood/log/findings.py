@@ -1,8 +1,8 @@
-"""Damage that is known of the logs of one data directory, and how far the scrub has come: kept over restarts.
+"""Known damage in the logs of one data directory, and the progress of the scrub, kept over restarts.
 
-The one place that says which offsets cannot be read, since when, and why. A scrub adds to it, so do recovery and
-readers that meet damage; a replica that repairs will take from it. The file is written whole; without it, or with a
-damaged one, the scrub begins anew and finds the same again.
+The findings say which offsets cannot be read, since when, and why. The scrub adds findings, and so do recovery and
+readers that meet damage. The file is written whole; if it is missing or damaged, the scrub begins anew and finds the
+damage again.
 """
 
 import json
@@ -15,13 +15,13 @@ from cordwood.segments.damaged import DamagedCheckpoint
 
 FILE_NAME = "scrub-checkpoint"
 MAX_FINDINGS = 1000
-"""More are counted and said, and not kept: a disk this bad is not repaired range by range."""
+"""Further findings are counted but not kept: a disk this bad is not repaired range by range."""
 
 _VERSION = 1
 
 
 class Finding(NamedTuple):
-    """Offsets of one partition whose bytes are not what was written."""
+    """A range of damaged offsets of one partition."""
 
     partition: TopicPartition
     file: str
@@ -46,24 +46,24 @@ class Finding(NamedTuple):
 
     @property
     def segment_base_offset(self) -> int | None:
-        """Of the segment that holds it; None where the whole log is gone."""
+        """The base offset of the damaged segment; None if the whole log is gone."""
         digits = self.file.partition(".")[0]
         return int(digits) if digits.isdecimal() else None
 
 
 class Place(NamedTuple):
-    """The segment that the scrub has checked last."""
+    """The last segment that the scrub has checked."""
 
     partition: TopicPartition
     base_offset: int
 
 
 class Findings:
-    """`changed` is True while something is not written down."""
+    """All findings, and the progress of the scrub. `changed` is True until both are saved."""
 
     def __init__(self) -> None:
         self.pass_began_ms: int | None = None
-        """None: no pass is under way."""
+        """When the present pass began; None: no pass is under way."""
         self.last_pass_began_ms: int | None = None
         self.last_pass_ended_ms: int | None = None
         self.checked: Place | None = None
@@ -81,7 +81,7 @@ class Findings:
         return [finding for finding in self.all() if finding.partition == partition]
 
     def add(self, damages: Iterable[Damage], now_ms: int) -> list[Finding]:
-        """Takes in what a log has found; returns what was not known."""
+        """Adds the damage that a log has found; returns new findings."""
         new = []
         for damage in damages:
             finding = Finding.of(damage, now_ms)
@@ -97,7 +97,7 @@ class Findings:
         return new
 
     def remove(self, findings: Iterable[Finding]) -> None:
-        """They are not true any more: removed by retention, deleted with their topic, or put right."""
+        """Removes findings that no longer hold: retention or a deletion took the records, or they were repaired."""
         for finding in findings:
             self._found.pop((finding.partition, finding.file, finding.position), None)
             self.changed = True
@@ -116,7 +116,7 @@ class Findings:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Findings":
-        """What `to_bytes` made; DamagedCheckpoint if it is something else."""
+        """The findings in the output of `to_bytes`. Raises DamagedCheckpoint for other bytes."""
         findings = cls()
         try:
             fields = json.loads(data)

@@ -1,4 +1,5 @@
-"""Making appended batches durable, in three steps: taken in the loop, done in any thread, booked in the loop."""
+"""Makes appended batches durable in three steps: a ticket is taken in the loop, synced in any thread, booked in the
+loop."""
 
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ class FlushTicket:
         self.truncations = log.truncations
 
     def sync(self) -> None:
-        """Waits for the disk. In any thread; whoever syncs the whole filesystem instead need not call it."""
+        """Waits for the disk, in any thread. A sync of the whole filesystem replaces this call."""
         try:
             for file in self.files:
                 self._sync_file(file)
@@ -32,7 +33,7 @@ class FlushTicket:
         except SyncFailure:
             raise
         except StorageFailure:
-            # Files of a log that was cut or deleted meanwhile may be gone, and nobody waits for them any more.
+            # Files of a log that was cut or deleted meanwhile may be gone, and no ack waits for them.
             if self.truncations == self.log.truncations:
                 raise
 
@@ -42,14 +43,14 @@ class FlushTicket:
         except SyncFailure:
             raise
         except StorageFailure:
-            # Retention may have removed a segment meanwhile: only what a checkpoint had made durable before.
+            # Retention may have removed the segment meanwhile, which a checkpoint had made durable before.
             log = self.log
             if file in log.unsynced_files or any(segment.file is file for segment in log.segments):
                 raise
 
 
 def begin_flush(log: "Log") -> FlushTicket | None:
-    """What must reach the disk so that all that is appended is durable; None if it already is."""
+    """The ticket that makes all appended batches durable; None if they are."""
     durable_end_offset = log.durable_end_offset
     if durable_end_offset >= log.log_end_offset and not log.unsynced_directories:
         return None
@@ -62,9 +63,9 @@ def begin_flush(log: "Log") -> FlushTicket | None:
 
 
 def finish_flush(log: "Log", ticket: FlushTicket) -> None:
-    """Books what the ticket made durable."""
+    """Books a synced ticket: the durable end moves."""
     if ticket.truncations != log.truncations:
-        # The log was cut meanwhile: what this ticket made durable may not be what the log has now.
+        # The log was cut meanwhile: the synced batches may not be the log's present batches.
         return
     log.durable_end_offset = max(log.durable_end_offset, ticket.end_offset)
     if ticket.names_version == log.names_version:
@@ -75,7 +76,8 @@ def finish_flush(log: "Log", ticket: FlushTicket) -> None:
 
 
 def flush_due(log: "Log", now_ms: int) -> bool:
-    """Whether flush.messages or flush.ms want a flush; what is not durable counts as old as the last time all was."""
+    """Whether flush.messages or flush.ms ask for a flush. The age counts from the last time when all batches were
+    durable."""
     waiting = log.log_end_offset - log.durable_end_offset
     if waiting <= 0:
         log.clean_ms = now_ms

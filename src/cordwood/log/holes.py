@@ -1,7 +1,7 @@
-"""Walking over a log file that may have bad places: what is behind a bad place is found again and served.
+"""Walks over a log file with bad places: batches behind a bad place are found again and served.
 
-A hole is a range of bytes and offsets that cannot be read. Its end is found by looking for the next bytes that are a
-whole batch with a right CRC and a possible offset.
+A hole is a range of bytes and offsets that cannot be read. A hole ends at the next whole batch with a right CRC and a
+possible offset.
 """
 
 import re
@@ -33,8 +33,9 @@ class Hole(NamedTuple):
 class HoleyScan:
     """Iterates over (position, header) of the valid batches; bad places below `trusted_below` become holes.
 
-    At the first bad place at or beyond that offset it stops, and `invalid` says where and why. With `contiguous` a jump
-    in the offsets there counts as bad. `position` and `next_offset` are those after the last valid batch.
+    The scan stops at the first bad place at or beyond that offset, and `invalid` says where and why. With `contiguous`
+    a jump in the offsets beyond `trusted_below` counts as bad. `position` and `next_offset` point behind the last valid
+    batch.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class HoleyScan:
 
     @property
     def batch(self) -> memoryview:
-        """The bytes of the batch that was yielded last; valid until the next one is asked for."""
+        """The bytes of the last yielded batch, valid until the next step."""
         return self._scan.batch
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
@@ -90,7 +91,7 @@ class HoleyScan:
                 return
 
     def _may_jump_to(self, position: int, header: BatchHeader) -> bool:
-        """Whether offsets may be missing before this batch, or rather its own is wrong: it is outside of the CRC."""
+        """Whether offsets may be missing before this batch. Otherwise its offset, which no CRC covers, is wrong."""
         if self.next_offset >= self._trusted_below:
             return not self._contiguous
         if position == self._start and not self._start_is_exact:
@@ -110,7 +111,7 @@ class HoleyScan:
         )
 
     def _step_over(self, bad: InvalidPlace) -> bool:
-        """Notes the hole at this place; True if there is something valid behind it to go on with."""
+        """Notes the hole at this place. True if a valid batch follows it."""
         found = find_batch(self._file, bad.position, self.next_offset, self._trusted_below)
         end_position, end_offset = self._file.size, self._trusted_below
         if found is not None:
@@ -124,9 +125,9 @@ class HoleyScan:
 
 
 def find_batch(file: File, bad_position: int, first_offset: int, last_offset: int) -> tuple[int, int] | None:
-    """(position, base offset) of the next whole batch behind a bad place, its base offset within these bounds."""
-    # If only the bad batch's content is bad its length leads on. Asked first, because a record may itself contain
-    # the bytes of a batch.
+    """Position and base offset of the next whole batch behind a bad place, with a base offset within these bounds."""
+    # If only the content of the bad batch is damaged, its length leads to the next batch. The length is tried first,
+    # because a record may itself contain the bytes of a batch.
     claimed = read_batch_header(file, bad_position)
     if claimed is not None:
         follower = bad_position + claimed.size
@@ -146,7 +147,7 @@ def find_batch(file: File, bad_position: int, first_offset: int, last_offset: in
 
 
 def read_batch_header(file: File, position: int) -> BatchHeader | None:
-    """The header at this position; None if no batch that fits the file can begin there."""
+    """The header at this position; None if no batch that fits into the file can begin there."""
     data = file.read(position, HEADER_SIZE)
     if len(data) < HEADER_SIZE:
         return None
@@ -157,7 +158,7 @@ def read_batch_header(file: File, position: int) -> BatchHeader | None:
 
 
 def read_whole_batch(file: File, position: int) -> BatchHeader | None:
-    """The header of the batch at this position; None if there is none with a right CRC."""
+    """The header of the batch at this position; None without a right CRC."""
     header = read_batch_header(file, position)
     if header is None or not crc_is_right(file.read(position, header.size), 0, header.size):
         return None
@@ -165,11 +166,11 @@ def read_whole_batch(file: File, position: int) -> BatchHeader | None:
 
 
 def _batch_pattern(first_offset: int, last_offset: int) -> "re.Pattern[bytes]":
-    """Finds every place that could begin a batch: the bytes that all offsets in bounds share, then the magic."""
+    """A pattern of the places where a batch could begin: the bytes that all offsets in bounds share, then the magic."""
     low, high = first_offset.to_bytes(8, "big"), last_offset.to_bytes(8, "big")
     shared = 0
     while shared < 8 and low[shared] == high[shared]:
         shared += 1
     rest = _MAGIC_POSITION - shared
-    # A lookahead, because places that could begin a batch may overlap.
+    # The pattern is a lookahead, because such places may overlap.
     return re.compile(b"(?=%s.{%d}%s)" % (re.escape(low[:shared]), rest, re.escape(bytes([MAGIC]))), re.DOTALL)

@@ -1,4 +1,4 @@
-"""`meta.properties`: which node of which cluster a data directory belongs to. Kafka's name and format."""
+"""`meta.properties`, with Kafka's name and format: the cluster and node that own a data directory."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ _IF_DAMAGED = (
 
 
 class Identity(NamedTuple):
-    """Whose data a directory has."""
+    """The owner of a data directory."""
 
     cluster_id: str
     node_id: int
 
 
 def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
-    """Whose data this is; None if nobody's yet. StorageFailure if the file is damaged."""
+    """The owner of the data; None if there is none yet. Raises StorageFailure if the file is damaged."""
     try:
         return _decode(filesystem.read_bytes(f"{directory}/{PROPERTIES_FILE}"))
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def read_identity(filesystem: Filesystem, directory: str) -> Identity | None:
 
 
 def claim_directory(filesystem: Filesystem, directory: str, identity: Identity) -> None:
-    """Writes the identity into a directory that has none. StorageFailure if the directory is somebody else's."""
+    """Writes the identity into a directory without one. Raises StorageFailure if another node owns the directory."""
     found = read_identity(filesystem, directory)
     if found is None:
         filesystem.replace(f"{directory}/{PROPERTIES_FILE}", _encode(identity))

@@ -1,8 +1,7 @@
 """Offsets that a data directory keeps for all of its partitions: recovery points, log starts, compacted ends.
 
-They change in the loop, and are written to the three checkpoint files in any thread. A write that was begun earlier and
-comes later never replaces a newer one. Each checkpoint has a witness: a flipped bit in one of the two files changes no
-offset.
+The offsets change in the loop, and are written to the three checkpoint files in any thread. A late write never replaces
+a newer one. Each checkpoint has a witness: a flipped bit in one of the two files changes no offset.
 """
 
 import threading
@@ -22,7 +21,7 @@ from cordwood.segments.offset_checkpoint import (
 )
 
 FILES = (LOG_START_FILE, CLEANER_FILE, RECOVERY_POINT_FILE)
-"""In the order in which they are written."""
+"""The files, in the order in which they are written."""
 
 _IF_LOST = {
     LOG_START_FILE: "records that were deleted within a segment can be read again",
@@ -34,24 +33,24 @@ _IF_LOST = {
 class KeptOffsets:
     def __init__(self, filesystem: Filesystem, path: str) -> None:
         self.recovery_points: dict[TopicPartition, int] = {}
-        """One that was never saved is not in it; one that was saved and lost is 0."""
+        """A recovery point that was never saved is not in it; a lost one is 0."""
         self.log_starts: dict[TopicPartition, int] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
         self._filesystem = filesystem
         self._path = path
         self.recovery_points_lost = False
-        """Whether nothing has them: neither their file, nor its witness."""
+        """Whether neither the file of recovery points nor its witness has offsets."""
         self._written: dict[str, bytes] = {}
-        """What the files have, as far as it can be believed."""
+        """The content of each file, if it is sound."""
         self._saves = 0
         self._saved: dict[str, int] = {}
-        """Of each file, the number of the save that is in it."""
+        """The number of the save that each file has."""
         self._forgotten: dict[TopicPartition, int] = {}
-        """Of deleted partitions, the number of the save that has nothing of them any more."""
+        """The number of the first save without the partition, by deleted partition."""
         self._saving = threading.Lock()
 
     def read(self) -> list[str]:
-        """Reads the files; returns what is wrong with them, and what follows from that. None of it costs records."""
+        """Reads the files; returns their faults and the consequences. No fault costs records."""
         problems: list[str] = []
         recovery_points = self._read(RECOVERY_POINT_FILE, problems)
         self.recovery_points, self.recovery_points_lost = recovery_points or {}, recovery_points is None
@@ -60,7 +59,7 @@ class KeptOffsets:
         return problems
 
     def _read(self, name: str, problems: list[str]) -> dict[TopicPartition, int] | None:
-        """None if neither the file nor its witness has offsets."""
+        """The offsets of a file; None if neither the file nor its witness has them."""
         path = f"{self._path}/{name}"
         data, problem = believe(self._bytes(path), self._bytes(witness_path(path)))
         offsets = None
@@ -83,11 +82,11 @@ class KeptOffsets:
             return None
 
     def partitions(self) -> set[TopicPartition]:
-        """Those of which any offset is known."""
+        """The partitions with any known offset."""
         return self.recovery_points.keys() | self.log_starts.keys() | self.clean_offsets.keys()
 
     def begin_save(self, logs: Mapping[TopicPartition, Log], names: Sequence[str] = FILES) -> Callable[[], None]:
-        """In the loop: notes the offsets as they are now. What it returns writes them, in any thread."""
+        """Copies the offsets, in the loop. The returned function writes them, in any thread."""
         self._saves += 1
         number = self._saves
         current = {
@@ -96,13 +95,13 @@ class KeptOffsets:
             RECOVERY_POINT_FILE: self.recovery_points,
         }
         offsets = {name: dict(current[name]) for name in names}
-        # The logs themselves: by the time this is written their names may be those of others.
+        # The log objects: by the time of the write, other logs may have their names.
         open_logs = list(logs.items())
 
         def write() -> None:
             with self._saving:
                 for name, by_partition in offsets.items():
-                    # One that was taken later may have been written before.
+                    # A later save may have been written before.
                     if self._saved.get(name, 0) > number:
                         continue
                     self._write(name, encode_offsets(by_partition))
@@ -124,12 +123,12 @@ class KeptOffsets:
     # Deleted partitions
 
     def forget(self, partition: TopicPartition) -> bool:
-        """True if there was anything that a file may have."""
+        """Forgets a partition's offsets. True if a file may have some."""
         kept = (self.recovery_points, self.log_starts, self.clean_offsets)
         return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
 
     def forgotten_with_last_save(self, partitions: Iterable[TopicPartition]) -> None:
-        """The save that was begun last has nothing of these partitions any more."""
+        """Notes that the last begun save is the first without these partitions."""
         self._forgotten = {name: number for name, number in self._forgotten.items() if not self._is_saved(number)}
         self._forgotten.update(dict.fromkeys(partitions, self._saves))
 
@@ -139,7 +138,7 @@ class KeptOffsets:
         return number is not None and not self._is_saved(number)
 
     def is_new(self, partition: TopicPartition) -> None:
-        """From here on the name is a new partition's, and so are its offsets."""
+        """Notes that the name belongs to a new partition from now on, and so do its offsets."""
         self._forgotten.pop(partition, None)
 
     def _is_saved(self, number: int) -> bool:

@@ -1,7 +1,7 @@
-"""The indexes of closed segments that are in memory: as many as fit a bound, the least recently used go first.
+"""The indexes of closed segments in memory, within a bound; the least recently used are dropped first.
 
-An index of a full segment takes megabytes, and a back-filling reader walks through all of them; only the open
-segments' indexes stay for good.
+The index of a full segment takes megabytes, and a back-filling reader walks through all segments. The indexes of open
+segments always stay.
 """
 
 import threading
@@ -16,7 +16,7 @@ _FIXED_COST_BYTES = 1024
 
 
 class LoadedIndexes:
-    """Shared by all logs of a process; used from the loop and from threads that read cold data."""
+    """The loaded indexes of all logs of a process, used from the loop and from threads that read cold data."""
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
@@ -28,7 +28,7 @@ class LoadedIndexes:
         return len(self._costs)
 
     def used(self, segment: "Segment") -> None:
-        """This segment's indexes are in memory and were just of use; others may have to go."""
+        """Notes a use of this segment's indexes in memory; drops others beyond the bound."""
         with self._lock:
             if segment in self._costs:
                 self._costs.move_to_end(segment)
@@ -45,7 +45,7 @@ class LoadedIndexes:
                 victim.indexes = None
 
     def forget(self, segment: "Segment") -> None:
-        """The segment is gone or is being appended to."""
+        """Stops counting a segment that is gone or is being appended to."""
         with self._lock:
             self.used_bytes -= self._costs.pop(segment, 0)
 

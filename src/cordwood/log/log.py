@@ -1,8 +1,8 @@
-"""One partition's log: the two things that happen all the time, append and read.
+"""One partition's log: append and read, the two frequent operations.
 
-Synchronous, without threads and without a clock: who calls brings the time. What happens now and then is in modules of
-its own, by transition: opening, recovery, replay, rolling, flushing, checkpoint, truncation, retention, replacement.
-Their functions take the log and change the attributes of log_state.py; nobody outside this folder does.
+The log is synchronous, without threads and without a clock: callers bring the time. Rare operations have modules of
+their own, by transition: opening, recovery, replay, rolling, flushing, checkpoint, truncation, retention, replacement.
+Their functions take the log and change the attributes of log_state.py; no code outside of this folder does.
 """
 
 from bisect import bisect_right
@@ -55,12 +55,12 @@ DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
 
 
 class Appended(NamedTuple):
-    """Where a batch is in the log. A duplicate is where it was the first time."""
+    """The offsets of an appended batch; of a duplicate, the offsets of its first append."""
 
     base_offset: int
     last_offset: int
     append_time_ms: int
-    """-1 where the records keep their own timestamps (CreateTime)."""
+    """-1 if the records keep their own timestamps (CreateTime)."""
     duplicate: bool
 
 
@@ -85,7 +85,8 @@ class Log(LogState):
         recovery_point_lost: bool = False,
         loaded_indexes: LoadedIndexes = SHARED,
     ) -> "Log":
-        """The log in this directory, recovered if the last stop was not clean. Nothing is created before an append."""
+        """The log in this directory, recovered if the last stop was not clean. No file is created before the first
+        append."""
         log = cls(
             filesystem,
             directory,
@@ -103,7 +104,7 @@ class Log(LogState):
         opening.open_files(log, clean=clean)
         return log
 
-    # Read from the end of the log at its first use
+    # State that the first use reads from the end of the log
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
@@ -123,26 +124,27 @@ class Log(LogState):
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of an open transaction; None if none is open."""
+        """The first offset of the oldest open transaction; None if none is open."""
         if self.ready and self._producers is None:
             return None
         return self.producers.first_open_offset
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where read_committed consumers may read, now that the high watermark is here."""
+        """The end for read_committed readers, given the high watermark."""
         if self.ready and self._producers is None:
             return high_watermark
         return self.producers.last_stable_offset(high_watermark)
 
     def committed_to(self, high_watermark: int) -> None:
-        """The high watermark moved: what was kept in mind for readers below it can be forgotten."""
+        """Forgets ended transactions below the new high watermark."""
         if self._producers is not None:
             self._producers.committed_to(high_watermark)
 
     # Append
 
     def append(self, batch: Batch, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Takes a batch from a client, or refuses it with a ProtocolError. Its offsets are set where it lies."""
+        """Appends a client's batch, or refuses it with a ProtocolError. The offsets are written into the given
+        bytes."""
         header = check_client_batch(batch, self._settings, now_ms)
         if not self.ready:
             opening.make_ready(self)
@@ -175,9 +177,9 @@ class Log(LogState):
     def append_internal(
         self, batch: Batch, *, leader_epoch: int, now_ms: int, marker: TransactionMarker | None = None
     ) -> Appended:
-        """Takes a batch that this broker built: a coordinator's records or a control marker. Its bytes are trusted.
+        """Appends a batch that this broker built: a coordinator's records or a control marker. Its bytes are trusted.
 
-        `marker`: what the batch says, for whoever has just built it.
+        `marker` is the content of the batch, if the caller knows it.
         """
         header = read_header(batch)
         if not self.ready:
@@ -199,7 +201,7 @@ class Log(LogState):
         return Appended(base_offset, last_offset, NO_APPEND_TIME_MS, False)
 
     def append_replicated(self, batches: Batch, *, now_ms: int) -> Appended:
-        """Takes whole batches as a leader has them, offsets and epochs included. Followers only.
+        """Appends whole batches as a leader has them, offsets and epochs included. For followers only.
 
         A leader's compacted log has gaps, so offsets must rise but need not be contiguous.
         """
@@ -217,7 +219,7 @@ class Log(LogState):
         leader_epoch: int,
         now_ms: int,
     ) -> None:
-        """Puts the batch at the end of the log; if the disk refuses it, the log stays as it was."""
+        """Writes the batch at the end of the log. If the disk refuses it, the log stays as it was."""
         size = len(batch)
         segment = self.active
         if (
@@ -242,7 +244,7 @@ class Log(LogState):
         self.log_end_offset = last_offset + 1
 
     def record_leader_epoch(self, leader_epoch: int, start_offset: int | None = None) -> None:
-        """A leader begins its epoch here, even if it never writes anything in it."""
+        """Records the start of a leader's epoch, even if the leader never writes in it."""
         if leader_epoch < 0:
             return
         start_offset = self.log_end_offset if start_offset is None else start_offset
@@ -255,10 +257,10 @@ class Log(LogState):
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, minimum_one_batch: bool, may_block: bool = True
     ) -> LogSlice | None:
-        """Whole batches from the one that holds the offset on, at most max_bytes, none that holds end_offset.
+        """Whole batches from the batch with the offset on, at most max_bytes, up to the batch that holds end_offset.
 
-        None if there is nothing to read there. Raises OFFSET_OUT_OF_RANGE, DamagedLog, and with may_block=False
-        ColdRead if the answer is not in memory.
+        None if there are no such batches. Raises OFFSET_OUT_OF_RANGE, DamagedLog, and with may_block=False ColdRead if
+        the answer is not in memory.
         """
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise ProtocolError(
@@ -277,27 +279,28 @@ class Log(LogState):
         return reading.search(self, offset, max_bytes, end_offset, minimum_one_batch, may_block, True)
 
     def aborted_transactions(self, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that touch these offsets."""
+        """Producer id and first offset of the aborted transactions that touch these offsets."""
         return transactions.aborted_between(self, from_offset, end_offset)
 
     def aborted_in(self, found: LogSlice, from_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Those that a reader of this slice has to know: all that follow would be too many to send each time."""
+        """The aborted transactions that touch the slice; all later ones would be too many to send each time."""
         return transactions.aborted_between(self, from_offset, min(end_offset, transactions.end_of_slice(self, found)))
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> FoundTimestamp | None:
-        """The first record below end_offset that is as late as this timestamp."""
+        """The first record below end_offset with this or a later timestamp."""
         return self.timestamp_search(timestamp_ms, end_offset=end_offset).run()
 
     def timestamp_search(
         self, timestamp_ms: int, *, end_offset: int, apart: RecordWork = HERE
     ) -> timestamps.TimestampSearch:
-        """The same, to be run in another thread: it may have to wait for the disk. `apart` opens large batches."""
+        """The search of `offset_for_timestamp`, to be run in a thread: it may wait for the disk. `apart` opens large
+        batches."""
         if not self.ready:
             opening.make_ready(self)
         return timestamps.TimestampSearch(self, timestamp_ms, end_offset, apart)
 
     def max_timestamp_offset(self, *, end_offset: int, apart: RecordWork = HERE) -> FoundTimestamp | None:
-        """The first record below end_offset that has the largest timestamp there."""
+        """The first record with the largest timestamp below end_offset."""
         if not self.ready:
             opening.make_ready(self)
         return timestamps.find_latest(self, end_offset, apart)
@@ -305,27 +308,28 @@ class Log(LogState):
     # Transitions: each has its module
 
     def begin_flush(self) -> FlushTicket | None:
-        """What must reach the disk; None if nothing. Then ticket.sync() in any thread, then finish_flush here."""
+        """The ticket of a flush; None if all is durable. ticket.sync() follows in any thread, then finish_flush in the
+        loop."""
         return flushing.begin_flush(self)
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         flushing.finish_flush(self, ticket)
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms want a flush. To be asked now and then."""
+        """Whether flush.messages or flush.ms ask for a flush. Called now and then."""
         return flushing.flush_due(self, now_ms)
 
     def begin_checkpoint(self) -> CheckpointTicket | None:
-        """As begin_flush, for all that lets the recovery point move; write_checkpoints does the work."""
+        """The ticket of a checkpoint; None if none is due. write_checkpoints follows, then finish_checkpoint."""
         return checkpoints.begin_checkpoint(self)
 
     def finish_checkpoint(self, ticket: CheckpointTicket) -> None:
         checkpoints.finish_checkpoint(self, ticket)
 
     def checkpoint(self) -> None:
-        """All three steps at once, waiting for the disk: afterwards the recovery point is the log's end.
+        """A whole checkpoint, waiting for the disk: afterwards the recovery point is the log's end.
 
-        For a log by itself, whose recovery point is in safe hands with who calls this.
+        For a log outside of a data directory: the caller keeps the recovery point.
         """
         ticket = self.begin_checkpoint()
         if ticket is not None:
@@ -338,19 +342,19 @@ class Log(LogState):
         return rolling.roll_if_due(self, now_ms)
 
     def truncate_to(self, offset: int) -> None:
-        """Takes off all batches that end at or after this offset."""
+        """Cuts all batches that end at or after this offset."""
         truncation.truncate_to(self, offset)
 
     def restart_at(self, offset: int) -> None:
-        """Drops everything; the next append gets this offset."""
+        """Drops all batches; the next append gets this offset."""
         truncation.restart_at(self, offset)
 
     def delete_records_before(self, offset: int) -> None:
-        """History begins here now; segments that lie wholly before it go."""
+        """Moves the log's start to this offset, and drops segments that lie wholly before it."""
         truncation.delete_records_before(self, offset)
 
     def apply_retention(self, now_ms: int, *, limit_offset: int) -> list[DeletedSegment]:
-        """Drops the segments that are too old or too much, none that reaches beyond limit_offset."""
+        """Drops segments beyond the limits of age and size, but none that reaches beyond limit_offset."""
         return retention.apply(self, now_ms, limit_offset)
 
     def remove_deleted(self, now_ms: int) -> None:
@@ -362,7 +366,7 @@ class Log(LogState):
         replacement.replace_segments(self, old, new)
 
     def close(self) -> None:
-        """Gives back the handles. Whoever wants a clean stop checkpoints first."""
+        """Closes the handles. A clean stop needs a checkpoint before."""
         rolling.give_back_reserve(self)
         for segment in self.segments:
             segment.file.close()
@@ -371,11 +375,11 @@ class Log(LogState):
             file.close()
 
     def condemn(self) -> str | None:
-        """Takes the log's directory out of the way for a delete; the path to remove, None if there is none."""
+        """Renames the log's directory for a deletion. Returns the path to remove; None without a directory."""
         return retention.condemn(self)
 
     def delete(self) -> None:
-        """Removes the log and frees its disk, waiting for it."""
+        """Removes the log and its files, waiting for the disk."""
         path = self.condemn()
         if path is not None:
             self.filesystem.sync_directory(path.rpartition("/")[0])

@@ -1,8 +1,8 @@
-"""What one partition's log is made of: the attributes that all of its transitions read and change.
+"""The state of one partition's log: the attributes that all of its transitions read and change.
 
-Attributes without an underscore are for everybody to read; only the modules of this folder change them. Three ends are
-never the same by chance: `log_end_offset` (appended), `durable_end_offset` (fsynced), `recovery_point` (fsynced and
-checkpointed: below it nothing is ever cut).
+Any module may read attributes without an underscore; only the modules of this folder change them. Three ends are
+distinct: `log_end_offset` (appended), `durable_end_offset` (fsynced), `recovery_point` (fsynced and checkpointed: below
+it nothing is ever cut).
 """
 
 from bisect import bisect_right
@@ -83,32 +83,32 @@ class LogState:
         self.partition = partition
         self.topic_id = topic_id
         self.ever_compacted = ever_compacted
-        """Up to here offsets may be missing, whatever the topic's policy is by now."""
+        """Whether compaction may have removed offsets, whatever the topic's present policy is."""
         self.recovery_point_lost = recovery_point_lost
-        """Whether there was one above the one that the log was opened with, and nobody knows where."""
+        """Whether the log had a higher recovery point that is unknown now."""
         self.opened_ms = self.clean_ms = now_ms
         self.producer_expiration_ms = producer_expiration_ms
         self.loaded_indexes = loaded_indexes
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.durable_end_offset = self.recovery_point = recovery_point
         self.saved_recovery_point = recovery_point
-        """What a crash goes back to: the recovery point moves first, and is written down then. Set in any thread."""
+        """The recovery point on disk, to which a crash goes back. It follows `recovery_point`. Set in any thread."""
         self.damage: list[Damage] = []
-        """Found below the recovery point; never cut."""
+        """Damage found below the recovery point, which is never cut."""
         self.segments: tuple[Segment, ...] = ()
-        """Oldest first. Replaced whole, never changed: threads that read cold data hold on to it."""
+        """The segments, oldest first. The tuple is replaced whole: threads that read cold data keep it."""
         self.active: Segment | None = None
-        """The last segment while it takes appends. None: the next append begins a new one."""
+        """The last segment while it takes appends. None: the next append begins a new segment."""
         self.ready = True
-        """False after a clean stop until the first use: the end of the active segment has not been looked at."""
+        """False from a clean start until the first use: the end of the active segment has not been checked."""
         self.closing: list[Segment] = []
         """Rolled segments whose index files are not complete yet."""
         self.deletions: list[Deletion] = []
         self.truncations = 0
-        """How often the log was cut: a ticket that was taken before one is void after it."""
+        """How often the log was cut: a cut voids the tickets that were taken before."""
         self.unsynced_directories: tuple[str, ...] = ()
         self.unsynced_files: tuple[File, ...] = ()
-        """Files besides segments that the next flush must make durable."""
+        """Files beside the segments that the next flush must make durable."""
         self.names_version = 0
         self.snapshots: list[int] = []
         """The offsets of the producer snapshots on disk, ascending."""
@@ -116,9 +116,9 @@ class LogState:
         self.newest_snapshot_is_empty = False
         self.epochs_changed = False
         self.checkpoint_due = False
-        """Files beside the log have more in them than is true, or less: they must be written even without new data."""
+        """Whether files beside the log are wrong: a checkpoint must write them even without new data."""
         self.on_recovery_point_lowered: Callable[[LogState], None] | None = None
-        """Must make the lower recovery point durable before it returns: what is above it is about to be cut."""
+        """Called before a cut; must make the lower recovery point durable before it returns."""
         self._recovery: RecoveryReport | None = None
         self._leader_epochs: LeaderEpochs | None = None
         self._latest_epoch = -1
@@ -148,7 +148,7 @@ class LogState:
 
     @property
     def recovery(self) -> RecoveryReport:
-        """What opening did."""
+        """The report of opening the log."""
         if self._recovery is None:
             return RecoveryReport(True, self.recovery_point, self.log_end_offset)
         return self._recovery
@@ -158,7 +158,7 @@ class LogState:
         self._recovery = report
 
     def set_history(self, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:
-        """What replaying the log gave."""
+        """Takes the state that a replay of the log gave."""
         self._producers = producers
         self._leader_epochs = leader_epochs
         self._latest_epoch = leader_epochs.latest
@@ -169,14 +169,14 @@ class LogState:
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether compaction may have taken offsets out of this log: now, or before the topic's policy was changed."""
+        """Whether compaction may have removed offsets: now, or before the topic's policy was changed."""
         return self._settings.compacted or self.ever_compacted
 
     def end_of_segment(self, place: int) -> int:
-        """The offset before which the segment at this place in `segments` ends."""
+        """The end offset of the segment at this place in `segments`."""
         following = place + 1
         return self.segments[following].base_offset if following < len(self.segments) else self.log_end_offset
 
     def place_of(self, offset: int) -> int:
-        """The place in `segments` of the one that holds the offset; 0 if all are later."""
+        """The place in `segments` of the segment that holds the offset; 0 if all are later."""
         return max(bisect_right(self.segments, offset, key=base_offset_of) - 1, 0)

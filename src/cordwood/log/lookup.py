@@ -1,7 +1,7 @@
-"""Finding an offset in a segment's log file: from an index entry, header by header, to the batch that holds it.
+"""Finds an offset in a segment's log file: from an index entry, header by header, to the batch with the offset.
 
-In the loop headers are read only from memory; `NotCached` then says that a thread must do it. The same code runs there
-with `may_block`. It touches a segment only by reading attributes that are replaced whole.
+In the loop headers are read only from memory; `NotCached` means that a thread must do it, with the same code and
+`may_block`. The code reads only attributes of a segment that are replaced whole.
 """
 
 import struct
@@ -17,17 +17,17 @@ from cordwood.segments.scan import SMALLEST_LENGTH
 
 _CHUNK_SIZE = 8 * 1024
 _HEADER_START = struct.Struct(">qi4xb4x2xi")
-"""Base offset, length, magic and last offset delta: what hopping from batch to batch needs."""
+"""Base offset, length, magic and last offset delta of a batch."""
 
 
 class LogSlice(NamedTuple):
-    """Whole batches: these bytes of one segment's file."""
+    """Whole batches: a range of bytes of one segment's file."""
 
     file: File
     position: int
     length: int
     base_offset: int
-    """Of its first batch; the offset that was asked for may be inside of it."""
+    """The base offset of the first batch, which may lie before the requested offset."""
 
 
 class NotCached(Exception):
@@ -35,7 +35,7 @@ class NotCached(Exception):
 
 
 class NotABatch(Exception):
-    """Where a batch must begin there is something else."""
+    """The bytes at a position where a batch must begin are not a batch."""
 
     def __init__(self, position: int) -> None:
         super().__init__(f"no batch begins at {position}")
@@ -49,7 +49,7 @@ class BatchPlace(NamedTuple):
 
 
 class HeaderReader:
-    """Headers of one log file, read in chunks because small batches lie close to each other."""
+    """Reads headers of one log file, in chunks because small batches lie close to each other."""
 
     __slots__ = ("_chunk", "_chunk_start", "_end", "_file", "_may_block")
 
@@ -61,7 +61,7 @@ class HeaderReader:
         self._chunk_start = 0
 
     def at(self, position: int) -> tuple[int, int, int]:
-        """(base offset, last offset, size) of the batch at this position."""
+        """Base offset, last offset and size of the batch at this position."""
         start = position - self._chunk_start
         if start < 0 or start + _HEADER_START.size > len(self._chunk):
             self._load(position)
@@ -91,10 +91,10 @@ class HeaderReader:
 def find_batch_with(
     reader: HeaderReader, segment: Segment, indexes: SegmentIndexes, offset: int, end_offset: int, end: int
 ) -> BatchPlace | None:
-    """The first batch that ends at or after the offset; None if there is none before the position `end`.
+    """The first batch that ends at or after the offset; None if no such batch begins before the position `end`.
 
-    Offsets are outside of a batch's CRC. Here they are checked against the index entry that the search starts from, the
-    end of the segment and the batch that follows: NotABatch where they cannot all be right.
+    No CRC covers the offsets. They are checked against the index entry that the search starts from, the end of the
+    segment and the following batch: NotABatch if these contradict each other.
     """
     relative_offset, position = indexes.offsets.entry_before(offset - segment.base_offset)
     indexed_offset = segment.base_offset + relative_offset
@@ -124,7 +124,8 @@ def find_batch_with(
 
 
 def _can_follow(reader: HeaderReader, expected: int, base_offset: int, last_offset: int, follower: int) -> bool:
-    """Whether a batch may have these offsets where another was expected: compaction leaves gaps, damage contradicts."""
+    """Whether a batch may have these offsets behind `expected`: compaction leaves gaps, damaged offsets contradict the
+    next batch."""
     if base_offset < expected:
         return False
     try:
@@ -152,7 +153,7 @@ def find_slice(
     minimum_one_batch: bool,
     may_block: bool,
 ) -> tuple[bool, LogSlice | None]:
-    """(whether the segment has a batch that ends at or after the offset, the slice from that batch on).
+    """Whether the segment has a batch that ends at or after the offset, and the slice from that batch on.
 
     The slice ends before the batch that holds end_offset, or with the segment, whose offsets end before segment_end.
     """
@@ -178,7 +179,7 @@ def find_slice(
 def _find_limit(
     reader: HeaderReader, indexes: SegmentIndexes, first: BatchPlace, end_offset: int, end: int
 ) -> int | None:
-    """Where the batch that holds end_offset begins; None if that is not before `end`."""
+    """The position of the batch that holds end_offset; None if it is not before `end`."""
     position = max(indexes.position_of(end_offset), first.position)
     while position < end:
         _, last_offset, size = reader.at(position)
@@ -197,14 +198,14 @@ def _cut_to(
     *,
     minimum_one_batch: bool,
 ) -> int:
-    """Where to stop so that the slice has whole batches and at most max_bytes, but one batch if it must have one."""
+    """The end of a slice of whole batches with at most max_bytes; with `minimum_one_batch` at least one batch."""
     if end - first.position <= max_bytes:
         return end
     limit = first.position + max_bytes
     position = first.position + first.size
     if position > limit:
         return position if minimum_one_batch and position <= end else first.position
-    # The index knows some batch starts; only what lies between its last one and the limit is walked.
+    # The index has some starts of batches; only the bytes between the last such start and the limit are walked.
     position = max(position, indexes.offsets.position_up_to(limit))
     while True:
         _, _, size = reader.at(position)

@@ -1,6 +1,6 @@
 """A filesystem in memory: for embedded brokers that need no disk, and for tests.
 
-As durable as the process; `sync` costs nothing. Bounded by `capacity_bytes`: beyond it appends raise DiskFull.
+Files are as durable as the process, and `sync` costs nothing. Appends beyond `capacity_bytes` raise DiskFull.
 """
 
 from cordwood.model.errors import DiskFull
@@ -11,7 +11,7 @@ UNBOUNDED_BYTES = 2**63 - 1
 
 
 class MemoryFile:
-    """Content in one growing buffer. No view of it is ever handed out: one would forbid it to grow."""
+    """A file in one growing buffer. No view of the buffer is handed out: a view would forbid it to grow."""
 
     __slots__ = ("_content", "_filesystem", "path")
 
@@ -48,20 +48,20 @@ class MemoryFile:
         del self._content[size:]
 
     def reserve(self, total_bytes: int) -> None:
-        """Memory is taken as it is needed."""
+        """Does nothing: memory is taken when it is needed."""
 
     def sync(self) -> None:
-        """All that will ever be durable already is."""
+        """Does nothing: memory has no second, durable copy."""
 
     def forget_cached(self) -> None:
-        """Memory is all there is."""
+        """Does nothing: there is no cache."""
 
     def close(self) -> None:
-        """There is no handle to give back."""
+        """Does nothing: there is no handle."""
 
 
 class MemoryFilesystem:
-    """Directories as sets of names, files by path."""
+    """A filesystem of files by path, with directories as sets of names."""
 
     def __init__(self, *, capacity_bytes: int = UNBOUNDED_BYTES) -> None:
         self.capacity_bytes = capacity_bytes
@@ -150,10 +150,10 @@ class MemoryFilesystem:
             self._leave(path)
 
     def sync_directory(self, path: str) -> None:
-        """All that will ever be durable already is."""
+        """Does nothing: memory has no second, durable copy."""
 
     def sync_everything(self) -> None:
-        """All that will ever be durable already is."""
+        """Does nothing: memory has no second, durable copy."""
 
     def read_bytes(self, path: str) -> bytes:
         file = self._files.get(path)

@@ -1,8 +1,7 @@
-"""Opening a log: cheap after a clean stop, recovered otherwise.
+"""Opens a log: cheaply after a clean stop, by recovery otherwise.
 
-After a clean stop the recovery point is the end of the log, so opening lists a directory and nothing more; what the
-active segment ends with is looked at when the log is first used, and if it is not what the clean stop promised the log
-is recovered then.
+After a clean stop the recovery point is the end of the log, so opening only lists a directory. The first use checks the
+end of the active segment, and recovers the log if the end is not as the clean stop left it.
 """
 
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def open_files(log: "Log", *, clean: bool) -> None:
-    """Takes over what is on disk."""
+    """Takes over the files on disk."""
     filesystem, directory = log.filesystem, log.directory
     names = filesystem.list(directory)
     if names:
@@ -47,7 +46,7 @@ def open_files(log: "Log", *, clean: bool) -> None:
 
 
 def _can_be_trusted(log: "Log") -> bool:
-    """Whether the files look as a clean stop leaves them, as far as that costs nothing to see."""
+    """Whether the files look as a clean stop leaves them, by names and sizes alone."""
     if not log.segments or log.log_start_offset > log.recovery_point:
         return False
     last = log.segments[-1]
@@ -55,7 +54,7 @@ def _can_be_trusted(log: "Log") -> bool:
 
 
 def make_ready(log: "Log") -> None:
-    """The first use after a clean stop: loads what appends need, and checks that the log ends where it should."""
+    """At the first use after a clean stop: loads the indexes, and checks that the log ends where it should."""
     assert not log.ready
     segment = log.active
     assert segment is not None
@@ -83,7 +82,7 @@ def make_ready(log: "Log") -> None:
 
 
 def damage_of(log: "Log", segment: Segment) -> list[Damage]:
-    """The holes of a segment as reports, without those that are known already."""
+    """The holes of a segment as reports, without known ones."""
     known = {(damage.file, damage.position) for damage in log.damage}
     return [
         Damage(log.partition, segment.file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)

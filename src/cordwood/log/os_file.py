@@ -1,7 +1,7 @@
 """One file of the machine's disk: appends, reads that must not block, cold reads, syncs.
 
-An append that does not fit leaves the file as it was. Files may be synced and cold-read from any thread while the loop
-appends: a lock per file keeps its handle from being closed in the middle of a call.
+A failed append leaves the file as it was. Any thread may sync and cold-read a file while the loop appends: a lock per
+file keeps the handle from being closed in the middle of a call.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.records.batch import Buffer
 
 HOT_TAIL_BYTES = 8 << 20
-"""So much of a file's end is read without asking whether it is cached: it was just written."""
+"""So much of a file's end is read without a look at the cache: it was just written."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NOT_SUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Handles(Protocol):
-    """What a file needs of the filesystem that it is in: a bounded number of handles, and what all files share."""
+    """The part of a filesystem that a file needs: a bounded number of handles, and state that all files share."""
 
     reads_without_waiting: bool | None
     syncing: Syncing
@@ -49,21 +49,21 @@ def storage_failure(error: OSError, action: str, path: str) -> StorageFailure:
 
 
 def write_rest(descriptor: int, data: Buffer, position: int, written: int) -> None:
-    """Writes what is left of `data` behind its first `written` bytes."""
+    """Writes `data` from its byte `written` on."""
     view = memoryview(data)
     while written < len(view):
         written += os.pwrite(descriptor, view[written:], position + written)
 
 
 def _fallocate(descriptor: int, size: int) -> None:
-    """Reserves without changing the file's length: after a crash it ends where its last batch does."""
+    """Reserves disk without changing the file's length: after a crash the file ends with its last batch."""
     offset, length = ctypes.c_longlong(0), ctypes.c_longlong(size)
     if _libc.fallocate64(descriptor, _KEEP_SIZE, offset, length) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class OsFile:
-    """A file whose handle is opened at first use, and again whenever it was given up in between."""
+    """A file whose handle is opened at first use, and again after it was closed."""
 
     __slots__ = (
         "_closing",
@@ -86,9 +86,9 @@ class OsFile:
         self._descriptor = descriptor
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
-        """Held during fdatasync: of two that overlap, the kernel tells only one of a lost write."""
+        """Held during fdatasync: the kernel tells only one of two overlapping calls of a lost write."""
         self._pins = 0
-        """How many threads are inside a call on the handle without holding the lock."""
+        """The number of threads inside a call on the handle without holding the lock."""
         self._closing = False
         self._unsynced = False
         self._used = False
@@ -115,7 +115,8 @@ class OsFile:
                 if written != length:
                     write_rest(descriptor, data, position, written)
             except OSError as error:
-                # Whatever part got in lies beyond the size we know: the next append overwrites it even if this fails.
+                # A part that was written lies beyond the known size: the next append overwrites it even if this
+                # truncate fails.
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, position)
                 raise storage_failure(error, "append to", self.path) from error
@@ -162,8 +163,8 @@ class OsFile:
                 descriptor = self._open()
             self._used = True
             if position < self._size - HOT_TAIL_BYTES and not would_not_wait(descriptor, position, len(into)):
-                # Asked first, because a read that does not wait still makes the kernel read ahead: a reader that is
-                # far behind would fill the cache with pages that nobody takes out again.
+                # The cache is checked first, because even a read that does not wait makes the kernel read ahead: a
+                # reader far behind would fill the cache with pages that nobody drops.
                 return 0
             try:
                 return os.preadv(descriptor, (into,), position, os.RWF_NOWAIT)
@@ -196,8 +197,8 @@ class OsFile:
             return 0
         if available < len(into):
             into = into[:available]
-        # A handle of its own, because the advice against read-ahead holds for a whole handle: pages read ahead would
-        # look, to the next cold read, as if somebody else had wanted them.
+        # The read has a handle of its own, because the advice against read-ahead holds for a whole handle: to the next
+        # cold read, pages read ahead would look like another reader's.
         try:
             descriptor = self._filesystem.open_descriptor(self.path, os.O_RDONLY)
         except OSError as error:
@@ -268,7 +269,7 @@ class OsFile:
                 self._tail = None
             if self._descriptor < 0:
                 return
-            # With the lock held, so that nobody opens it again in between and is then forgotten.
+            # With the lock held: a handle opened in between would be forgotten.
             self._filesystem.forget_handle(self)
             if self._pins:
                 self._closing = True
@@ -276,7 +277,7 @@ class OsFile:
                 self._give_up_handle()
 
     def give_up_if_idle(self) -> bool:
-        """Closes the handle if that is safe and it was not used since the last time somebody asked."""
+        """Closes the handle if that is safe and the handle was not used since the last call."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -292,7 +293,7 @@ class OsFile:
             self._lock.release()
 
     def sync_and_give_up(self) -> bool:
-        """Syncs and closes the handle, unless somebody is using it."""
+        """Syncs and closes the handle, unless a thread uses it."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -308,7 +309,7 @@ class OsFile:
             self._lock.release()
 
     def begin_shared_sync(self) -> bool:
-        """Holds the handle while the whole filesystem is synced; False if there is nothing to sync in this file."""
+        """Pins the handle while the whole filesystem is synced; False if the file has no unsynced writes."""
         with self._lock:
             if not self._unsynced or self._descriptor < 0:
                 return False
@@ -341,7 +342,7 @@ class OsFile:
             self._used = True
             self._pins += 1
             if syncing:
-                # Before the call, so that what is appended during it counts as unsynced again.
+                # Before the call, so that an append during it counts as unsynced again.
                 self._unsynced = False
             return descriptor
 

@@ -1,8 +1,8 @@
 """The machine's own disk: the only part of the log that calls `os`.
 
-Promises: a bounded number of open handles, and no handle with unsynced writes is ever given up (the kernel could
-report a failed write-back to nobody); an append that does not fit leaves the file as it was; reads that must not
-block do not; a cold read leaves the page cache as it found it. What is done to one file is in os_file.py.
+Promises: the number of open handles is bounded, and no handle with unsynced writes is closed (a failed write-back would
+be reported to nobody); a failed append leaves the file as it was; reads that must not block do not; a cold read leaves
+the page cache as it found it. os_file.py has the operations on one file.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class OsFilesystem:
         self.root = root
         self.max_open_files = max_open_files
         self.forced_syncs = 0
-        """How often every handle was unsynced, so that one had to be synced in order to open another."""
+        """How often a file had to be synced to free a handle, because all handles were unsynced."""
         self.reads_without_waiting: bool | None = None
         """Whether reads with RWF_NOWAIT work on this disk; unknown before the first append."""
         self.syncing = Syncing(root, self._open_directory)
@@ -49,7 +49,7 @@ class OsFilesystem:
         self._handles_lock = threading.Lock()
 
     def close(self) -> None:
-        """Gives back what is kept for syncfs. Files have their own `close`."""
+        """Closes the descriptor for syncfs. Files have their own `close`."""
         self.syncing.close()
 
     @property
@@ -58,7 +58,7 @@ class OsFilesystem:
 
     @property
     def unsynced_files(self) -> int:
-        """How many handles cannot be given up before they are synced; near max_open_files it is time for a flush."""
+        """The number of handles that must be synced before they can be closed."""
         with self._handles_lock:
             return sum(file.unsynced for file in self._handles)
 
@@ -131,7 +131,7 @@ class OsFilesystem:
         self.syncing.directory(path)
 
     def sync_everything(self) -> None:
-        # Before files count as synced: if it cannot be begun, they still have to be.
+        # Before files are marked as synced: if this fails, they stay unsynced.
         self.syncing.watch()
         with self._handles_lock:
             files = list(self._handles)
@@ -179,11 +179,11 @@ class OsFilesystem:
         return disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
 
     def lock(self, path: str) -> FileLock:
-        """Takes a lock that dies with this process, or raises StorageFailure because another one has it."""
+        """Takes a lock that ends with this process. Raises StorageFailure if another process has it."""
         return FileLock(path)
 
     def learn_reads_without_waiting(self, descriptor: int, position: int) -> bool:
-        """Whether RWF_NOWAIT works here, tried on a byte that was just written. tmpfs and overlayfs refuse it."""
+        """Tries RWF_NOWAIT on a byte that was just written; tmpfs and overlayfs refuse it. Returns whether it works."""
         try:
             os.preadv(descriptor, (bytearray(1),), position, os.RWF_NOWAIT)
             works = True
@@ -195,7 +195,7 @@ class OsFilesystem:
         return works
 
     def open_descriptor(self, path: str, flags: int) -> int:
-        """Opens it. If others have used up the descriptors, one of our handles is given up for it. Raises OSError."""
+        """Opens a file. If the process is out of descriptors, a handle is closed for it. Raises OSError."""
         if flags & _WRITING and not self.syncing.watching:
             with contextlib.suppress(StorageFailure):  # without a root there is nothing to watch
                 self.syncing.watch()
@@ -210,7 +210,7 @@ class OsFilesystem:
                         raise
 
     def admit_handle(self, file: OsFile) -> None:
-        """Counts a handle that was just opened, giving up the least used one if there are too many."""
+        """Counts a new handle, and closes a little-used one if there are too many."""
         with self._handles_lock:
             if len(self._handles) >= self.max_open_files:
                 self._give_up_one_handle()
@@ -228,7 +228,7 @@ class OsFilesystem:
             if file.give_up_if_idle():
                 return True
             handles[file] = None
-        # All are unsynced or in use. Syncing blocks, but a bound that yields under load is none.
+        # All handles are unsynced or in use. Syncing blocks, but the bound must hold under load, too.
         for file in list(handles):
             if file.sync_and_give_up():
                 self.forced_syncs += 1

@@ -1,4 +1,4 @@
-"""The files in a partition's directory, sorted out when a log is opened: what is in use, what is left over."""
+"""Sorts the files in a partition's directory into files in use and leftovers, when a log is opened."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ class PartitionFiles(NamedTuple):
 
 
 def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> PartitionFiles:
-    """What the directory has, after finishing a replacement that a crash interrupted and removing what is left over."""
+    """The segments and snapshots of a directory. Finishes a replacement that a crash interrupted, and removes
+    leftovers."""
     if MANIFEST in names:
         finish_replacement(filesystem, directory)
         names = filesystem.list(directory)
@@ -48,7 +49,7 @@ def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> Partit
 
 
 def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
-    """Whether nothing in the directory, if anything is there, speaks against its being a partition's."""
+    """Whether the directory may be a partition's: it is empty, or has only files of a log."""
     names = filesystem.list(directory)
     return METADATA_FILE in names or all(
         parse_segment_file(name) is not None or name in _OTHERS or _is_temporary(name) for name in names
@@ -56,6 +57,7 @@ def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a crash left this file while one of a log's files was being replaced. Others' temporary files stay."""
+    """Whether a crash left this file while a file of a log was being replaced. Temporary files of other programs
+    stay."""
     of, _, ending = name.rpartition(".")
     return ending == "tmp" and (of in _OTHERS or of == METADATA_FILE or parse_segment_file(of) is not None)

@@ -1,9 +1,9 @@
-"""How many producers are remembered: so many in a partition, so many in all partitions of this process.
+"""Bounds the number of remembered producers, in one partition and in all partitions of this process.
 
-A producer id costs a kilobyte for `producer.id.expiration.ms`, a day, and a client can make ids up. Where there are too
-many, those that were silent for longest are forgotten, never one with an open transaction. A producer that was
-forgotten too early hears of it (UNKNOWN_PRODUCER_ID) at its next batch and begins anew. Only the retry of its very
-first batch, sequence 0, looks like that of a new producer and is taken once more.
+A producer id costs a kilobyte for `producer.id.expiration.ms`, a day, and a client can make ids up. Beyond a bound the
+producers silent for longest are forgotten, except producers with an open transaction. A forgotten producer gets
+UNKNOWN_PRODUCER_ID for its next batch and begins anew. Only the retry of its very first batch, sequence 0, looks like a
+new producer's and is appended once more.
 """
 
 from itertools import count
@@ -11,7 +11,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 MAX_IN_PARTITION = 10_000
-"""More than one broker has connections that write to one partition."""
+"""More producers than a broker has connections that write to one partition."""
 
 MAX_IN_ALL = 100_000
 
@@ -22,7 +22,7 @@ class Remembering(Protocol):
     def __len__(self) -> int: ...
 
     def forget_silent(self, how_many: int, now_ms: int) -> int:
-        """Forgets those that were silent for longest; how many there were."""
+        """Forgets the producers silent for longest; returns their number."""
 
 
 class ProducerBounds:
@@ -32,15 +32,15 @@ class ProducerBounds:
         self._partitions: WeakValueDictionary[int, Remembering] = WeakValueDictionary()
         self._numbers = count()
         self._room = in_all
-        """At least so many more have room before all have to be counted."""
+        """So many more producers have room before all have to be counted."""
 
     def watch(self, partition: Remembering) -> None:
         self._partitions[next(self._numbers)] = partition
 
     def added(self, partition: Remembering, how_many: int, now_ms: int) -> None:
-        """A partition is about to remember, or has begun to remember, more producers than before."""
+        """Makes room for new producers of a partition."""
         if len(partition) >= self._in_partition:
-            # A tenth at once: finding the silent ones means looking at all.
+            # A tenth is forgotten at once: the search looks at all producers.
             partition.forget_silent(len(partition) - self._in_partition * 9 // 10, now_ms)
         if self._room < how_many:
             self._make_room(now_ms)

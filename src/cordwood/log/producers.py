@@ -1,9 +1,9 @@
-"""What a partition knows of its producers: enough to tell a retry from a new batch, and an open transaction from a
-finished one.
+"""The producers of a partition: their state tells a retry from a new batch, and an open transaction from a finished
+one.
 
-Per producer id: the current epoch, its last five batches, and where its open transaction begins. `check` decides about
-a batch and changes nothing; `appended` and `ended` change the state once the bytes are in the log. The state of a log
-is a function of its bytes: a snapshot only saves replaying them.
+Each producer id has its current epoch, its last five batches, and the start of its open transaction. `check` decides
+about a batch and changes nothing; `appended` and `ended` change the state once the bytes are in the log. The state is a
+function of the log's bytes: a snapshot only saves a replay.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,14 +23,14 @@ WINDOW = 5
 
 MAX_SEQUENCE = 2**31 - 1
 NO_SEQUENCE = -1
-"""The last sequence of a producer of which only a transaction marker is known: 0 comes next."""
+"""The last sequence of a producer with only a transaction marker: sequence 0 comes next."""
 
 NO_COORDINATOR_EPOCH = -1
 NEVER_MS = -(2**62)
 
 
 class BatchTrace(NamedTuple):
-    """What is remembered of an appended batch."""
+    """Sequences and offsets of an appended batch."""
 
     first_sequence: int
     last_sequence: int
@@ -48,9 +48,9 @@ class Producer:
         self.epoch = epoch
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_seen_ms = last_seen_ms
-        """By the broker's clock: when its last batch or marker came."""
+        """When the last batch or marker came, by the broker's clock."""
         self.batches: list[BatchTrace] = []
-        """The last five of this epoch, oldest first."""
+        """The last five batches of this epoch, oldest first."""
 
 
 class ProducerDescription(NamedTuple):
@@ -73,43 +73,44 @@ class ProducerStates:
         self._producers: dict[int, Producer] = {}
         self._bounds = bounds
         self._forgot_ms = NEVER_MS
-        """When a producer was last forgotten before its time."""
+        """When a producer was last forgotten before its expiration."""
         bounds.watch(self)
         self._open = OpenTransactions()
         self._ended: list[tuple[int, int]] = []
-        """(first offset, marker offset) of finished transactions whose marker the high watermark may not cover yet."""
+        """First offset and marker offset of ended transactions whose marker may not be below the high watermark yet."""
 
     def __len__(self) -> int:
         return len(self._producers)
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
+        """The first offset of the oldest open transaction."""
         return self._open.first_offset
 
     def knows(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
     def in_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether this producer, in this epoch, has written to an open transaction here."""
+        """Whether this producer, in this epoch, has an open transaction in the partition."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.epoch == epoch and self._open.first_offset_of(producer_id) is not None
 
     def epoch_in_transaction(self, producer_id: int) -> int | None:
-        """The epoch in which this producer wrote to its open transaction; None if it has none."""
+        """The epoch of this producer's open transaction; None if it has none."""
         if self._open.first_offset_of(producer_id) is None:
             return None
         return self._producers[producer_id].epoch
 
     def coordinator_epoch_of(self, producer_id: int) -> int:
-        """Of the coordinator that ended this producer's last transaction here."""
+        """The epoch of the coordinator that ended this producer's last transaction in the partition."""
         producer = self._producers.get(producer_id)
         return NO_COORDINATOR_EPOCH if producer is None else producer.coordinator_epoch
 
     def check(self, header: BatchHeader) -> BatchTrace | None:
-        """The trace of the batch that this one repeats, or None if it may be appended; else a ProtocolError.
+        """The trace of the batch that this batch repeats; None if it may be appended. Raises ProtocolError for a bad
+        sequence.
 
-        For batches with a producer id from a client, before they are written.
+        Called for a client's batch with a producer id, before it is written.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -118,7 +119,7 @@ class ProducerStates:
                     ErrorCode.UNKNOWN_PRODUCER_ID,
                     f"Producer {header.producer_id} is not known, and some were forgotten because there were too many.",
                 )
-            # New here, or expired: whatever its first sequence is, there is nothing to compare it with.
+            # A new or expired producer: its first sequence has nothing to be compared with.
             return None
         epoch, first_sequence = header.producer_epoch, header.base_sequence
         if epoch != producer.epoch:
@@ -143,7 +144,8 @@ class ProducerStates:
         return None
 
     def _check_transaction(self, header: BatchHeader) -> None:
-        """Of any epoch: one that went past the transaction's would have its marker refused, and it would never end."""
+        """Refuses a batch outside of the producer's open transaction, in any epoch: with a higher epoch the
+        transaction's marker would be refused, and the transaction would never end."""
         if not header.attributes & TRANSACTIONAL_BIT and self._open.first_offset_of(header.producer_id) is not None:
             raise ProtocolError(
                 ErrorCode.INVALID_TXN_STATE,
@@ -151,7 +153,7 @@ class ProducerStates:
             )
 
     def check_marker(self, header: BatchHeader, marker: TransactionMarker) -> None:
-        """Refuses the marker of a coordinator or of a producer's life that is over."""
+        """Refuses the marker of an older coordinator epoch or producer epoch."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return
@@ -179,7 +181,7 @@ class ProducerStates:
         now_ms: int,
         transactional: bool,
     ) -> None:
-        """A batch of records of this producer is in the log. Nothing is refused any more."""
+        """Notes a batch of this producer that is in the log."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._add(producer_id, epoch, now_ms)
@@ -199,7 +201,8 @@ class ProducerStates:
     def ended(
         self, header: BatchHeader, marker: TransactionMarker, marker_offset: int, now_ms: int
     ) -> AbortedTransaction | None:
-        """A transaction marker is in the log; the entry for the transaction index if readers must skip something."""
+        """Notes a marker that is in the log. Returns the entry for the transaction index if the marker aborts
+        records."""
         producer_id = header.producer_id
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -215,7 +218,7 @@ class ProducerStates:
         return self._open.marker(producer_id, marker_offset, committed=marker.committed)
 
     def replay(self, header: BatchHeader, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
-        """Takes over a batch that is in the log already; `batch` is looked at only if it is a control batch."""
+        """Notes a batch that is in the log already; reads `batch` only if it is a control batch."""
         if header.producer_id < 0:
             return None
         attributes = header.attributes
@@ -235,9 +238,9 @@ class ProducerStates:
         return None
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where read_committed consumers may read.
+        """The end for read_committed readers.
 
-        A transaction is undecided for them as long as its marker is not below the high watermark.
+        A transaction is undecided for readers as long as its marker is not below the high watermark.
         """
         stable = high_watermark
         first_open = self._open.first_offset
@@ -249,13 +252,13 @@ class ProducerStates:
         return stable
 
     def committed_to(self, high_watermark: int) -> None:
-        """Transactions whose marker is below the high watermark are decided for everybody, and need no memory here."""
+        """Forgets ended transactions whose marker is below the high watermark."""
         if self._ended:
             self._ended = [(first, marker) for first, marker in self._ended if marker >= high_watermark]
 
     @property
     def undecided(self) -> int:
-        """How many transactions have ended with a marker that the high watermark may not cover yet."""
+        """The number of ended transactions whose marker may not be below the high watermark yet."""
         return len(self._ended)
 
     def _add(self, producer_id: int, epoch: int, now_ms: int) -> Producer:
@@ -264,9 +267,9 @@ class ProducerStates:
         return producer
 
     def forget_silent(self, how_many: int, now_ms: int) -> int:
-        """Forgets those that were silent for longest, though they have not expired; how many there were.
+        """Forgets the producers silent for longest, although they have not expired; returns their number.
 
-        None with an open transaction: its end must find it.
+        Producers with an open transaction stay, for the marker.
         """
         silent = [
             (producer.last_seen_ms, producer_id)
@@ -282,9 +285,9 @@ class ProducerStates:
         return len(silent)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that were silent for so long and have no open transaction; how many."""
+        """Forgets producers that were silent for `expiration_ms` and have no open transaction; returns their number."""
         if now_ms - self._forgot_ms >= expiration_ms:
-            # Whoever was forgotten would have expired by now.
+            # All producers that were forgotten early would have expired by now.
             self._forgot_ms = NEVER_MS
         silent = [
             producer_id
@@ -311,7 +314,7 @@ class ProducerStates:
         ]
 
     def last_offsets(self) -> dict[int, int]:
-        """The last offset of each producer: the batch that compaction must leave a trace of."""
+        """The last offset of each producer: compaction keeps at least the header of that batch."""
         return {
             producer_id: producer.batches[-1].last_offset
             for producer_id, producer in self._producers.items()
@@ -319,11 +322,11 @@ class ProducerStates:
         }
 
     def snapshot_entries(self) -> Iterator[ProducerSnapshotEntry]:
-        """What a snapshot keeps: an entry per remembered batch, oldest first.
+        """The entries of a snapshot: one per remembered batch, oldest first.
 
-        Kafka writes only the last batch of each producer and, reading, lets a later entry replace an earlier one of
-        the same producer. So it understands this, and a restart of ours loses nothing of the window: a client that
-        had five batches in flight can repeat all of them.
+        Kafka writes only the last batch of each producer and, when reading, lets a later entry of a producer replace an
+        earlier one. So Kafka can read this snapshot, and a restart of ours keeps the whole window: a client with five
+        batches in flight can repeat all of them.
         """
         open_since = self._open.first_offsets
         for producer_id, producer in sorted(self._producers.items()):
@@ -344,7 +347,7 @@ class ProducerStates:
     def from_snapshot(
         cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int, bounds: ProducerBounds = SHARED
     ) -> "ProducerStates":
-        """The state that was saved. A record's own timestamp says nothing about silence, so that is counted anew."""
+        """The saved state. Silence is counted anew, since a record's own timestamp says nothing about it."""
         states = cls(bounds)
         open_since: dict[int, int] = {}
         for entry in entries:
@@ -375,7 +378,7 @@ def _out_of_order(header: BatchHeader, reason: str) -> ProtocolError:
 
 
 def _marker_in(header: BatchHeader, batch: Buffer) -> TransactionMarker | None:
-    """The marker in a control batch; None where there is none, or one of a version that is not known."""
+    """The marker in a control batch; None without a marker of a known version."""
     if not header.record_count:
         return None
     try:

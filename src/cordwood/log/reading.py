@@ -1,4 +1,4 @@
-"""Reading a log: a tailing reader's answer from memory, everybody else's through the indexes."""
+"""Reads a log: for tailing readers from memory, for all others through the indexes."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ColdRead(Exception):
-    """What a read needs is not in memory: call `finish` in a thread that may wait for the disk."""
+    """The read needs the disk: the caller calls `finish` in a thread."""
 
     def __init__(self, finish: Callable[[], LogSlice | None]) -> None:
         super().__init__("not in memory")
@@ -26,7 +26,7 @@ class ColdRead(Exception):
 def read_recent(
     log: "Log", segment: Segment, first: int, max_bytes: int, end_offset: int, minimum_one_batch: bool
 ) -> LogSlice | None:
-    """From the recent batch at this place on: all positions are known. For the loop only."""
+    """Batches from the recent batch at place `first` on, whose positions are in memory. In the loop only."""
     offsets, positions = segment.recent_offsets, segment.recent_positions
     assert offsets is not None
     assert positions is not None
@@ -49,7 +49,7 @@ def read_recent(
 def search(
     log: "Log", offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool, in_loop: bool
 ) -> LogSlice | None:
-    """Goes through the indexes. Not `in_loop` it may run in any thread, beside appends, and may block."""
+    """Finds batches through the indexes. Without `in_loop` it may run in any thread, beside appends, and may block."""
     segments, log_end_offset = log.segments, log.log_end_offset
     interval_bytes = log.settings.index_interval_bytes
     place = max(bisect_right(segments, offset, key=base_offset_of) - 1, 0)
@@ -60,7 +60,7 @@ def search(
         try:
             if segment.suspect:
                 if segment is not log.active and not may_block:
-                    raise NotCached  # looking at all of a large segment takes seconds
+                    raise NotCached  # examining a large segment takes seconds
                 if segment is not log.active or in_loop:
                     _examine(log, segment, segment_end)
             indexes = segment.indexes
@@ -100,7 +100,7 @@ def search(
 
 
 def _examine(log: "Log", segment: Segment, end_offset: int) -> None:
-    """The index or the log is wrong. Looking at every batch tells which, and finds what can be read."""
+    """Reads every batch of a segment whose index or log is wrong, and finds the readable batches."""
     active = segment is log.active
     if active:
         segment.examine(end_offset, log.settings.index_interval_bytes, closed=False)

@@ -1,7 +1,7 @@
-"""The bytes that were appended last, in memory, for disks that cannot say what is in the page cache.
+"""The last appended bytes, in memory, for disks that cannot tell what is in the page cache.
 
-tmpfs and overlayfs refuse RWF_NOWAIT, so a tailing reader could not be answered in the loop. Bounded over all files
-together: the block that was begun first goes first, whichever file it belongs to.
+tmpfs and overlayfs refuse RWF_NOWAIT, so a tailing reader could not be answered in the loop. The bytes of all files
+together are bounded: the oldest block is dropped first, whatever its file.
 """
 
 import threading
@@ -13,7 +13,7 @@ BLOCK_SIZE = 64 * 1024
 
 
 class Tail:
-    """The end of one file, in blocks that are all full but the last."""
+    """The end of one file, in blocks; all blocks but the last are full."""
 
     __slots__ = ("blocks", "start")
 
@@ -30,11 +30,11 @@ class RecentBytes:
         self.used_bytes = 0
         self._live_blocks = 0
         self._order: deque[Tail] = deque()
-        """One entry per block, in the order in which blocks were begun; those of forgotten tails are stale."""
+        """One entry per block, oldest first; entries of forgotten tails are stale."""
         self._lock = threading.Lock()
 
     def add(self, tail: Tail, data: Buffer) -> None:
-        """These bytes were appended to the file."""
+        """Adds bytes that were appended to the file."""
         view = memoryview(data)
         with self._lock:
             while view:
@@ -56,7 +56,7 @@ class RecentBytes:
                     self._live_blocks -= 1
 
     def read(self, tail: Tail, position: int, into: memoryview) -> int:
-        """Fills `into` from this position of the file on; 0 if it is no longer here."""
+        """Fills `into` from this position of the file on; returns 0 if the bytes are no longer in memory."""
         with self._lock:
             place = position - tail.start
             if place < 0:
@@ -71,7 +71,7 @@ class RecentBytes:
             return got
 
     def forget(self, tail: Tail) -> None:
-        """The file was cut or closed: none of its bytes may be answered from here."""
+        """Drops the bytes of a file that was cut or closed."""
         with self._lock:
             self.used_bytes -= sum(map(len, tail.blocks))
             self._live_blocks -= len(tail.blocks)

@@ -1,4 +1,4 @@
-"""Who does Python work on records: another process (`apart`), or whoever asks."""
+"""Runs Python work on records: in another process (`apart`), or in the caller's own."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar, TypeVarTuple
@@ -8,14 +8,14 @@ Ts = TypeVarTuple("Ts")
 
 
 class RecordWork(Protocol):
-    """Blocks: call it in work for a thread."""
+    """The place where work on records runs. Calls block, so callers use a thread."""
 
     def call(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        """What this function of a module gives for these arguments; it must not have side effects."""
+        """The result of a module-level function without side effects."""
 
 
 class Here:
-    """Where no loop has to be kept free: a broker in memory, the simulator, the command line."""
+    """Runs the work in the caller's process: for a broker in memory, the simulator, the command line."""
 
     def call(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
         return function(*arguments)

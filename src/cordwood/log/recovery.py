@@ -1,9 +1,9 @@
-"""Opening a log whose last stop was not clean: kill -9, power loss, a torn tail, a half-written index, a bad disk.
+"""Recovers a log after an unclean stop: kill -9, power loss, a torn tail, a half-written index, a bad disk.
 
-Below the recovery point nothing is cut: what is not what was acknowledged is reported by offset, stepped over, and the
-rest is served. From the recovery point on the log ends at the first invalid batch, and what was taken off is reported.
-Segments before the recovery point are looked at only at their end; the one that holds it is scanned from the last index
-entry below it, because index entries are durable before the recovery point passes them.
+Below the recovery point nothing is cut: damaged offsets are reported and skipped, and the rest is served. From the
+recovery point on the log ends at the first invalid batch, and the cut is reported. Segments before the recovery point
+are checked only at their end; the segment that holds it is scanned from the last index entry below it, because index
+entries are durable before the recovery point passes them.
 """
 
 import struct
@@ -33,40 +33,40 @@ _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 
 _TRIED_ENTRIES = 3
-"""So many index entries may turn out not to lead to a batch before the whole index is given up."""
+"""After so many index entries that do not lead to a batch, the whole index is discarded."""
 
 
 class _End(NamedTuple):
-    """Where a segment ends."""
+    """The end of a segment."""
 
     offset: int
     can_grow: bool
-    """Whether the log can go on behind it."""
+    """Whether the next segment can follow, or an append."""
     cut: bool
-    """Whether something was taken off there."""
+    """Whether bytes were cut there."""
 
 
 def recover(log: "Log") -> None:
-    """Finds where the log ends, cuts what is behind, reports what is bad, and makes the log ready."""
+    """Finds the end of the log, cuts the bytes behind it, reports damage, and makes the log ready."""
     report = RecoveryReport(False, log.recovery_point)
     kept, end_offset, can_grow = _recover_segments(log, report)
     if end_offset < log.log_start_offset:
-        # What was before the log's start may be gone; offsets before it must never be given out again.
+        # The batches before the log's start may be gone, but their offsets must never be given out again.
         end_offset, can_grow = log.log_start_offset, False
     log.segments = tuple(kept)
     if kept:
         log.log_start_offset = max(log.log_start_offset, kept[0].base_offset)
     log.active = kept[-1] if kept and can_grow else None
     if log.active is not None:
-        # It was closed when a later one was begun; that one did not survive.
+        # The segment was closed for a later one, which did not survive.
         log.closing = [segment for segment in log.closing if segment is not log.active]
         log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened_ms))
     log.log_end_offset = log.durable_end_offset = end_offset
     if kept:
         restore_topic_id(log)
     if kept and (end_offset > log.recovery_point or not kept[-1].size):
-        # Its files were there to be read, but perhaps only in memory: now their names are durable too. An empty one is
-        # what a process leaves that was killed before its first append there; the next append goes into it.
+        # The files may have been in the page cache only: now their names are durable, too. An empty last segment is
+        # left by a process that was killed before its first append to it; the next append goes into it.
         sync_topic_id(log)
         log.filesystem.sync_directory(log.directory)
         log.filesystem.sync_directory(log.directory.rpartition("/")[0] or ".")
@@ -79,7 +79,7 @@ def recover(log: "Log") -> None:
 
 
 def first_timestamp_ms(segment: Segment, now_ms: int) -> int:
-    """About when the segment was begun: what its first batch says, but not in the future."""
+    """About when the segment was begun: the timestamp of its first batch, but not in the future."""
     data = segment.file.read(0, HEADER_SIZE)
     if len(data) < HEADER_SIZE:
         return now_ms
@@ -88,7 +88,7 @@ def first_timestamp_ms(segment: Segment, now_ms: int) -> int:
 
 
 def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment], int, bool]:
-    """(the segments that stay, where the log ends, whether the last of them can take appends)."""
+    """The segments that stay, the end of the log, and whether the last segment can take appends."""
     segments, recovery_point = log.segments, log.recovery_point
     if not segments:
         end_offset = max(recovery_point, log.log_start_offset)
@@ -103,7 +103,7 @@ def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment]
         if next_base is not None and next_base <= recovery_point:
             _check_closed(log, segment, next_base, report)
             continue
-        # What is missing before the log's start nobody misses: a crash took it, and the log went on at its start.
+        # A gap before the log's start is harmless: a crash took these batches, and the log went on at its start.
         if scanned and not _follows(log, segment, end) and segment.base_offset > log.log_start_offset:
             reason = f"offset {segment.base_offset} where {end.offset} must come"
             _cut_segments(log, segments[place:], end.offset, reason, report)
@@ -114,21 +114,22 @@ def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment]
 
 
 def _follows(log: "Log", segment: Segment, end: _End) -> bool:
-    """Whether the segment comes next where the one before it ends."""
+    """Whether the segment follows the end of the one before."""
     if not end.can_grow or segment.base_offset == end.offset:
         return end.can_grow
-    # Compaction may empty a segment's end, but never above the recovery point: a gap there is what a power cut took.
-    # Only where the recovery point was lost, nothing tells the one from the other, and nothing may be cut for it.
+    # Compaction may empty a segment's end, but never above the recovery point: there a gap comes from a power cut. If
+    # the recovery point was lost, the two cannot be told apart, and nothing may be cut.
     gap_is_possible = log.may_have_gaps and log.recovery_point_lost and not end.cut
     return gap_is_possible and segment.base_offset > end.offset
 
 
 def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: RecoveryReport) -> _End:
-    """Scans the segment behind what can be trusted."""
+    """Scans the segment from the last trusted index entry on, and cuts an invalid end."""
     recovery_point, file = log.recovery_point, segment.file
     scan, indexes = _scan_tail(log, segment)
     if scan.next_offset > recovery_point:
-        # Read from the page cache, which keeps what a disk has lost, and that as clean: a sync would say yes.
+        # The page cache keeps bytes that a disk has lost, and marks them clean, so that a sync succeeds: read again
+        # from disk.
         file.sync()
         file.forget_cached()
         scan, indexes = _scan_tail(log, segment)
@@ -157,7 +158,7 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
 
 
 def _scan_tail(log: "Log", segment: Segment) -> tuple[HoleyScan, SegmentIndexes]:
-    """What is behind the last index entry that can be trusted, read to its end, and the indexes with it."""
+    """A scan from the last trusted index entry to the end, and the indexes that it gives."""
     indexes = _trusted_indexes(segment, log.recovery_point, log.settings.index_interval_bytes)
     position = indexes.rewind()
     segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
@@ -175,7 +176,7 @@ def _scan_tail(log: "Log", segment: Segment) -> tuple[HoleyScan, SegmentIndexes]
 
 
 def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int) -> SegmentIndexes:
-    """The index entries below the recovery point; the last of them leads to a valid batch."""
+    """The index entries below the recovery point, the last of which leads to a valid batch."""
     indexes = SegmentIndexes(segment.base_offset, interval_bytes)
     limit = recovery_point - segment.base_offset
     try:
@@ -183,7 +184,7 @@ def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int)
         time_data = segment.filesystem.read_bytes(segment.path(Suffix.TIME_INDEX))
     except FileNotFoundError:
         return indexes
-    # What a crash left behind the last synced entry may be anything: it ends where the entries stop increasing.
+    # Behind the last synced entry a crash may leave any bytes: the index ends where the entries stop increasing.
     last_offset = last_position = -1
     count = 0
     for relative_offset, position in _OFFSET_ENTRY.iter_unpack(_whole(offset_data, OFFSET_ENTRY_SIZE)):
@@ -225,7 +226,7 @@ def _whole(data: bytes, entry_size: int) -> bytes:
 
 
 def _check_closed(log: "Log", segment: Segment, next_base: int, report: RecoveryReport) -> None:
-    """A segment before the recovery point: its end must be there, else all of it is looked at."""
+    """Checks the end of a segment before the recovery point; if the end is bad, examines the whole segment."""
     if _closed_is_sound(segment, next_base, compacted=log.may_have_gaps):
         return
     end_offset = segment.examine(next_base, log.settings.index_interval_bytes)
@@ -275,7 +276,7 @@ def _closed_is_sound(segment: Segment, next_base: int, *, compacted: bool) -> bo
 def _cut_file(
     log: "Log", segment: Segment, position: int, end_offset: int, reason: str, report: RecoveryReport
 ) -> None:
-    """Takes off what follows this position."""
+    """Cuts the file at this position."""
     file = segment.file
     claimed = _claimed_end(file, position, end_offset)
     report.cuts.append(Cut(log.partition, file.path, position, file.size - position, end_offset, claimed, reason))
@@ -283,7 +284,7 @@ def _cut_file(
 
 
 def _cut_behind_hole(log: "Log", segment: Segment, holes: list[Hole], end_offset: int, report: RecoveryReport) -> None:
-    """Behind a hole that reaches the recovery point, valid batches may follow: they come after an invalid one."""
+    """Cuts valid batches behind a hole that reaches the recovery point: they follow an invalid batch."""
     hole = holes[-1]
     found = find_batch(segment.file, hole.position, end_offset, end_offset + MAX_RELATIVE_OFFSET)
     if found is not None:
@@ -294,7 +295,7 @@ def _cut_behind_hole(log: "Log", segment: Segment, holes: list[Hole], end_offset
 def _cut_segments(
     log: "Log", segments: tuple[Segment, ...], end_offset: int, reason: str, report: RecoveryReport
 ) -> None:
-    """Removes segments that do not follow what is before them, the last one first."""
+    """Removes segments that do not follow the end of the log, the last segment first."""
     for segment in reversed(segments):
         claimed = _claimed_end(segment.file, 0, segment.base_offset)
         report.cuts.append(Cut(log.partition, segment.file.path, 0, segment.size, end_offset, claimed, reason))
@@ -306,7 +307,7 @@ def _cut_segments(
 
 
 def _claimed_end(file: File, position: int, offset: int) -> int | None:
-    """Up to which offset the bytes from here on claim to go; None if not even the first header can be read."""
+    """The end offset that the headers from this position on claim; None if the first header is unreadable."""
     claimed: int | None = None
     while True:
         data = file.read(position, HEADER_SIZE)

@@ -1,9 +1,9 @@
-"""Putting rewritten segments in the place of old ones, atomically: what compaction ends with.
+"""Puts rewritten segments in the place of old ones, atomically: the last step of a compaction.
 
 Compaction, in another process, writes `<base>.log.cleaned` and its indexes and syncs them. The manifest, one small file
-that names the old and the new segments, is the moment at which the new ones are in: a crash before it leaves the old
-ones, a crash after it is finished at the next start. Survivors keep their offsets, and nothing above the recovery point
-is ever replaced.
+that names the old and the new segments, is the commit: a crash before it leaves the old segments; after a crash behind
+it the next start finishes the replacement. Records keep their offsets, and nothing above the recovery point is ever
+replaced.
 """
 
 from collections.abc import Iterable
@@ -48,16 +48,16 @@ def replace_segments(log: "Log", old: list[int], new: list[int]) -> None:
 
 
 def finish_replacement(filesystem: Filesystem, directory: str) -> None:
-    """Does, or does again, all that follows the manifest. Each step can be repeated."""
+    """Takes all steps after the manifest. Each step can be repeated."""
     path = f"{directory}/{MANIFEST}"
     try:
         old, new = _decode(filesystem.read_bytes(path))
     except DamagedCheckpoint:
-        # It is written atomically, so a damaged one never took effect.
+        # The manifest is written atomically, so a damaged one never took effect.
         filesystem.remove(path)
         return
-    # The log file is always the last of its segment to be renamed, so it tells whether a step is still to be done: a
-    # live one whose `.cleaned` is still there is the old one.
+    # The log file is the last file of its segment to be renamed, so it shows the progress: a live log file beside its
+    # `.cleaned` is the old one.
     for base_offset in old:
         cleaned = segment_file(directory, base_offset, Suffix.LOG, Stage.CLEANED)
         live = segment_file(directory, base_offset, Suffix.LOG)
@@ -74,7 +74,7 @@ def finish_replacement(filesystem: Filesystem, directory: str) -> None:
 
 
 def _give_up_old_deletions(log: "Log", bases: list[int]) -> None:
-    """The names that the old segments are about to get may still be those of earlier ones: their readers must fail."""
+    """Closes earlier deletions whose names the old segments are about to get: their readers must fail."""
     names = {segment_file(log.directory, base_offset, Suffix.LOG, Stage.DELETED) for base_offset in bases}
     for deletion in log.deletions:
         if deletion.file.path in names:

@@ -1,6 +1,6 @@
-"""What a log knows besides its bytes, made again from them: producers, open and aborted transactions, leader epochs.
+"""Rebuilds the state of a log from its bytes: producers, open and aborted transactions, leader epochs.
 
-A snapshot and the epoch checkpoint save replaying what is before them; without a usable one the whole log is replayed.
+A snapshot and the epoch checkpoint save the replay of earlier batches; without them the whole log is replayed.
 """
 
 from collections.abc import Iterator
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 def restore_history(log: "Log") -> None:
-    """Loads what is saved, and replays the batches behind it up to the log's end."""
+    """Loads the saved state, and replays the batches behind it up to the log's end."""
     forget_later_snapshots(log)
     epochs, epochs_known_to = _load_epochs(log)
     states, states_known_to = _load_producers(log)
     changed = epochs.truncate_to_end(log.log_end_offset) | epochs.truncate_to_start(log.log_start_offset)
     if not epochs.entries or epochs.entries[0].start_offset > log.log_start_offset:
-        # They were saved when the log began later: a crash took back a log start that was not durable yet.
+        # The epochs were saved when the log began later: a crash took back a log start that was not durable yet.
         epochs, epochs_known_to = LeaderEpochs(), log.log_start_offset
     start = min(epochs_known_to, states_known_to)
     if start < log.log_end_offset:
         base_offset = states_known_to
         for segment, header, batch in batches_from(log, start):
             if segment.base_offset > base_offset:
-                # A segment that was begun after the last snapshot: the one at its base was never saved.
+                # The segment was begun after the last snapshot: the snapshot at its base was never saved.
                 base_offset = segment.base_offset
                 note_snapshot(log, base_offset, states)
             if header.partition_leader_epoch != epochs.latest:
@@ -53,9 +53,9 @@ def restore_history(log: "Log") -> None:
 
 
 def note_epoch(epochs: LeaderEpochs, epoch: int, start_offset: int) -> bool:
-    """This epoch writes from here on; True if that changed anything.
+    """Notes that an epoch begins at this offset; True if the epochs changed.
 
-    An entry with a later epoch is taken back: a batch's epoch is outside of its CRC, so it can only have been damaged.
+    Entries with a later epoch are removed: no CRC covers a batch's epoch, so such an entry comes from damage.
     """
     changed = False
     while epochs.latest > epoch and epochs.entries:
@@ -64,13 +64,14 @@ def note_epoch(epochs: LeaderEpochs, epoch: int, start_offset: int) -> bool:
 
 
 def note_snapshot(log: "Log", offset: int, states: ProducerStates) -> None:
-    """The producers as they are where a segment begins: to be saved, so that the log can be cut back to there."""
+    """Keeps a snapshot of the producers at the base of a segment for the next checkpoint, so that the log can be cut
+    there."""
     if offset not in log.snapshots and all(offset != known for known, _ in log.unsaved_snapshots):
         log.unsaved_snapshots = (*log.unsaved_snapshots, (offset, encode_snapshot(states.snapshot_entries())))
 
 
 def batches_from(log: "Log", offset: int) -> Iterator[tuple[Segment, BatchHeader, memoryview]]:
-    """Every readable batch that ends at or after this offset, in order; bad places are stepped over."""
+    """All readable batches that end at or after this offset, in order; bad places are skipped."""
     for place in range(log.place_of(offset), len(log.segments)):
         segment = log.segments[place]
         end_offset = log.end_of_segment(place)
@@ -95,29 +96,30 @@ def batches_from(log: "Log", offset: int) -> Iterator[tuple[Segment, BatchHeader
 
 
 def _load_epochs(log: "Log") -> tuple[LeaderEpochs, int]:
-    """The epochs in the checkpoint, and up to which offset they are known."""
+    """The epochs in the checkpoint, and the offset up to which they are complete."""
     try:
         data = log.filesystem.read_bytes(f"{log.directory}/{EPOCHS_FILE}")
         return LeaderEpochs.from_bytes(data), log.recovery_point
     except (FileNotFoundError, DamagedCheckpoint):
-        # A log that never was checkpointed has none, and then its recovery point is its start.
+        # A log without a checkpoint has no epochs file; its recovery point is its start.
         return LeaderEpochs(), log.log_start_offset
 
 
 def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
-    """The newest usable snapshot and its offset; the transaction indexes are cut back to it."""
+    """The newest usable snapshot and its offset. Cuts the transaction indexes back to that offset."""
     states, known_to = _newest_snapshot(log, log.log_end_offset)
     last = len(log.segments) - 1
     for place in reversed(range(len(log.segments))):
-        # The last one is always looked at: it may know of markers beyond the log's end, which a crash took back. So may
-        # one that ends just here: it was the last one then, and closed before a checkpoint could put its file right.
+        # The last segment is always checked: its index may have markers beyond the log's end, which a crash took back.
+        # So may a segment that ends exactly at `known_to`: it was the last one, and was closed before a checkpoint
+        # could rewrite its index.
         if log.end_of_segment(place) < known_to and place != last:
             break
         segment = log.segments[place]
         try:
             transactions = segment.load_transactions()
         except DamagedIndex:
-            # Only a replay from before this segment can tell what it had.
+            # A replay from before this segment rebuilds its index.
             segment.transactions = transactions = TransactionIndex()
             segment.saved_transactions = 0
             _rewrite_transactions(log, segment)
@@ -131,8 +133,8 @@ def _load_producers(log: "Log") -> tuple[ProducerStates, int]:
 def _rewrite_transactions(log: "Log", segment: Segment) -> None:
     """Has the next checkpoint write the segment's transaction index anew.
 
-    What was dropped from it stays in its file until then, and would be believed once the log has grown past it. A crash
-    before that is no harm: the recovery point has not moved either, so it is dropped again.
+    Dropped entries stay in the file until then, and would be believed once the log has grown past them. A crash before
+    that is harmless: the recovery point has not moved, so they are dropped again.
     """
     segment.rewrite_transactions = log.checkpoint_due = True
     if segment is not log.active and segment not in log.closing:
@@ -140,7 +142,7 @@ def _rewrite_transactions(log: "Log", segment: Segment) -> None:
 
 
 def rebuild_transactions(log: "Log", place: int) -> None:
-    """Makes the transaction index of one segment again, from the producers as they were where it begins."""
+    """Rebuilds the transaction index of one segment, from the producers at its base."""
     segment, end_offset = log.segments[place], log.end_of_segment(place)
     states, known_to = _newest_snapshot(log, segment.base_offset)
     transactions = TransactionIndex()
@@ -152,7 +154,7 @@ def rebuild_transactions(log: "Log", place: int) -> None:
             transactions.append(aborted)
     segment.transactions = transactions
     segment.saved_transactions = 0
-    # A full disk keeps nobody from reading: the file is made again when it is next needed.
+    # A full disk must not keep readers from reading: the file is rebuilt at its next use.
     with suppress(DiskFull):
         log.filesystem.replace(segment.path(Suffix.TXN_INDEX), transactions.to_bytes())
         segment.saved_transactions = len(transactions)
@@ -168,7 +170,7 @@ def _newest_snapshot(log: "Log", limit_offset: int) -> tuple[ProducerStates, int
             data = log.filesystem.read_bytes(path)
             states = ProducerStates.from_snapshot(decode_snapshot(data), log.opened_ms)
         except (FileNotFoundError, DamagedSnapshot):
-            # Whatever is let go of because it is saved must be saved elsewhere: the next checkpoint does that.
+            # State that counted as saved in this snapshot must be saved again, by the next checkpoint.
             remove_if_there(log.filesystem, path)
             log.snapshots.remove(offset)
             log.checkpoint_due = True
@@ -180,11 +182,11 @@ def _newest_snapshot(log: "Log", limit_offset: int) -> tuple[ProducerStates, int
 
 
 def forget_later_snapshots(log: "Log") -> None:
-    """Removes those that nothing vouches for.
+    """Removes snapshots beyond the log's end or the recovery point.
 
-    Beyond the log's end they speak of batches that are no more; once it grew past them they would be believed. Beyond
-    the recovery point a checkpoint left them that did not come to its end: they may be torn, or not durable, and so may
-    the transaction index that was written with them. Whoever found them later would take them for saved.
+    A snapshot beyond the log's end has batches that are gone, and would be believed once the log has grown past it. A
+    snapshot beyond the recovery point comes from an unfinished checkpoint: the snapshot, and the transaction index
+    written with it, may be torn or not durable, and must not count as saved.
     """
     limit_offset = min(log.log_end_offset, log.recovery_point)
     later = [offset for offset in log.snapshots if offset > limit_offset]

@@ -1,4 +1,4 @@
-"""Taking a leader's batches as they are: a follower's append."""
+"""A follower's append: takes a leader's batches as they are."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check(log: "Log", batches: memoryview | bytearray) -> list[tuple[int, BatchHeader]]:
-    """Position and header of every batch; CORRUPT_MESSAGE unless all are whole, sound and behind the log's end.
+    """Position and header of every batch. Raises CORRUPT_MESSAGE unless all are whole, sound and behind the log's end.
 
     A leader's compacted log has gaps, so offsets must rise but need not be contiguous.
     """
@@ -34,7 +34,7 @@ def check(log: "Log", batches: memoryview | bytearray) -> list[tuple[int, BatchH
 
 
 def append(log: "Log", header: BatchHeader, batch: memoryview, now_ms: int) -> None:
-    """Puts one checked batch at the end of the log. Nothing is refused: the leader has it."""
+    """Writes one checked batch at the end of the log. No batch is refused: the leader has it."""
     gap = header.base_offset != log.log_end_offset
     log.write(
         batch,
@@ -46,7 +46,7 @@ def append(log: "Log", header: BatchHeader, batch: memoryview, now_ms: int) -> N
     )
     assert log.active is not None
     if gap:
-        # Recent places are only for offsets that follow each other.
+        # Recent places hold only contiguous offsets.
         log.active.forget_recent()
     if header.producer_id >= 0:
         aborted = log.producers.replay(header, batch, now_ms)

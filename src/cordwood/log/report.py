@@ -1,4 +1,4 @@
-"""What recovery and reading found out about a log, in words that an operator can act on: offsets, files, reasons."""
+"""Findings of recovery and readers about a log, in words that an operator can act on: offsets, files, reasons."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from cordwood.model.identifiers import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Offsets below the recovery point whose bytes are not what was acknowledged. Never cut; the rest is served."""
+    """Offsets below the recovery point whose bytes are damaged. They are never cut, and the rest is served."""
 
     partition: TopicPartition
     file: str
@@ -25,16 +25,16 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Bytes above the recovery point that were not a valid end of the log, and were taken off."""
+    """Bytes above the recovery point that were no valid end of the log, and were cut."""
 
     partition: TopicPartition
     file: str
     position: int
     size_bytes: int
     first_offset: int
-    """The log ends here now."""
+    """The new end of the log."""
     claimed_end_offset: int | None
-    """Up to where the bytes claimed to go, as far as that could be read."""
+    """The end offset that the cut bytes claimed; None if unreadable."""
     reason: str
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Cut:
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log did. `scanned_bytes` is 0 after a clean stop."""
+    """The report of opening a log. `scanned_bytes` is 0 after a clean stop."""
 
     clean: bool
     recovery_point: int
@@ -56,7 +56,7 @@ class RecoveryReport:
     cuts: list[Cut] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     rebuilt: list[str] = field(default_factory=list)
-    """Files beside the log that were missing or wrong, and were made again."""
+    """Files beside the log that were missing or wrong, and were rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
-"""What a log lets go of: segments that are too old, too much, or before its start; and a whole log.
+"""Removes segments beyond the limits of age and size or before the log's start, and whole logs.
 
-Segments go from the oldest on, whole. Nothing goes that readers are still owed (limit_offset), and nothing above the
-recovery point that a crash goes back to: what its batches said of their producers must be in a snapshot that is
-believed then. Files are renamed, and removed file.delete.delay.ms later, because slices of them may be on their way to
-sockets.
+Segments are removed whole, the oldest first. A segment stays if it reaches beyond limit_offset, or beyond the recovery
+point that a crash goes back to: the state of its producers must be in a snapshot that is believed after a crash. Files
+are renamed, and removed file.delete.delay.ms later, because slices of them may be on their way to sockets.
 """
 
 from collections.abc import Iterator
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from cordwood.log.log import Log
 
 CONDEMNED = "-delete"
-"""How the name of a directory ends whose log was deleted."""
+"""The suffix of a directory whose log was deleted."""
 
 
 def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
-    """Drops what the settings no longer want, and removes what was dropped long enough ago."""
+    """Drops segments beyond the topic's limits, and removes files that were dropped long enough ago."""
     _expire_producers(log, now_ms)
     limit_offset = min(limit_offset, _saved_to(log))
     deleted = []
@@ -46,7 +45,7 @@ def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
 
 
 def _saved_to(log: "Log") -> int:
-    """Up to where batches may go: the next life will believe a snapshot that has what they said of their producers."""
+    """The offset below which batches may be removed: a snapshot that is believed after a crash has their producers."""
     return saved_snapshot(log) or 0
 
 
@@ -61,7 +60,7 @@ def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:
     if settings.retention_bytes >= 0 and log.size_bytes - oldest.size >= settings.retention_bytes:
         return f"the log is larger than retention.bytes={settings.retention_bytes}"
     if settings.retention_ms >= 0:
-        # Also right for the active segment of a log that is not ready: a checkpoint puts it into the time index.
+        # Right for the active segment of a log that is not ready, too: a checkpoint saves its largest timestamp.
         latest_ms = _latest_ms(log)
         # Records without timestamps have no age: only their size can drive them out.
         if 0 <= latest_ms < now_ms - settings.retention_ms:
@@ -74,15 +73,14 @@ def _latest_ms(log: "Log") -> int:
     interval_bytes = log.settings.index_interval_bytes
     for place, segment in enumerate(log.segments):
         latest_ms = segment.max_timestamp_ms(log.end_of_segment(place), interval_bytes)
-        # A segment of which nothing can be read is at least as old as what follows it. Else it would stay for ever, and
-        # all that comes after it.
+        # An unreadable segment counts as old as the next one. Else it would stay for ever, with all segments behind it.
         if latest_ms >= 0 or not segment.holes:
             return latest_ms
     return -1
 
 
 def _begin_anew(log: "Log", now_ms: int) -> None:
-    """Before the last segment goes, an empty file must say, durably, where the offsets go on."""
+    """Begins an empty segment, durably, before the last segment is removed: it keeps the next offset."""
     _ = log.producers
     if log.active is not None:
         rolling.close_active(log)
@@ -96,7 +94,8 @@ def _expire_producers(log: "Log", now_ms: int) -> None:
 
 
 def delete_before_start(log: "Log") -> None:
-    """Drops the segments that lie wholly before the log's start; those above the recovery point go later."""
+    """Drops segments that lie wholly before the log's start; segments above the saved recovery point are dropped
+    later."""
     limit_offset = min(log.log_start_offset, _saved_to(log))
     while len(log.segments) > 1 and log.segments[1].base_offset <= limit_offset:
         _delete_oldest(log, log.segments[1].base_offset)
@@ -119,7 +118,7 @@ def _delete_oldest(log: "Log", end_offset: int) -> None:
 
 
 def remove_deleted(log: "Log", now_ms: int) -> None:
-    """Frees the disk of what was dropped file.delete.delay.ms ago."""
+    """Removes files that were dropped file.delete.delay.ms ago."""
     waiting = []
     for due_ms, file, paths in log.deletions:
         if due_ms is None:
@@ -130,18 +129,18 @@ def remove_deleted(log: "Log", now_ms: int) -> None:
         file.close()
         for path in paths:
             remove_if_there(log.filesystem, path)
-        # A later segment may get the same last name; whoever still reads this one must not find that one.
+        # A later segment may get the same last name; readers of this file must not find that one.
         file.path += ".gone"
     log.deletions = waiting
 
 
 def condemn(log: "Log") -> str | None:
-    """Takes the log's directory away from its name; where it is now, None if the log never had one."""
+    """Renames the log's directory. Returns the new path; None if the log never had a directory."""
     log.truncations += 1
     log.close()
     path = condemn_directory(log.filesystem, log.directory)
     if path is not None:
-        # A topic of the same name may come soon: what still reads this one must not find the new one's files.
+        # A topic of the same name may come soon: readers of the old log must not find the new one's files.
         for file in _files(log):
             file.path = f"{path}/{file.path.rpartition('/')[2]}"
         for segment in log.segments:
@@ -150,10 +149,10 @@ def condemn(log: "Log") -> str | None:
 
 
 def lose_files(log: "Log") -> None:
-    """A condemned log is about to be removed, and its directory's name free for the next one: reading it fails now."""
+    """Makes reads of a condemned log fail: its directory is about to be removed, and the name may be used again."""
     for file in _files(log):
         file.path += ".gone"
-        # Somebody may have opened it again to send the rest of an answer.
+        # A sender may have opened the file again for the rest of an answer.
         file.close()
 
 
@@ -163,7 +162,7 @@ def _files(log: "Log") -> Iterator[File]:
 
 
 def condemn_directory(filesystem: Filesystem, directory: str) -> str | None:
-    """Gives the directory a name that no partition has. Durable once its parent is synced."""
+    """Renames the directory to a name that no partition has. Durable once its parent is synced."""
     if not filesystem.exists(directory):
         return None
     parent, _, name = directory.rpartition("/")
@@ -175,6 +174,6 @@ def condemn_directory(filesystem: Filesystem, directory: str) -> str | None:
 
 
 def condemned_part(name: str) -> str | None:
-    """What is left of a partition's name in a condemned directory's; None if it is not one of those."""
+    """The part of a partition's name in the name of a condemned directory; None for other directories."""
     part, _, number = name.removesuffix(CONDEMNED).rpartition(".")
     return part if name.endswith(CONDEMNED) and part and number.isdecimal() else None

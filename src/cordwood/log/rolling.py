@@ -1,4 +1,4 @@
-"""When a segment ends and the next begins: by size, age, a full index, or offsets that its index could not hold."""
+"""Rolls segments: by size, age, a full index, or offsets that the index could not hold."""
 
 import zlib
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 MAX_CLOSING = 32
-"""So many segments are rolled before a checkpoint has saved their indexes; until then the last one grows on.
+"""The most rolled segments whose indexes no checkpoint has saved yet; beyond that the active segment grows on.
 
-A file takes the loop some 0.2 ms to make, and milliseconds once so many are not synced that one has to be before
-another can be opened. Thousands of batches in one request would each make one, if segment.bytes is small.
+A new file takes the loop some 0.2 ms, and milliseconds once a file has to be synced before another can be opened. With
+a small segment.bytes thousands of batches in one request would each make a file.
 """
 
 MAX_FILE_BYTES = 2**31 - 1
@@ -27,7 +27,7 @@ MAX_FILE_BYTES = 2**31 - 1
 
 
 def segment_for_append(log: "Log", size: int, base_offset: int, last_offset: int, now_ms: int) -> Segment:
-    """The segment that takes a batch of this size: the active one if it still can or has to, else a new one."""
+    """The segment for a batch of this size: the active one if it can or must take it, else a new one."""
     segment = log.active
     if segment is None:
         return begin_segment(log, base_offset, now_ms)
@@ -38,19 +38,19 @@ def segment_for_append(log: "Log", size: int, base_offset: int, last_offset: int
         close_active(log)
         return begin_segment(log, base_offset, now_ms)
     if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-        # Empty, and too far before the offsets that a leader's compacted log goes on with.
+        # The segment is empty, and lies too far before the next offset of a leader's compacted log.
         begun = begin_segment(log, base_offset, now_ms)
         log.segments = (*log.segments[:-2], begun)
         segment.file.close()
         log.filesystem.remove(segment.file.path)
         return begun
-    # A batch larger than segment.bytes gets a segment of its own, and one that is empty has no age.
+    # A batch larger than segment.bytes gets a segment of its own, and an empty segment has no age.
     segment.roll_at_ms = roll_time_ms(log, now_ms)
     return segment
 
 
 def begin_segment(log: "Log", base_offset: int, now_ms: int) -> Segment:
-    """A new active segment at the log's end. The first one makes the partition's directory."""
+    """Begins a new active segment at the log's end. The first segment makes the partition's directory."""
     if not log.segments:
         _make_directory(log)
     segment = Segment.create(log.filesystem, log.directory, base_offset, log.settings.index_interval_bytes)
@@ -65,7 +65,7 @@ def begin_segment(log: "Log", base_offset: int, now_ms: int) -> Segment:
 
 def _make_directory(log: "Log") -> None:
     filesystem, directory = log.filesystem, log.directory
-    # Also one that is there may be a killed process's, and its name not durable yet.
+    # The name of an existing directory may not be durable yet: a killed process may have made it.
     note_new_names(log, directory.rpartition("/")[0])
     if filesystem.exists(directory):
         write_topic_id(log)
@@ -75,20 +75,20 @@ def _make_directory(log: "Log") -> None:
     try:
         write_topic_id(log)
     except StorageFailure:
-        # Without space for this there is none for a batch: the next append starts from nothing again.
+        # Without space for this file there is none for a batch: the next append begins anew.
         filesystem.remove_tree(directory)
         raise
 
 
 def note_new_names(log: "Log", directory: str) -> None:
-    """Names came into this directory that the next flush must make durable."""
+    """Notes a directory with new names, which the next flush must make durable."""
     log.names_version += 1
     if directory not in log.unsynced_directories:
         log.unsynced_directories = (*log.unsynced_directories, directory)
 
 
 def close_active(log: "Log") -> None:
-    """The active segment gets no more batches. Its indexes are saved by the next checkpoint."""
+    """Closes the active segment. The next checkpoint saves its indexes."""
     segment = log.active
     assert segment is not None
     assert segment.indexes is not None
@@ -116,11 +116,11 @@ def roll_if_due(log: "Log", now_ms: int) -> bool:
 
 
 def roll_time_ms(log: "Log", begun_ms: int) -> int:
-    """When a segment that was begun then is old enough to be closed."""
+    """When a segment that was begun at `begun_ms` is old enough to be closed."""
     settings = log.settings
     jitter_ms = min(settings.segment_jitter_ms, settings.rolls_after_ms - 1)
     if jitter_ms > 0:
-        # By the partition's name, so that partitions differ and a replay does not.
+        # The jitter comes from the partition's name, so that partitions differ and a replay does not.
         jitter_ms = zlib.crc32(str(log.partition).encode()) % (jitter_ms + 1)
     return begun_ms + settings.rolls_after_ms - jitter_ms
 

@@ -1,9 +1,10 @@
-"""Reading a closed segment a piece at a time, to find out whether it still has what was written.
+"""Checks closed segments piece by piece for damage.
 
-A closed segment that nobody reads can go bad for months unseen. `SegmentCheck` reads past the page cache, as cold reads
-do; where it meets damage, `confirm` reads the whole segment once more and gives it its holes, which readers are then
-refused. Both run in any thread, beside appends, retention and compaction: a segment that is taken away meanwhile fails
-with StorageFailure or FileNotFoundError, and whoever asked looks whether the log still has it.
+Without a check, damage in a closed segment that nobody reads would stay unseen for months. `SegmentCheck` reads past
+the page cache, as cold reads do. If it meets damage, `confirm` reads the whole segment once more and notes its holes,
+which are then refused to readers. Both run in any thread, beside appends, retention and compaction: the check of a
+segment that is removed meanwhile fails with StorageFailure or FileNotFoundError, and the caller checks whether the log
+still has the segment.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,21 +21,21 @@ CHUNK_BYTES = 256 * 1024
 
 
 class Step(NamedTuple):
-    """What one call of `SegmentCheck.step` did."""
+    """The result of one call of `SegmentCheck.step`."""
 
     bytes: int
     batches: int
     done: bool
     """Whether the segment needs no further step."""
     sound: bool
-    """False: it has damage, and `confirm` tells where."""
+    """False: the segment has damage, and `confirm` tells where."""
 
 
 class SegmentCheck:
-    """One segment, batch by batch."""
+    """The check of one segment, batch by batch."""
 
     def __init__(self, log: "Log", segment: Segment, end_offset: int) -> None:
-        """`end_offset`: where the log goes on behind this segment."""
+        """`end_offset` is the base offset of the next segment."""
         self._end_offset = end_offset
         self._may_have_gaps = log.may_have_gaps
         self._scan = SegmentScan(
@@ -43,7 +44,7 @@ class SegmentCheck:
         self._batches = iter(self._scan)
 
     def step(self, max_bytes: int, max_batches: int) -> Step:
-        """Reads about so many bytes, at least one batch."""
+        """Reads about max_bytes, but at least one batch."""
         started, batches = self._scan.position, 0
         for _ in self._batches:
             batches += 1
@@ -76,7 +77,7 @@ class _ColdFile:
 
 
 def confirm(log: "Log", segment: Segment, end_offset: int) -> None:
-    """Finds all damage of a closed segment: its holes, and its indexes without them."""
+    """Finds all damage of a closed segment: sets its holes, and rebuilds its indexes without them."""
     reached = segment.examine(end_offset, log.settings.index_interval_bytes)
     if reached < end_offset and not log.may_have_gaps:
         segment.holes += (Hole(segment.size, segment.size, reached, end_offset, "the file ends too early"),)

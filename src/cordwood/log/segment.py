@@ -1,7 +1,7 @@
-"""One segment of a log: its log file, what is known of it in memory, and the names of the files beside it.
+"""One segment of a log: its log file, its indexes in memory, and the names of the files beside it.
 
-A segment holds bytes and positions; which offsets the log has, what is durable and when to roll is the log's business.
-Indexes are loaded when first needed, and made again from the log file where they are missing or wrong.
+A segment holds bytes and positions; the log decides about offsets, durability and rolling. Indexes are loaded at first
+use, and rebuilt from the log file if they are missing or wrong.
 """
 
 from array import array
@@ -22,27 +22,27 @@ from cordwood.segments.transaction_index import TransactionIndex
 NEVER_MS = 2**63 - 1
 
 RECENT_BATCHES = 256
-"""So many of the last appended batches have their exact places in memory; half of them go when it is full."""
+"""The places of so many last appended batches are in memory; beyond that half of them are dropped."""
 
 SEGMENT_SUFFIXES = (Suffix.LOG, Suffix.INDEX, Suffix.TIME_INDEX, Suffix.TXN_INDEX)
 
 
 class Deletion(NamedTuple):
-    """Files that are out of the log and wait for their last readers."""
+    """Files of a removed segment that wait for their last readers."""
 
     due_ms: int | None
-    """When they go; None until the log is next told the time."""
+    """When the files are removed; None until the log is next told the time."""
     file: File
-    """The log file among them."""
+    """The log file."""
     paths: list[str]
 
     def shifted(self, by_ms: int) -> "Deletion":
-        """The same, when the wall clock was set."""
+        """The deletion with its time shifted, after the wall clock was set."""
         return self if self.due_ms is None else self._replace(due_ms=self.due_ms + by_ms)
 
 
 class Segment:
-    """`size` is that of the valid log; the file may for a moment be longer, never shorter."""
+    """A segment. `size` is the size of the valid log; the file may for a moment be longer, never shorter."""
 
     __slots__ = (
         "base_offset",
@@ -71,23 +71,24 @@ class Segment:
         self.file = file
         self.size = file.size
         self.indexes: SegmentIndexes | None = None
-        """None: not loaded."""
+        """The offset and time index; None: not loaded."""
         self.transactions: TransactionIndex | None = None
-        """None: not loaded."""
+        """The transaction index; None: not loaded."""
         self.holes: tuple[Hole, ...] = ()
         self.suspect = False
-        """A reader in another thread met something that is not a batch: to be examined in the loop."""
+        """Whether a reader met bytes that are no batch: the segment has to be examined."""
         self.full = False
-        """Its indexes have no room for another entry."""
+        """Whether the indexes have no room for another entry."""
         self.roll_at_ms = NEVER_MS
         self.saved_offsets = 0
-        """How many entries of the offset index its file has already; the same for the other two."""
+        """The number of entries that the index's file has; the same for the other two indexes."""
         self.saved_times = 0
         self.saved_transactions = 0
         self.rewrite_transactions = False
-        """The transaction index's file may have what is not true: it must be written anew, whole, even with nothing."""
+        """Whether the transaction index's file may have wrong entries, and must be written anew, even without
+        entries."""
         self.recent_offsets: array[int] | None = None
-        """Base offsets and positions of the batches appended last, without gaps between them."""
+        """Base offsets and positions of the last appended batches, without gaps between them."""
         self.recent_positions: array[int] | None = None
 
     def __repr__(self) -> str:
@@ -95,17 +96,17 @@ class Segment:
 
     @classmethod
     def existing(cls, filesystem: Filesystem, directory: str, base_offset: int) -> "Segment":
-        """The one whose log file is there."""
+        """The segment of an existing log file."""
         return cls(
             filesystem, directory, base_offset, filesystem.open(segment_file(directory, base_offset, Suffix.LOG))
         )
 
     @classmethod
     def create(cls, filesystem: Filesystem, directory: str, base_offset: int, interval_bytes: int) -> "Segment":
-        """A new, empty one. Its name is durable once the directory is synced."""
+        """A new, empty segment. Its name is durable once the directory is synced."""
         file = filesystem.open(segment_file(directory, base_offset, Suffix.LOG), create=True)
         if file.size:
-            # Left over from a crash: its name came back, its bytes are no part of the log.
+            # The file is left over from a crash: its bytes are no part of the log.
             file.truncate(0)
         segment = cls(filesystem, directory, base_offset, file)
         segment.indexes = SegmentIndexes(base_offset, interval_bytes)
@@ -121,7 +122,7 @@ class Segment:
         self.recent_positions = array("q")
 
     def forget_recent(self) -> None:
-        """For an idle or closed segment: lookups go through the index."""
+        """Drops the recent places of an idle or closed segment: lookups go through the index."""
         self.recent_offsets = self.recent_positions = None
 
     def note_recent(self, base_offset: int, position: int) -> None:
@@ -136,7 +137,7 @@ class Segment:
         positions.append(position)
 
     def load_indexes(self, end_offset: int, interval_bytes: int) -> SegmentIndexes:
-        """The indexes of a closed segment that ends before end_offset; may block. Also runs in threads."""
+        """Loads the indexes of a closed segment that ends before end_offset. May block, and may run in threads."""
         indexes = self.indexes
         if indexes is not None:
             return indexes
@@ -159,7 +160,7 @@ class Segment:
         return indexes
 
     def check_times(self, times: TimeIndex) -> None:
-        """DamagedIndex if it is empty and cannot be this segment's, because the first batch has a timestamp."""
+        """Raises DamagedIndex if the time index is empty although the first batch has a timestamp."""
         if len(times) or not self.size:
             return
         first = read_batch_header(self.file, 0)
@@ -167,9 +168,9 @@ class Segment:
             raise DamagedIndex("time index: it is empty, and the segment has timestamps")
 
     def examine(self, end_offset: int, interval_bytes: int, *, closed: bool = True) -> int:
-        """Reads all of it: makes its indexes again, and finds its holes. The offset it goes up to.
+        """Reads the whole segment: rebuilds its indexes, and finds its holes. Returns the end offset of its last batch.
 
-        The index files of one that is not closed are written by the next checkpoint.
+        The index files of an open segment are written by the next checkpoint.
         """
         indexes = SegmentIndexes(self.base_offset, interval_bytes)
         scan = HoleyScan(self.file, self.base_offset, trusted_below=end_offset)
@@ -181,8 +182,8 @@ class Segment:
         self.saved_offsets = self.saved_times = 0
         if closed:
             indexes.close()
-            # In a thread the topic may be deleted meanwhile: then there is no directory, and no need for index files.
-            # And a full disk keeps nobody from reading: they are made again when they are next needed.
+            # The topic may be deleted meanwhile: then there is no directory, and no need for index files. A full disk
+            # must not keep readers from reading: the files are rebuilt at their next use.
             with suppress(FileNotFoundError, DiskFull):
                 self.filesystem.replace(self.path(Suffix.INDEX), indexes.offsets.to_bytes())
                 self.filesystem.replace(self.path(Suffix.TIME_INDEX), indexes.times.to_bytes())
@@ -190,7 +191,7 @@ class Segment:
         return scan.next_offset
 
     def load_transactions(self) -> TransactionIndex:
-        """The aborted transactions that ended in this segment. A segment without any has no such file."""
+        """The aborted transactions that ended in this segment. A segment without aborts has no such file."""
         transactions = self.transactions
         if transactions is None:
             try:
@@ -203,7 +204,7 @@ class Segment:
         return transactions
 
     def max_timestamp_ms(self, end_offset: int, interval_bytes: int) -> int:
-        """The largest timestamp in a closed segment: what its time index ends with."""
+        """The largest timestamp in a closed segment: the last entry of its time index."""
         if self.indexes is not None:
             return self.indexes.max_timestamp_ms
         try:
@@ -217,7 +218,7 @@ class Segment:
         return self.load_indexes(end_offset, interval_bytes).max_timestamp_ms
 
     def mark_deleted(self) -> list[str]:
-        """Gives its files their last names; the paths to remove once nobody can be reading them any more."""
+        """Renames the segment's files for removal. Returns the paths to remove once no reader can have them."""
         doomed = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
@@ -227,7 +228,7 @@ class Segment:
             self.filesystem.rename(path, last)
             doomed.append(last)
             if suffix is Suffix.LOG:
-                # A slice of it may be on its way to a socket: if its handle is given up, it is found again.
+                # A slice of the file may be on its way to a socket: a closed handle is opened again by this path.
                 self.file.path = last
         return doomed
 

@@ -1,9 +1,9 @@
-"""Setting aside what is not understood: a partition's directory moves out of the way, with all that was known of it.
+"""Sets aside directories that the metadata does not know: the directory is renamed, with a note of its offsets.
 
-Nothing is erased and nothing overwritten. First the note is durable in the directory, then the directory gets its new
-name, then that name is durable: a crash in between leaves the directory where it was, and the next start begins again.
-A directory that is put back under a partition's name still has its note, and opening the data directory takes the
-offsets from there.
+Nothing is erased or overwritten. First the note is durable in the directory, then the directory gets its new name, then
+that name is durable: after a crash in between the directory has its old name, and the next start begins again. A
+directory that is put back under a partition's name still has its note, and opening the data directory takes the offsets
+from it.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from cordwood.segments.set_aside import NOTE_FILE, Note, decode_note, encode_not
 
 
 def set_aside(filesystem: Filesystem, directory: str, note: Note, *, before_moving: Callable[[], None]) -> str:
-    """Moves the directory out of the way, durably; returns where it is now. Stays where it is if the disk is full.
+    """Renames the directory, durably; returns the new path. On a full disk the directory keeps its name.
 
     Calls `before_moving` when the note is durable.
     """
@@ -37,7 +37,7 @@ def set_aside(filesystem: Filesystem, directory: str, note: Note, *, before_movi
 
 
 def read_note(filesystem: Filesystem, directory: str) -> Note | None:
-    """The note in a directory; None if there is none that can be read."""
+    """The note in a directory; None if it is missing or damaged."""
     try:
         return decode_note(filesystem.read_bytes(f"{directory}/{NOTE_FILE}"))
     except (FileNotFoundError, DamagedCheckpoint):

@@ -1,8 +1,8 @@
-"""Which directories of partitions belong to topics that exist, and what becomes of the others.
+"""Judges the directories of partitions: opened, repaired, deleted, removed, set aside or left alone.
 
 A directory is deleted only if its topic id has a tombstone: the metadata says that the topic was deleted. Every other
-directory that the metadata does not know is set aside. It may be all that is left of acknowledged records, after a
-metadata store was restored from a backup or damaged.
+directory that the metadata does not know is set aside. Such a directory may be all that is left of acknowledged
+records, after the metadata store was damaged or restored from a backup.
 
 | the directory's id | the metadata | the directory |
 | --- | --- | --- |
@@ -41,16 +41,16 @@ class Verdict(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the metadata knows."""
+    """The topics that the metadata knows."""
 
     topic_id: Callable[[TopicPartition], TopicId | None]
-    """The topic that this partition belongs to; None if there is no such partition."""
+    """The topic id of a partition; None if the partition does not exist."""
     tombstones: Mapping[TopicId, str]
-    """Topics that were deleted, and whose directories may still be there: id to name."""
+    """Deleted topics whose directories may still exist: id to name."""
 
 
 def read_topic_id(filesystem: Filesystem, directory: str) -> TopicId | None:
-    """The id in a partition's directory; None if there is none that can be believed."""
+    """The topic id in a partition's directory; None if it is missing or damaged."""
     try:
         return decode_partition_metadata(filesystem.read_bytes(f"{directory}/{METADATA_FILE}"))
     except (FileNotFoundError, DamagedCheckpoint):
@@ -60,7 +60,7 @@ def read_topic_id(filesystem: Filesystem, directory: str) -> TopicId | None:
 def judge(
     filesystem: Filesystem, directory: str, partition: TopicPartition, topic_id: TopicId | None, known: Known
 ) -> Verdict:
-    """What is to become of the directory of a partition. `topic_id` is the one in it."""
+    """The verdict on the directory of a partition. `topic_id` is the id in the directory."""
     expected = known.topic_id(partition)
     if topic_id is not None:
         if topic_id == expected:
@@ -71,7 +71,7 @@ def judge(
         return Verdict(Fate.SET_ASIDE, f"the metadata {told}, and no deletion of topic id {topic_id_text(topic_id)}")
     if expected is not None:
         if not filesystem.list(directory):
-            # A process was killed after it had made the directory: the first append goes on from there.
+            # A process was killed after it had made the directory; the first append goes on there.
             return Verdict(Fate.OPENED)
         if partition.topic not in known.tombstones.values():
             return Verdict(Fate.REPAIRED, f"{METADATA_FILE} in it is missing or damaged")

@@ -1,9 +1,9 @@
-"""fdatasync, fsync and syncfs: none of them says yes after a write was lost.
+"""Syncs by fdatasync, fsync and syncfs, none of which succeeds after a lost write.
 
-The kernel reports a lost write once to each descriptor that was open when it happened, and to nobody who opens later if
-another process was told first. So the descriptor for syncfs is opened before the first write and kept. Of two threads
-that sync the same thing at once, one gets the error and the other a yes: so they take turns, and after the first
-failure every call fails. A failed sync is never tried again: the kernel forgets what it could not write.
+The kernel reports a lost write once to each descriptor that was open at the time, and to no later descriptor if another
+process was told first. So the descriptor for syncfs is opened before the first write and kept. Of two threads that sync
+the same file at once, one gets the error and the other a success: so threads take turns, and after the first failure
+every call fails. A failed sync is never tried again: the kernel drops the pages that it could not write.
 """
 
 import ctypes
@@ -28,12 +28,12 @@ class Syncing:
     """The syncs of the filesystem at and below `root`."""
 
     def __init__(self, root: str, open_directory: Callable[[str], int]) -> None:
-        """`open_directory`: gives a new descriptor, or raises StorageFailure."""
+        """`open_directory` returns a new descriptor, or raises StorageFailure."""
         self._root = root
         self._open_directory = open_directory
         self._failure: str | None = None
         self._descriptor = -1
-        """Knows of every write to the filesystem that was lost since it was opened."""
+        """The descriptor for syncfs, which hears of every write lost since it was opened."""
         self._close_descriptor: weakref.finalize[[int], Syncing] | None = None
         self._opening = threading.Lock()
         self._everything = threading.Lock()
@@ -44,7 +44,7 @@ class Syncing:
         return self._descriptor >= 0
 
     def watch(self) -> None:
-        """From here on no lost write goes unheard. To be called before the first write."""
+        """Opens the descriptor that hears of lost writes. Called before the first write."""
         with self._opening:
             if not self.watching:
                 descriptor = self._open_directory(self._root)
@@ -58,12 +58,12 @@ class Syncing:
                 self._close_descriptor, self._descriptor = None, -1
 
     def file(self, descriptor: int, path: str) -> None:
-        """The content of a file. Whoever calls it sees to it that nobody else syncs this descriptor meanwhile."""
+        """Syncs the content of a file. The caller makes sure that no other thread syncs this descriptor meanwhile."""
         self._call(os.fdatasync, descriptor, path)
 
     def directory(self, path: str) -> None:
-        """The names in a directory."""
-        # Opened with the lock held. A directory that is opened between another thread's failure and its note would know
+        """Syncs the names in a directory."""
+        # Opened with the lock held: a directory opened after another thread's failure, before that is noted, would hear
         # of no failure.
         with self._directories[hash(path) % _DIRECTORY_LOCKS]:
             descriptor = self._open_directory(path)
@@ -73,7 +73,7 @@ class Syncing:
                 os.close(descriptor)
 
     def everything(self) -> None:
-        """All content and names of the filesystem."""
+        """Syncs all content and names of the filesystem."""
         assert self.watching
         with self._everything:
             self._call(_syncfs, self._descriptor, self._root)

@@ -1,11 +1,12 @@
 """Finding records by their timestamps.
 
-Timestamps need not increase along a log. The time index says from which offset on a later one can be; from there the
-batches are looked at in order, and only the one that has it is opened: here if it is small, else in another process.
+Timestamps need not increase along a log. The time index gives the offset from which on a later timestamp can be. From
+there batches are read in order, and only the batch with the timestamp is opened: in this process if it is small, else
+in another.
 
-A search has a budget of records and bytes. A batch beyond it stands for its records: the answer is then its first
-offset with the latest time that its header names. So somebody who asks by time may read records that are too early, but
-misses none. The same holds for a batch that nobody can open.
+A search has a budget of records and bytes. A batch beyond the budget is not opened: the answer is its first offset with
+the latest time of its header. So a reader by time may read records that are too early, but misses none. The same holds
+for a batch that cannot be opened.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 MAX_RECORDS_LOOKED_AT = 1_000_000
 MAX_BYTES_OPENED = 256 * 1024 * 1024
-"""For one search, over all batches that it opens: their headers may name times that none of their records has."""
+"""The budget of one search, over all batches that it opens: headers may name times that no record has."""
 
 FEW_RECORDS = 1000
 FEW_BYTES = 1024 * 1024
-"""A batch with no more than this is opened in this process: asking another one costs as much."""
+"""A batch with at most this is opened in this process: a call to another process costs as much."""
 
 
 class FoundTimestamp(NamedTuple):
@@ -38,7 +39,7 @@ class FoundTimestamp(NamedTuple):
 
 
 class TimestampSearch:
-    """A search for the first record as late as a timestamp. `run` may block, and may run beside appends."""
+    """A search for the first record with this or a later timestamp. `run` may block, and may run beside appends."""
 
     __slots__ = (
         "_apart",
@@ -111,7 +112,7 @@ class TimestampSearch:
             offset, timestamp_ms, opened_bytes = self._open(batch, header)
         except CorruptRecords as error:
             if crc_is_right(batch, 0, len(batch)):
-                # Its producer sent it so. It must not hide what follows from somebody who asks by time.
+                # The producer sent a batch that cannot be opened. It must not hide later records from a reader by time.
                 return self._by_header(header)
             raise DamagedLog(f"{self._log.partition}: {segment.file.path}: {error}") from error
         self._bytes_left -= opened_bytes
@@ -133,7 +134,7 @@ class TimestampSearch:
 
 
 def find_latest(log: "Log", end_offset: int, apart: RecordWork) -> FoundTimestamp | None:
-    """The first of the records below end_offset that have the largest timestamp."""
+    """The first record with the largest timestamp below end_offset."""
     latest = NO_TIMESTAMP_MS
     for place, segment in enumerate(log.segments):
         end = log.end_of_segment(place)

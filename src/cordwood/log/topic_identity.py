@@ -1,7 +1,7 @@
-"""Which topic a log's directory belongs to, kept on disk: `partition.metadata` is there, readable and durable.
+"""Keeps the topic id of a log's directory on disk: `partition.metadata` exists, readable and durable.
 
-Without it a new topic of the same name would be given the old one's records. A killed process may leave it out, and a
-power cut after a kill may empty it: whoever opens the log, or makes its first segment, puts it right.
+Without this file a new topic of the same name would get the old topic's records. A killed process may leave the file
+out, and a power cut after a kill may empty it: opening the log, or beginning its first segment, writes it again.
 """
 
 from contextlib import suppress
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def write_topic_id(log: "Log") -> None:
-    """Before the first segment. Durable with the next flush, also one that is there: it may be a killed process's."""
+    """Writes the file before the first segment. The next flush makes it durable, also an existing file: a killed
+    process may have left it."""
     if log.topic_id is None:
         return
     path = _path(log)
@@ -32,19 +33,20 @@ def write_topic_id(log: "Log") -> None:
 
 
 def restore_topic_id(log: "Log") -> None:
-    """Writes it anew, durably, if it is missing or cannot be read."""
+    """Writes the file anew, durably, if it is missing or damaged."""
     path = _path(log)
     if log.topic_id is None or _readable(log.filesystem, path):
         return
     try:
         log.filesystem.replace(path, encode_partition_metadata(log.topic_id))
     except DiskFull:
-        # That keeps nobody from reading the log. A missing one is seen at every opening, also after a clean stop.
+        # A full disk must not keep readers from reading the log. A missing file is noticed at every opening, even after
+        # a clean stop.
         remove_if_there(log.filesystem, path)
 
 
 def sync_topic_id(log: "Log") -> None:
-    """What is there may be a killed process's and only in memory: now it is durable, if its name is."""
+    """Syncs an existing file, which a killed process may have left in the page cache only."""
     with suppress(FileNotFoundError):
         file = log.filesystem.open(_path(log))
         file.sync()

@@ -1,4 +1,4 @@
-"""Which aborted transactions a read_committed consumer must skip in a range of offsets."""
+"""Finds the aborted transactions that a read_committed reader must skip in a range of offsets."""
 
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def aborted_between(log: "Log", from_offset: int, end_offset: int) -> list[tuple[int, int]]:
-    """(producer id, first offset) of those that touch [from_offset, end_offset), in the order of their markers.
+    """Producer id and first offset of the aborted transactions that touch [from_offset, end_offset), in the order of
+    markers.
 
-    A transaction's entry is in the segment that holds its marker, which can be far behind its data: the search goes on
-    until an entry says that nothing later can reach back.
+    A transaction's entry is in the segment of its marker, which can be far behind its data: the search goes on until an
+    entry shows that no later transaction reaches back.
     """
     found: list[tuple[int, int]] = []
     for place in range(log.place_of(from_offset), len(log.segments)):
@@ -27,11 +28,11 @@ def aborted_between(log: "Log", from_offset: int, end_offset: int) -> list[tuple
 
 
 def end_of_slice(log: "Log", found: LogSlice) -> int:
-    """An offset that no record of the slice reaches, as close to its last one as the index can tell."""
+    """An offset beyond the last record of the slice, as close to it as the index can tell."""
     place = log.place_of(found.base_offset)
     segment, end_offset = log.segments[place], log.end_of_segment(place)
     if segment.file is not found.file:
-        # Compaction has put another in its place, which may end later.
+        # Compaction has replaced the segment; the new one may end later.
         return log.log_end_offset
     indexes = segment.indexes
     following = None if indexes is None else indexes.offsets.offset_from(found.position + found.length)
@@ -39,7 +40,7 @@ def end_of_slice(log: "Log", found: LogSlice) -> int:
 
 
 def aborted_later(log: "Log", place: int) -> tuple[AbortedTransaction, ...]:
-    """Those with data before the segment at this place whose marker is in it or behind it."""
+    """Aborted transactions with data before the segment at this place and a marker in it or behind it."""
     if place >= len(log.segments):
         return ()
     end_offset = log.segments[place].base_offset

@@ -1,4 +1,4 @@
-"""Taking something off the log: at its end, because a leader's history went another way; at its start, for good.
+"""Cuts the log: at its end, because a leader's history diverged; at its start, for good.
 
 The recovery point is lowered, durably, before anything above it is cut. Otherwise a crash in between would make
 recovery report the missing end as damage, and never give its offsets out again.
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def truncate_to(log: "Log", offset: int) -> None:
-    """Takes off all batches that end at or after this offset; where one spans it the log ends at that one's start."""
+    """Cuts all batches that end at or after this offset; if a batch spans the offset, the log ends at its start."""
     if offset >= log.log_end_offset:
         return
-    # Loads what must be there before the files it would be loaded from are cut.
+    # The producers are loaded before the files that they come from are cut.
     _ = log.producers
     place = log.place_of(offset)
     segment = log.segments[place]
@@ -32,7 +32,7 @@ def truncate_to(log: "Log", offset: int) -> None:
         restart_at(log, offset)
         return
     if end_offset <= log.log_start_offset:
-        # Nothing that can be read is left, but what came before says where its producers are.
+        # No readable batch is left, but the batches before the start still give the state of producers.
         _lower_recovery_point(log, end_offset)
         log.log_end_offset = end_offset
         replay.restore_history(log)
@@ -50,7 +50,7 @@ def truncate_to(log: "Log", offset: int) -> None:
 
 
 def restart_at(log: "Log", offset: int) -> None:
-    """Drops everything, also what is known of producers; the log is empty and goes on at this offset."""
+    """Drops all batches and producers; the empty log goes on at this offset."""
     _ = log.producers
     _lower_recovery_point(log, offset)
     _restart(log, offset, ProducerStates())
@@ -70,14 +70,14 @@ def _restart(log: "Log", offset: int, producers: ProducerStates) -> None:
         data = encode_snapshot(producers.snapshot_entries())
         log.filesystem.replace(segment_file(log.directory, offset, Suffix.SNAPSHOT), data)
         log.snapshots = [offset]
-        # An empty file keeps the place: without it a crash would leave nothing that says where offsets go on.
+        # An empty segment keeps the next offset over a crash.
         rolling.begin_segment(log, offset, log.opened_ms)
         log.filesystem.sync_directory(log.directory)
     replay.restore_history(log)
 
 
 def delete_records_before(log: "Log", offset: int) -> None:
-    """History begins at this offset now. OFFSET_OUT_OF_RANGE if the log does not reach it."""
+    """Moves the log's start to this offset. Raises OFFSET_OUT_OF_RANGE if the log does not reach it."""
     if offset > log.log_end_offset or offset < 0:
         raise ProtocolError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -99,20 +99,20 @@ def _lower_recovery_point(log: "Log", offset: int) -> None:
 
 
 def _remove_segments(log: "Log", segments: tuple[Segment, ...]) -> None:
-    """The last one first, so that a crash leaves a log without a gap."""
+    """Removes segments, the last one first, so that a crash leaves a log without a gap."""
     for segment in reversed(segments):
         segment.file.close()
         log.loaded_indexes.forget(segment)
         for suffix in SEGMENT_SUFFIXES:
             remove_if_there(log.filesystem, segment.path(suffix))
-        # The name may be used again; whoever still reads this one must not find the new one.
+        # The name may be used again; readers of this file must not find the new one.
         segment.file.path += ".gone"
     if segments:
         log.filesystem.sync_directory(log.directory)
 
 
 def _find_cut(log: "Log", segment: Segment, offset: int) -> tuple[int, int]:
-    """(position, offset) before which the segment must end so that no batch of it reaches the offset."""
+    """Position and offset at which the segment must end so that no batch reaches the offset."""
     end_offset = log.end_of_segment(log.place_of(offset))
     indexes = segment.load_indexes(end_offset, log.settings.index_interval_bytes)
     reader = HeaderReader(segment.file, segment.size, may_block=True)

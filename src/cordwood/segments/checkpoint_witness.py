@@ -1,12 +1,13 @@
 """The witness of a checkpoint of offsets: a copy with checksums, in a file beside it. Kafka's format has no checksum.
 
-One flipped bit in a checkpoint does harm without a word: a log start that is too high hides acknowledged records, and
-retention deletes them next; a recovery point that is too low lets a start cut what is behind a damaged batch; one that
-is too high keeps torn batches. So a checkpoint that its witness does not know is replaced by the copy.
+One flipped bit in a checkpoint does silent harm: a log start that is too high hides acknowledged records, and retention
+deletes them next; a recovery point that is too low lets a start cut acknowledged batches behind a damaged one; a
+recovery point that is too high keeps torn batches. So a checkpoint that its witness does not know is replaced by the
+copy.
 
-The witness is durable before the checkpoint is replaced. It has the checksum of the new checkpoint and of the one
-before it, so a crash between the two files leaves a checkpoint that the witness knows. A checkpoint without a witness,
-or with a damaged one, is believed: it is Kafka's, or an earlier version's.
+The witness is durable before the checkpoint is replaced. The witness has the checksums of the new and of the former
+checkpoint, so a crash between the two files leaves a checkpoint that the witness knows. A checkpoint without a witness,
+or with a damaged one, is believed: Kafka wrote it, or an earlier version.
 """
 
 import zlib
@@ -16,12 +17,12 @@ from cordwood.records.batch import Buffer
 
 
 class Believed(NamedTuple):
-    """What can be believed of a checkpoint."""
+    """The trusted content of a checkpoint."""
 
     data: bytes | None
-    """Its content, or the copy of it; None if there is neither."""
+    """The checkpoint's content, or its copy; None if there is neither."""
     problem: str = ""
-    """What is wrong with the checkpoint itself."""
+    """The fault of the checkpoint itself."""
 
 
 def witness_path(checkpoint_path: str) -> str:
