@@ -114,3 +114,47 @@ def test_a_query_moves_from_the_connector_to_our_source_and_back_with_its_checkp
         with running(frame, f"moves_{turn}", tmp_path, availableNow=True) as stream:
             stream.finish()
             assert stream.values() == list(range(turn * 10, turn * 10 + 10))
+
+
+def test_a_query_begun_on_our_source_goes_on_with_the_connector_from_its_first_batch(
+    spark: "SparkSession",
+    broker: RunningBroker,
+    load_stream: Load,
+    put: Produce,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic(12)
+    theirs = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    theirs_frame = theirs.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    ours_frame = load_stream(topic, startingOffsets="earliest")
+    for turn, frame in enumerate((ours_frame, theirs_frame, ours_frame)):
+        put(
+            topic,
+            [record for part in range(12) for record in numbered(turn * 24 + 2 * part, turn * 24 + 2 * part + 2, part)],
+        )
+        with running(frame, f"begun_here_{turn}", tmp_path, availableNow=True) as stream:
+            stream.finish()
+            assert stream.values() == list(range(turn * 24, turn * 24 + 24))
+
+
+def test_a_first_batch_that_was_interrupted_on_our_source_is_repeated_by_the_connector(
+    spark: "SparkSession",
+    broker: RunningBroker,
+    load_stream: Load,
+    put: Produce,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    topic = make_topic(2)
+    put(topic, [*numbered(0, 5), *numbered(5, 10, partition=1)])
+    with running(load_stream(topic, startingOffsets="earliest"), "interrupted", tmp_path, availableNow=True) as stream:
+        stream.finish()
+    for path in (tmp_path / "commits").glob("*0*"):
+        path.unlink()
+    put(topic, numbered(10, 15))
+    theirs = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+    theirs_frame = theirs.option("subscribe", topic).option("startingOffsets", "earliest").load()
+    with running(theirs_frame, "repeated", tmp_path, availableNow=True) as stream:
+        stream.finish()
+        assert stream.values() == list(range(15))

@@ -14,7 +14,7 @@ from cordwood.spark.sink.options import (
     SinkOptions,
     parse_sink_options,
 )
-from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
+from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS, WITHOUT_EFFECT, why_without_effect
 
 pytestmark = pytest.mark.landing
 
@@ -85,17 +85,32 @@ def test_brokers_have_to_be_named() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(REFUSED_KEYS))
-def test_a_key_that_is_not_obeyed_is_refused_by_name_with_the_reason(key: str) -> None:
-    name = key + "something" if key.endswith(".") else key
-    message = refusal({f"kafka.{name}": "x"})
-    assert f"'{name}'" in message
+def test_a_key_that_spark_s_own_sink_cannot_take_is_refused_with_the_reason(key: str) -> None:
+    message = refusal({f"kafka.{key}": "x"})
+    assert f"'{key}'" in message
     assert REFUSED_KEYS[key] in message
 
 
-def test_no_key_is_both_obeyed_and_refused() -> None:
-    for key in SUPPORTED_KEYS:
-        assert key not in REFUSED_KEYS
-        assert not any(prefix.endswith(".") and key.startswith(prefix) for prefix in REFUSED_KEYS), key
+@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
+def test_a_key_that_is_not_obeyed_is_taken_with_a_warning(key: str) -> None:
+    name = key + "something" if key.endswith(".") else key
+    assert parse({f"kafka.{name}": "x"}).warnings == (f"kafka.{name} has no effect: {WITHOUT_EFFECT[key]}",)
+
+
+def test_no_key_is_both_obeyed_and_not() -> None:
+    assert not SUPPORTED_KEYS.keys() & (REFUSED_KEYS.keys() | WITHOUT_EFFECT.keys())
+    assert not any(why_without_effect(key) for key in (*SUPPORTED_KEYS, *REFUSED_KEYS))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("kafka.acks", "1"), ("kafka.acks", "0"), ("kafka.enable.idempotence", "false"), ("kafka.retries", "0")],
+)
+def test_settings_of_a_query_that_was_at_least_once_give_way_with_a_warning(name: str, value: str) -> None:
+    options = parse({name: value})
+    assert options.warnings == (f"{name}={value} has no effect: a write is exactly once; exactlyOnce=false obeys it",)
+    assert (options.acks, options.idempotent) == (-1, True)
+    assert parse({name: value, "exactlyOnce": "false", "kafka.enable.idempotence": "false"}).warnings == ()
 
 
 def test_a_misspelt_option_is_refused_with_a_guess() -> None:
@@ -115,14 +130,17 @@ def test_a_path_is_refused_with_what_to_write_instead() -> None:
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"kafka.acks": "1"}, ("kafka.acks=1", "exactlyOnce=true")),
+        ({"kafka.acks": "1", "exactlyOnce": "true"}, ("kafka.acks=1", "exactlyOnce=true")),
         ({"kafka.acks": "0", "exactlyOnce": "task"}, ("kafka.acks=0", "exactlyOnce=task")),
-        ({"kafka.enable.idempotence": "false"}, ("kafka.enable.idempotence=false", "exactlyOnce=true")),
+        (
+            {"kafka.enable.idempotence": "false", "exactlyOnce": "true"},
+            ("kafka.enable.idempotence=false", "exactlyOnce=true"),
+        ),
         (
             {"kafka.enable.idempotence": "true", "kafka.acks": "1", "exactlyOnce": "false"},
             ("kafka.enable.idempotence=true", "kafka.acks=1"),
         ),
-        ({"kafka.retries": "0"}, ("kafka.retries=0", "kafka.enable.idempotence")),
+        ({"kafka.retries": "0", "exactlyOnce": "true"}, ("kafka.retries=0", "kafka.enable.idempotence")),
         ({"batchId": "7"}, ("batchId",)),
     ],
 )

@@ -18,8 +18,11 @@ from tests.conftest import MakeTopic, RunningBroker, await_topic
 from tests.deadline import eventually
 from tests.spark.conftest import Produce, Record, numbered
 
+from cordwood.client.cluster import Cluster
 from cordwood.client.errors import BrokerUnreachable
+from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition
+from cordwood.spark.source import notes
 from cordwood.spark.source.batch_planner import plan_batch
 from cordwood.spark.source.data_loss import DataLoss
 from cordwood.spark.source.offsets import Positions, from_spark, to_spark
@@ -445,3 +448,27 @@ def test_a_broker_that_is_away_holds_a_query_up_and_does_not_end_it(
         eventually(lambda: stream.step() == [] and stream.planner.last_seen == {zero("orders"): 0}, what="the broker")
         stream.planner.close()
         stranger.close()
+
+
+def test_notes_of_a_query_that_was_killed_expire_and_are_no_lag_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BrokerProcess(tmp_path / "data", settings={"offsets.retention.check.interval.ms": "50"}) as process:
+        admin = AdminClient({"bootstrap.servers": process.bootstrap})
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+        with Cluster(ClientSettings(process.bootstrap)) as cluster:
+            notes.report_loss(cluster, "a-box", zero("orders"), 3, 8)
+            assert cluster.committed("a-box") == {zero("orders"): 8}, "the end of what its task was given to read"
+            monkeypatch.setattr(notes, "KEPT_MS", 1)
+            notes.report_loss(cluster, "a-box", zero("orders"), 1, 2)
+            eventually(lambda: not cluster.committed("a-box"), what="no note")
+
+
+def test_a_planner_removes_its_notes_when_its_query_ends(query: Any, put: Produce, topic: str) -> None:
+    put(topic, numbered(0, 3))
+    stream = query(subscribe=topic, progressGroup="unset")
+    stream.step()
+    with Cluster(stream.planner.options.client) as cluster:
+        notes.report_loss(cluster, stream.planner.box, zero(topic), 0, 2)
+        stream.planner.close()
+        assert cluster.committed(stream.planner.box) == {}

@@ -9,6 +9,14 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 from tests.broker_process import BrokerProcess
 from tests.conftest import MakeTopic, RunningBroker, await_topic
 from tests.deadline import eventually
@@ -69,6 +77,60 @@ def test_available_now_reads_what_is_there_in_limited_batches_and_ends(
         assert stream.values() == [100, 101, 102, 103, 104]
 
 
+class Watching(StreamingQueryListener):
+    """What Spark tells of every query, as its UI shows it."""
+
+    def __init__(self) -> None:
+        self.told: list[StreamingQueryProgress] = []
+        self.ended = 0
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        self.told.append(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self.ended += 1
+
+
+def test_a_listener_sees_rows_and_lag_of_every_batch_and_the_group_has_what_was_lost(
+    spark: SparkSession,
+    load_stream: Load,
+    put: Produce,
+    make_topic: MakeTopic,
+    admin: AdminClient,
+    tmp_path: Path,
+    broker: RunningBroker,
+) -> None:
+    topic = make_topic(2)
+    put(topic, [*numbered(0, 60), *numbered(60, 100, partition=1)])
+    frame = load_stream(topic, startingOffsets="earliest", maxOffsetsPerTrigger=40, failOnDataLoss="false")
+    watching = Watching()
+    spark.streams.addListener(watching)
+    try:
+        with running(frame, "watched", tmp_path, availableNow=True) as stream:
+            stream.finish()
+        eventually(lambda: watching.ended == 1, WITHIN_S, what="the end of the query")
+        admin.delete_records([Position(topic, 0, 60)])[Position(topic, 0, 60)].result(30)
+        put(topic, numbered(100, 110))
+        admin.delete_records([Position(topic, 0, 65)])[Position(topic, 0, 65)].result(30)
+        with running(frame, "watched", tmp_path, availableNow=True) as stream:
+            stream.finish()
+        eventually(lambda: watching.ended == 2, WITHIN_S, what="the end of the second run")
+    finally:
+        spark.streams.removeListener(watching)
+    told = [progress for progress in watching.told if progress.numInputRows]
+    assert [progress.numInputRows for progress in told] == [40, 40, 20, 5]
+    assert {progress.name for progress in told} == {"watched"}
+    assert [sum(cordwood.spark.lag(progress).values()) for progress in told] == [60, 20, 0, 0]
+    standing = cordwood.spark.progress("spark-watched", broker.bootstrap)[TopicPartition(topic, 0)]
+    assert (standing.position, standing.lost) == (70, 5)
+
+
 def test_a_query_without_a_name_reports_its_progress_under_its_id(
     load_stream: Load, put: Produce, topic: str, tmp_path: Path, broker: RunningBroker
 ) -> None:
@@ -89,7 +151,7 @@ def test_a_checkpoint_of_sparks_kafka_source_is_read_on(
         stream.finish()
     offsets = tmp_path / "offsets" / "0"
     lines = offsets.read_text().splitlines()
-    assert json.loads(lines[-1]) == {topic: {"0": 10, "1": 10}, f"{topic} began at": {"0": 0, "1": 0}}
+    assert json.loads(lines[-1]) == {topic: {"00": 0, "01": 0, "0": 10, "1": 10}}
     # As Kafka's source writes it: without blanks, in another order.
     _rewrite(offsets, "\n".join([*lines[:-1], f'{{"{topic}":{{"1":4,"0":7}}}}']))
     with running(frame, "read_on", tmp_path, availableNow=True) as stream:
@@ -110,6 +172,30 @@ def test_what_is_lost_before_the_first_batch_is_repeated_is_told(
     lost = pytest.raises(StreamingQueryException, match=r"offsets 0 to 4 \(5 offsets\)")
     with running(frame, "repeats", tmp_path, availableNow=True) as stream, lost:
         stream.finish()
+
+
+def test_a_query_that_fails_leaves_no_group_of_notes(
+    load_stream: Load, put: Produce, topic: str, admin: AdminClient, tmp_path: Path
+) -> None:
+    put(topic, numbered(0, 10))
+    frame = load_stream(topic, startingOffsets="earliest", groupIdPrefix=f"of-{topic}")
+    writer = frame.writeStream.queryName("left_behind").option("checkpointLocation", str(tmp_path))
+
+    def reads_and_fails(batch: DataFrame, number: int) -> None:
+        assert batch.count() == 10
+        found.append([each for each in groups() if f"of-{topic}-notes-" in each])
+        raise RuntimeError("after its tasks have left a note")
+
+    def groups() -> list[str]:
+        listed = admin.list_consumer_groups(request_timeout=30).result(30)
+        return [each.group_id for each in listed.valid]
+
+    found: list[list[str]] = []
+    query = begun(writer.trigger(availableNow=True).foreachBatch(reads_and_fails))
+    with pytest.raises(StreamingQueryException, match="after its tasks have left a note"):
+        query.awaitTermination(WITHIN_S)
+    assert len(found[0]) == 1
+    eventually(lambda: not any(f"of-{topic}-notes-" in each for each in groups()), what="no group of notes")
 
 
 def _fails(batch: DataFrame, number: int) -> None:

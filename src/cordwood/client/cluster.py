@@ -209,9 +209,11 @@ class Cluster:
         group: str,
         offsets: Mapping[TopicPartition, int],
         metadata: str | Mapping[TopicPartition, str] = "",
+        retention_ms: int | None = None,
     ) -> None:
-        """Commits positions of the group. `metadata` is one text for all positions, or a text for each."""
-        groups.commit(self._brokers, group, offsets, metadata)
+        """Commits positions of the group. `metadata` is one text for all positions, or a text for each. Positions with
+        `retention_ms` expire that long after the commit; a group without members goes with its last position."""
+        groups.commit(self._brokers, group, offsets, metadata, retention_ms)
 
     def delete_group(self, group: str) -> None:
         """Removes a group without members, and its positions. A group that does not exist is no error."""

@@ -1,7 +1,7 @@
 """Positions of a group, and its deletion. Commits are those of a group without members."""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from cordwood.client.answers import Committed
 from cordwood.client.brokers import Brokers, KeyType
@@ -48,15 +48,20 @@ def committed(
     return brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_FETCH, values, read)
 
 
+_LAST_WITH_RETENTION: Final = 4
+"""The last version of OffsetCommit that says how long its positions are kept."""
+
+
 def commit(
     brokers: Brokers,
     group: str,
     offsets: Mapping[TopicPartition, int],
     metadata: str | Mapping[TopicPartition, str],
+    retention_ms: int | None = None,
 ) -> None:
     if not offsets:
         return
-    values = {
+    values: dict[str, Any] = {
         "group_id": group,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
@@ -85,7 +90,11 @@ def commit(
                     raise UnknownTopic(topic.name, message)
                 _check(link, ApiKey.OFFSET_COMMIT, f"of group {group} in {partition}", row.error_code)
 
-    brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_COMMIT, values, read)
+    if retention_ms is None:
+        brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_COMMIT, values, read)
+    else:
+        values["retention_time_ms"] = retention_ms
+        brokers.ask_coordinator(KeyType.GROUP, group, ApiKey.OFFSET_COMMIT, values, read, at_most=_LAST_WITH_RETENTION)
 
 
 def delete_group(brokers: Brokers, group: str) -> None:

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from cordwood.spark.data_source import CordwoodDataSource as CordwoodDataSource
     from cordwood.spark.sessions import register as register
     from cordwood.spark.sessions import session as session
+    from cordwood.spark.source.observing import lag as lag
     from cordwood.spark.source.progress_group import progress as progress
 
-__all__ = ["CordwoodDataSource", "progress", "register", "session"]
+__all__ = ["CordwoodDataSource", "lag", "progress", "register", "session"]
 
 _HOMES = {
     "CordwoodDataSource": "data_source",
+    "lag": "source.observing",
     "progress": "source.progress_group",
     "register": "sessions",
     "session": "sessions",

@@ -29,6 +29,8 @@ MAX_BYTES_PER_TRIGGER = "maxBytesPerTrigger"
 GROUP_ID_PREFIX = "groupIdPrefix"
 PROGRESS_GROUP = "progressGroup"
 POLL_TIMEOUT_MS = "kafkaConsumer.pollTimeoutMs"
+FETCH_OFFSET_RETRIES = "fetchOffset.numRetries"
+FETCH_OFFSET_RETRY_INTERVAL_MS = "fetchOffset.retryIntervalMs"
 
 OPTIONS = (
     SUBSCRIBE,
@@ -54,8 +56,16 @@ OPTIONS = (
     GROUP_ID_PREFIX,
     PROGRESS_GROUP,
     POLL_TIMEOUT_MS,
+    FETCH_OFFSET_RETRIES,
+    FETCH_OFFSET_RETRY_INTERVAL_MS,
 )
-"""Every option that is implemented, besides the `kafka.*` keys."""
+"""Every option that is taken, besides the `kafka.*` keys: all of Spark's Kafka source, and some more."""
+
+WITHOUT_EFFECT = {
+    "topic": f"it names the topic of a write; a read uses {SUBSCRIBE}",
+    FETCH_OFFSET_RETRIES: "attempts are bounded by time, see kafka.default.api.timeout.ms",
+}
+"""Options that Spark's Kafka source takes and this one warns about, with the reason."""
 
 EXTRA_COLUMNS = {
     INCLUDE_HEADERS: ("headers",),
@@ -74,13 +84,10 @@ STREAMING_ONLY = (
 
 REFUSED = {
     "path": f"there is no path to load from: name topics with {SUBSCRIBE}, {SUBSCRIBE_PATTERN} or {ASSIGN}",
-    "topic": f"it names the topic of a write; to read use {SUBSCRIBE}",
-    "fetchOffset.numRetries": "attempts are bounded by time, not by number: use kafka.default.api.timeout.ms",
-    "fetchOffset.retryIntervalMs": "use kafka.retry.backoff.ms",
 }
 """Options that people bring along, with the reason why they are not taken."""
 
-SPELLING = {name.lower(): name for name in (*OPTIONS, *REFUSED)}
+SPELLING = {name.lower(): name for name in (*OPTIONS, *WITHOUT_EFFECT, *REFUSED)}
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

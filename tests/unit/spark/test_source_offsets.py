@@ -25,10 +25,23 @@ def test_the_text_is_that_of_sparks_kafka_source_in_one_order() -> None:
 def test_the_end_of_the_first_batch_says_where_the_query_began() -> None:
     began, end = {TopicPartition("a", 0): 3}, {TopicPartition("a", 0): 8, TopicPartition("b", 0): 0}
     offset = with_beginning(began, end)
-    assert json.dumps(offset) == '{"a": {"0": 8}, "b": {"0": 0}, "a began at": {"0": 3}}'
+    assert json.dumps(offset) == '{"a": {"00": 3, "0": 8}, "b": {"0": 0}}'
     assert from_spark(offset) == end
     assert beginning_in(offset) == began
     assert beginning_in(to_spark(end)) == {}
+
+
+def test_the_beginning_of_every_partition_is_told_from_its_end() -> None:
+    began = {TopicPartition("a", partition): partition for partition in (0, 1, 10, 100)}
+    end = {partition: position + 1_000 for partition, position in began.items()}
+    offset = json.loads(json.dumps(with_beginning(began, end)))
+    assert (beginning_in(offset), from_spark(offset)) == (began, end)
+
+
+def test_checkpoints_of_older_versions_say_where_the_query_began_in_their_own_way() -> None:
+    offset = {"a": {"0": 8}, "a began at": {"0": 3}}
+    assert from_spark(offset) == {TopicPartition("a", 0): 8}
+    assert beginning_in(offset) == {TopicPartition("a", 0): 3}
 
 
 def test_nothing_has_a_text_too() -> None:

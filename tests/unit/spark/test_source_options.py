@@ -19,7 +19,7 @@ from cordwood.spark.source.boundaries import (
     Pattern,
     Topics,
 )
-from cordwood.spark.source.kafka_keys import OF_PRODUCERS, REFUSED, Key
+from cordwood.spark.source.kafka_keys import OF_PRODUCERS, REFUSED, WITHOUT_EFFECT, Key
 from cordwood.spark.source.options import OptionsError, SourceOptions, check_options, read_options
 
 ENOUGH = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
@@ -149,14 +149,8 @@ def test_the_group_of_progress() -> None:
     [
         ({"subscribePattern": "o.*"}, ("subscribe", "subscribePattern")),
         ({"assign": '{"orders": [0]}'}, ("subscribe", "assign")),
-        ({"startingOffsets": "earliest", "startingTimestamp": "1"}, ("startingOffsets", "startingTimestamp")),
-        (
-            {"startingOffsetsByTimestamp": '{"orders": {"0": 1}}', "startingTimestamp": "1"},
-            ("startingOffsetsByTimestamp", "startingTimestamp"),
-        ),
         ({"minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"}, ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")),
         ({"progressGroup": "a", "kafka.group.id": "b"}, ("progressGroup", "kafka.group.id")),
-        ({"groupIdPrefix": "a", "kafka.group.id": "b"}, ("groupIdPrefix", "kafka.group.id")),
     ],
 )
 def test_contradictions_name_both(options: dict[str, str], both: tuple[str, str]) -> None:
@@ -168,7 +162,6 @@ def test_contradictions_name_both(options: dict[str, str], both: tuple[str, str]
 @pytest.mark.parametrize(
     "options",
     [
-        {"endingOffsets": "latest", "endingTimestamp": "1"},
         {"startingTimestamp": "2", "endingTimestamp": "1"},
         {"startingOffsets": '{"orders": {"0": 2}}', "endingOffsets": '{"orders": {"0": 1}}'},
         {
@@ -238,7 +231,6 @@ def test_a_stream_has_no_end(name: str) -> None:
         ({"kafka.isolation.level": "x"}, "kafka.isolation.level: expected read_uncommitted or read_committed"),
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol=SSL is not supported"),
         ({"path": "x"}, "path is not supported: there is no path to load from"),
-        ({"topic": "x"}, "topic is not supported: it names the topic of a write; to read use subscribe"),
         ({"startingOffset": "earliest"}, "startingoffset is not an option. Did you mean startingOffsets"),
         ({"kafka.isolation.lvl": "x"}, "Did you mean kafka.isolation.level"),
     ],
@@ -260,15 +252,56 @@ def test_a_pattern_that_is_no_expression_is_refused() -> None:
     assert "subscribePattern: '(' is not a regular expression" in said
 
 
-@pytest.mark.parametrize("name", sorted({*REFUSED, *OF_PRODUCERS, "ssl.keystore.location", "sasl.jaas.config"}))
-def test_every_other_kafka_key_is_refused_by_name_with_a_reason(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_a_kafka_key_that_spark_s_own_source_refuses_is_refused_with_a_reason(name: str) -> None:
     said = problems({**ENOUGH, f"kafka.{name}": "x"}, streaming=True)
     assert re.search(rf"^kafka\.{re.escape(name)} is not supported: .{{10}}", said, re.MULTILINE)
 
 
+@pytest.mark.parametrize("name", sorted({*WITHOUT_EFFECT, *OF_PRODUCERS, "ssl.keystore.location", "sasl.jaas.config"}))
+def test_every_other_kafka_key_is_taken_with_a_warning_that_says_why_it_has_no_effect(name: str) -> None:
+    (warning,) = stream(**{f"kafka.{name}": "x"}).warnings
+    assert re.match(rf"kafka\.{re.escape(name)} has no effect: .{{10}}", warning)
+
+
 def test_no_key_is_both_implemented_and_refused() -> None:
-    assert not {key.value for key in Key} & {*REFUSED, *OF_PRODUCERS}
+    sets = [{key.value for key in Key}, set(REFUSED), set(WITHOUT_EFFECT), set(OF_PRODUCERS)]
+    assert sum(map(len, sets)) == len(set().union(*sets))
     assert not set(option_names.OPTIONS) & set(option_names.REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        ({"fetchOffset.numRetries": "3"}, "fetchOffset.numRetries has no effect: attempts are bounded by time"),
+        ({"kafka.max.poll.records": "500"}, "kafka.max.poll.records has no effect: records come as whole batches"),
+        ({"kafka.check.crcs": "false"}, "kafka.check.crcs=false has no effect: checksums are always checked"),
+        ({"kafka.allow.auto.create.topics": "true"}, "has no effect: reading never creates a topic"),
+        ({"topic": "x"}, "topic has no effect: it names the topic of a write; a read uses subscribe"),
+        ({"groupIdPrefix": "a", "kafka.group.id": "b"}, "groupIdPrefix has no effect beside kafka.group.id"),
+        (
+            {"startingOffsets": "latest", "startingTimestamp": "1"},
+            "startingOffsets have no effect beside startingTimestamp",
+        ),
+    ],
+)
+def test_options_of_spark_s_own_source_are_taken_with_a_warning(options: dict[str, str], warning: str) -> None:
+    (said,) = stream(**options).warnings
+    assert warning in said
+
+
+def test_where_several_options_say_where_to_begin_or_end_the_same_one_counts_as_in_spark_s_own_source() -> None:
+    by_partition = '{"orders": {"0": 7}}'
+    assert batch(startingTimestamp="1", startingOffsetsByTimestamp=by_partition).starting == AtTime(1)
+    assert batch(startingOffsets="earliest", startingOffsetsByTimestamp=by_partition).starting == AtTimes(
+        {TopicPartition("orders", 0): 7}
+    )
+    assert batch(endingOffsets="latest", endingTimestamp="1").ending == AtTime(1)
+
+
+def test_the_pause_between_attempts_has_two_names() -> None:
+    assert stream(**{"fetchOffset.retryIntervalMs": "7"}).client.retry_backoff_ms == 7
+    assert stream(**{"fetchOffset.retryIntervalMs": "7", "kafka.retry.backoff.ms": "8"}).client.retry_backoff_ms == 8
 
 
 def test_what_has_no_effect_is_a_warning() -> None:

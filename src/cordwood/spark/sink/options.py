@@ -1,8 +1,9 @@
 """The options of `df.write` and `df.writeStream` with format "cordwood", read and checked once, on the driver.
 
 Names and meanings are those of Spark's Kafka sink, and of the Java producer for `kafka.*`. Every `kafka.*` key is
-obeyed or refused by name; an option that nobody knows is refused too, because a misspelt one would silently promise
-nothing. What comes out is a value that can be pickled to the tasks.
+obeyed, taken with a warning that it has no effect, or refused where Spark's Kafka sink refuses it; an option that
+nobody knows is refused too, because a misspelt one would silently promise nothing. What comes out is a value that can
+be pickled to the tasks.
 """
 
 import difflib
@@ -16,7 +17,7 @@ from cordwood.client.settings import ClientSettings
 from cordwood.records.batch import Codec
 from cordwood.spark.option_names import OPTIONS
 from cordwood.spark.quantities import MAX_INT, MAX_LONG
-from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS
+from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS, why_without_effect
 
 SINK_OPTIONS = (
     "topic",
@@ -33,12 +34,15 @@ SINK_OPTIONS = (
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """Spark hands these to every sink; they are not ours to judge."""
 
-_OF_THE_SOURCE = frozenset(name.lower() for name in (*OPTIONS, "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"))
+_OF_THE_SOURCE = frozenset(name.lower() for name in OPTIONS)
 """Options of the reading half, passed over: Spark's own sink lets one set of options serve both halves."""
 
 _FAMILY_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 _CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
+
+_WEAKER = {"kafka.acks": ("0", "1"), "kafka.enable.idempotence": ("false",), "kafka.retries": ("0",)}
+"""Settings of the Java producer, and the values of them that give up exactly once."""
 
 E = TypeVar("E", bound=Enum)
 
@@ -103,12 +107,15 @@ class SinkOptions:
     transaction_timeout_ms: int | None
     checkpoint: str | None
     """Where Spark keeps the query's state."""
+    warnings: tuple[str, ...] = ()
+    """Options that have no effect, each with the reason."""
 
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Raises SinkOptionError at the first option that cannot be obeyed."""
     given = {name.lower(): str(value) for name, value in options.items()}
-    _refuse_unknown(given)
+    warnings = _check_names(given)
+    given, weaker = _without_weaker(given)
     if given.get("kafka.security.protocol", "PLAINTEXT").strip().upper() != "PLAINTEXT":
         raise SinkOptionError("Option 'kafka.security.protocol': the client speaks PLAINTEXT only")
     servers = given.get("kafka.bootstrap.servers", "").strip()
@@ -149,24 +156,29 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
             else None
         ),
         checkpoint=given.get("checkpointlocation"),
+        warnings=(*warnings, *weaker),
     )
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _check_names(given: Mapping[str, str]) -> list[str]:
+    """Refuses options that nobody knows; gives what is to be said about those without effect."""
+    warnings = []
     known = {name.lower() for name in SINK_OPTIONS}
     for name in sorted(given):
         if name.startswith("kafka."):
             key = name.removeprefix("kafka.")
             if key in SUPPORTED_KEYS:
                 continue
-            reason = REFUSED_KEYS.get(key) or next(
-                (why for prefix, why in REFUSED_KEYS.items() if prefix.endswith(".") and key.startswith(prefix)), None
-            )
-            if reason is None:
-                near = difflib.get_close_matches(key, SUPPORTED_KEYS, 1)
-                hint = f"; did you mean 'kafka.{near[0]}'?" if near else ""
-                raise SinkOptionError(f"Kafka option '{key}' is not known to the cordwood sink{hint}")
-            raise SinkOptionError(f"Kafka option '{key}' is not supported by the cordwood sink: {reason}")
+            without_effect = why_without_effect(key)
+            if without_effect is not None:
+                warnings.append(f"kafka.{key} has no effect: {without_effect}")
+                continue
+            if key in REFUSED_KEYS:
+                reason = REFUSED_KEYS[key]
+                raise SinkOptionError(f"Kafka option '{key}' is not supported by the cordwood sink: {reason}")
+            near = difflib.get_close_matches(key, SUPPORTED_KEYS, 1)
+            hint = f"; did you mean 'kafka.{near[0]}'?" if near else ""
+            raise SinkOptionError(f"Kafka option '{key}' is not known to the cordwood sink{hint}")
         if name == "path":
             raise SinkOptionError(
                 'A path means nothing to the cordwood sink: write with .option("topic", "…").save(), or '
@@ -177,6 +189,20 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
             spelled = next((option for option in SINK_OPTIONS if near and option.lower() == near[0]), None)
             hint = f"; did you mean '{spelled}'?" if spelled else f"; known are {', '.join(SINK_OPTIONS)} and kafka.*"
             raise SinkOptionError(f"Option '{name}' is not known to the cordwood sink{hint}")
+    return warnings
+
+
+def _without_weaker(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Without settings that exactly once cannot be kept with. They have no effect where `exactlyOnce` is only the
+    default, as in a query that comes from Spark's Kafka sink; beside an `exactlyOnce` that is given they contradict."""
+    if "exactlyonce" in given:
+        return dict(given), []
+    weaker = [name for name, values in _WEAKER.items() if given.get(name, "").strip().lower() in values]
+    kept = {name: text for name, text in given.items() if name not in weaker}
+    warnings = [
+        f"{name}={given[name]} has no effect: a write is exactly once; exactlyOnce=false obeys it" for name in weaker
+    ]
+    return kept, warnings
 
 
 def _topic(given: Mapping[str, str]) -> str | None:

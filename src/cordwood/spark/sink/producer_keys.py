@@ -1,4 +1,4 @@
-"""Which settings of the Java producer the sink obeys, and why it refuses the others.
+"""Which settings of the Java producer the sink obeys, which it warns about, and which it refuses.
 
 The table in docs/spark.md is compared with this one by a test.
 """
@@ -46,6 +46,10 @@ REFUSED_KEYS: dict[str, str] = {
     "value.serializer": _BYTES,
     "transactional.id": _TRANSACTIONAL_ID,
     "transaction.two.phase.commit.enable": _TRANSACTIONAL_ID,
+}
+"""What Spark's Kafka sink refuses, or fails with."""
+
+WITHOUT_EFFECT: dict[str, str] = {
     "partitioner.": _PARTITIONER,
     "interceptor.classes": "there is no Java client to intercept; transform the DataFrame",
     "connections.max.idle.ms": _POOL,
@@ -79,3 +83,11 @@ REFUSED_KEYS: dict[str, str] = {
     "allow.auto.create.topics": _CONSUMER,
 }
 """By key, or by the beginning of keys where it ends in a dot."""
+
+
+def why_without_effect(key: str) -> str | None:
+    """Why this key changes nothing; None if it is obeyed, refused, or nobody knows it."""
+    if key in SUPPORTED_KEYS or key in REFUSED_KEYS:
+        return None
+    beginnings = (why for name, why in WITHOUT_EFFECT.items() if name.endswith(".") and key.startswith(name))
+    return WITHOUT_EFFECT.get(key) or next(beginnings, None)

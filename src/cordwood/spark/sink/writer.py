@@ -5,6 +5,7 @@ rows. Spark calls `write` in a worker for every attempt of a task, then `commit`
 driver.
 """
 
+import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,6 +23,9 @@ from cordwood.spark.sink.columns import SinkColumns, check_columns
 from cordwood.spark.sink.options import SinkOptionError, SinkOptions, parse_sink_options
 from cordwood.spark.sink.protocol import TaskReport
 
+_log = logging.getLogger("cordwood.spark.sink")
+_warned: set[str] = set()
+
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 """Local properties that Spark sets for the tasks of a micro-batch. The query's id is kept in its checkpoint."""
@@ -34,6 +38,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
             "fresh topic and write to that"
         )
     parsed = parse_sink_options(options, streaming=False)
+    _warn(parsed)
     return BatchSink(parsed, check_columns(schema, parsed))
 
 
@@ -41,6 +46,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     """`overwrite` is Spark's word for outputMode("complete"): every micro-batch holds the whole result. As with
     Spark's Kafka sink each is appended."""
     parsed = parse_sink_options(options, streaming=True)
+    _warn(parsed)
     return StreamSink(parsed, check_columns(schema, parsed))
 
 
@@ -113,6 +119,14 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def _family_of(self, query_id: str) -> str:
         return query_id if self._options.family is None else f"{self._options.family}.{query_id}"
+
+
+def _warn(options: SinkOptions) -> None:
+    """Once in the life of this process: Spark makes a writer for every micro-batch."""
+    for warning in options.warnings:
+        if warning not in _warned:
+            _warned.add(warning)
+            _log.warning("%s", warning)
 
 
 def _reports(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:

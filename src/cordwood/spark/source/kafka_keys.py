@@ -1,7 +1,9 @@
 """Every `kafka.*` key that people hand to Spark's Kafka source, and what becomes of it here.
 
-Owns the answer to "is this key implemented?". A key is implemented, or it is refused by name with the reason and what
-to do instead: none is taken and then ignored. Names are those of Kafka's consumer, without `kafka.` before them.
+Owns the answer to "is this key implemented?". A key is implemented; or it is taken with a warning that it has no
+effect, the reason and what to use instead; or, where Spark's Kafka source refuses it, it is refused here too. So a
+query moves from that source to this one with its options as they are. Names are those of Kafka's consumer, without
+`kafka.` before them.
 """
 
 from enum import Enum
@@ -27,28 +29,31 @@ class Key(Enum):
     ALLOW_AUTO_CREATE_TOPICS = "allow.auto.create.topics"
 
 
-ONLY_VALUE = {
-    Key.SECURITY_PROTOCOL: ("PLAINTEXT", "encrypted and authenticated connections are not supported yet"),
+ALWAYS = {
     Key.CHECK_CRCS: ("true", "checksums are always checked"),
     Key.ALLOW_AUTO_CREATE_TOPICS: ("false", "reading never creates a topic"),
 }
-"""Keys that say what is done anyway: this value is taken, any other is refused with the reason."""
+"""Keys whose value is always this one; another has no effect, for the reason that stands beside it."""
 
 _MEMBERSHIP = "a query is no member of a group: Spark decides who reads what, and progress is committed without joining"
 _RECORDS = "keys and values arrive as bytes; decode them with DataFrame functions, as in CAST(value AS STRING)"
 _COMMITS = "positions live in the checkpoint; they are committed to the progress group as well, by themselves"
 _METRICS = "this client keeps no such metrics; see the streaming query's progress and the broker's metrics"
-_SECURITY = "encrypted and authenticated connections are not supported yet"
+_SECURITY = "encrypted and authenticated connections are not supported yet, and kafka.security.protocol is PLAINTEXT"
 _NETWORK = "connections are opened when needed and again after they broke; use kafka.request.timeout.ms"
 _METADATA = "metadata is asked for at every trigger, and whenever it turns out to be stale"
 
 REFUSED = {
     "auto.offset.reset": "where to start is said by startingOffsets: earliest, latest, group or JSON",
     "enable.auto.commit": _COMMITS,
-    "auto.commit.interval.ms": _COMMITS,
     "key.deserializer": _RECORDS,
     "value.deserializer": _RECORDS,
     "interceptor.classes": "there is no Java consumer in which an interceptor could run",
+}
+"""What Spark's Kafka source refuses as well."""
+
+WITHOUT_EFFECT = {
+    "auto.commit.interval.ms": _COMMITS,
     "session.timeout.ms": _MEMBERSHIP,
     "heartbeat.interval.ms": _MEMBERSHIP,
     "max.poll.interval.ms": _MEMBERSHIP,
@@ -81,7 +86,7 @@ REFUSED = {
     "security.providers": _SECURITY,
 }
 
-REFUSED_PREFIXES = {"ssl.": _SECURITY, "sasl.": _SECURITY}
+_PREFIXES_WITHOUT_EFFECT = {"ssl.": _SECURITY, "sasl.": _SECURITY}
 
 OF_PRODUCERS = frozenset(
     {
@@ -106,16 +111,13 @@ OF_PRODUCERS = frozenset(
         "value.serializer",
     }
 )
-"""Settings of Kafka's producer: on a read they are a mistake with an explanation of its own."""
+"""Settings of Kafka's producer: one dictionary of options may serve a read and a write."""
 
 
-def reason_to_refuse(name: str) -> str | None:
-    """Why this key, without `kafka.`, is not taken; None if it is implemented or nobody knows it."""
-    if name in REFUSED:
-        return REFUSED[name]
-    for prefix, reason in REFUSED_PREFIXES.items():
-        if name.startswith(prefix):
-            return reason
+def why_without_effect(name: str) -> str | None:
+    """Why this key, without `kafka.`, changes nothing; None if it is implemented, refused, or nobody knows it."""
+    if name in WITHOUT_EFFECT:
+        return WITHOUT_EFFECT[name]
     if name in OF_PRODUCERS:
         return "it is a setting of producers, and this is a read"
-    return None
+    return next((reason for prefix, reason in _PREFIXES_WITHOUT_EFFECT.items() if name.startswith(prefix)), None)

@@ -4,6 +4,10 @@ Spark gives the two no way to talk: the planner knows the options, a task knows 
 so the notes lie there, as the metadata of positions in a group that only this run of the planner uses (`box`). They are
 few: one at the beginning, and one for each loss that nobody saw coming. A note that gets lost costs a name or a count,
 never a record, so writing one never fails a task.
+
+The planner removes the box when it has read it, and when its query ends or fails. Notes of a query that was killed
+expire (`KEPT_MS`). Until then they are no reader who lags: their position is the end of the records that the task was
+given to read.
 """
 
 import json
@@ -19,6 +23,8 @@ from cordwood.model.identifiers import TopicPartition
 
 _log = logging.getLogger(__name__)
 
+KEPT_MS: Final = 15 * 60_000
+"""How long a note waits for its planner. It reads before every batch; a name that expired is told with the next one."""
 _MAX_PIECES: Final = 50
 """Of losses in one note: brokers take 4096 bytes."""
 
@@ -40,8 +46,8 @@ def new_box(prefix: str) -> str:
     return f"{prefix}-notes-{uuid.uuid4()}"
 
 
-def introduce(cluster: Cluster, box: str, partition: TopicPartition) -> None:
-    """From a task: the id and the name of its query, if Spark tells them."""
+def introduce(cluster: Cluster, box: str, partition: TopicPartition, end: int) -> None:
+    """From a task that reads up to `end`: the id and the name of its query, if Spark tells them."""
     from pyspark import TaskContext  # here and not above: nothing else needs Spark
 
     context = TaskContext.get()
@@ -49,7 +55,7 @@ def introduce(cluster: Cluster, box: str, partition: TopicPartition) -> None:
     if context is None or query_id is None:
         return
     name = query_name(context.getLocalProperty("spark.job.description") or "", query_id)
-    _write(cluster, box, partition, {"id": query_id, "name": name or ""})
+    _write(cluster, box, partition, end, {"id": query_id, "name": name or ""})
 
 
 def query_name(description: str, query_id: str) -> str | None:
@@ -61,7 +67,7 @@ def query_name(description: str, query_id: str) -> str | None:
 
 def report_loss(cluster: Cluster, box: str, partition: TopicPartition, start: int, end: int) -> None:
     """From a task: offsets [start, end) are gone."""
-    _write(cluster, box, partition, {"lost": [[start, end]]})
+    _write(cluster, box, partition, end, {"lost": [[start, end]]})
 
 
 def collect(cluster: Cluster, box: str) -> Notes:
@@ -80,7 +86,15 @@ def collect(cluster: Cluster, box: str) -> Notes:
     return Notes(query_id, query_name, lost)
 
 
-def _write(cluster: Cluster, box: str, partition: TopicPartition, note: Mapping[str, Any]) -> None:
+def remove(cluster: Cluster, box: str) -> None:
+    """From the planner whose query ends: nobody will read what lies in the box. It expires if this fails."""
+    try:
+        cluster.delete_group(box)
+    except ClientError as failure:
+        _log.info("group %s is left to expire: %s", box, failure)
+
+
+def _write(cluster: Cluster, box: str, partition: TopicPartition, position: int, note: Mapping[str, Any]) -> None:
     try:
         there = cluster.committed_with_metadata(box, [partition]).get(partition)
         merged = {**(_parse(there.metadata) if there is not None else {})}
@@ -88,7 +102,8 @@ def _write(cluster: Cluster, box: str, partition: TopicPartition, note: Mapping[
         merged |= note
         if lost:
             merged["lost"] = lost[-_MAX_PIECES:]
-        cluster.commit(box, {partition: 0}, json.dumps(merged))
+        known = 0 if there is None else there.offset
+        cluster.commit(box, {partition: max(known, position)}, json.dumps(merged), retention_ms=KEPT_MS)
     except ClientError as failure:
         _log.warning("a note to the planner of this query was lost: %s", failure)
 

@@ -4,9 +4,10 @@ A position is the offset of the next record to read. The text is what users writ
 checkpoints, where it compares texts and not numbers: so topics and partitions always come in one order, and a
 checkpoint of Spark's Kafka source can be read on with this one.
 
-The end of a query's first batch says where the query began, too: `{"orders": {"0": 5}, "orders began at": {"0": 0}}`.
-Spark keeps the ends of batches only. If it repeats the first one it asks anew where to begin, and by then that may be
-elsewhere.
+The end of a query's first batch says where the query began, too: `{"orders": {"00": 0, "0": 5}}`, where a partition's
+number with a zero before it has the beginning. Spark keeps the ends of batches only. If it repeats the first one it
+asks anew where to begin, and by then that may be elsewhere. Spark's Kafka source reads `00` and `0` as the same
+partition, of which the last entry counts: so it can go on with a checkpoint that was begun here.
 """
 
 import json
@@ -21,8 +22,10 @@ Positions = dict[TopicPartition, int]
 SparkOffset = dict[str, dict[str, int]]
 """What Spark's planner process turns into JSON and back."""
 
-_BEGAN_AT: Final = " began at"
-"""Behind a topic's name, in which there are no blanks."""
+_BEGAN: Final = "0"
+"""Before the number of a partition."""
+_ONCE_BEGAN_AT: Final = " began at"
+"""Behind a topic's name: how checkpoints of older versions say it."""
 
 
 def to_spark(positions: Mapping[TopicPartition, int]) -> SparkOffset:
@@ -40,17 +43,41 @@ def from_spark(offset: Mapping[str, Mapping[str, int]]) -> Positions:
 
 def with_beginning(began: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> SparkOffset:
     """The end of the first batch of a query that began there."""
-    return to_spark(end) | {topic + _BEGAN_AT: partitions for topic, partitions in to_spark(began).items()}
+    ends, starts = to_spark(end), to_spark(began)
+    marked = {
+        topic: {_BEGAN + partition: offset for partition, offset in partitions.items()}
+        for topic, partitions in starts.items()
+    }
+    # The ends come last: of two entries for one partition Spark's Kafka source takes the last.
+    return {topic: {**marked.get(topic, {}), **ends.get(topic, {})} for topic in sorted({*marked, *ends})}
 
 
 def without_beginning(offset: Mapping[str, Any]) -> dict[str, Any]:
-    return {topic: partitions for topic, partitions in offset.items() if not topic.endswith(_BEGAN_AT)}
+    """What is no mapping of partitions is left as it is, for the caller to refuse."""
+    return {
+        topic: {each: value for each, value in partitions.items() if not _is_beginning(each)}
+        if isinstance(partitions, Mapping)
+        else partitions
+        for topic, partitions in offset.items()
+        if not topic.endswith(_ONCE_BEGAN_AT)
+    }
 
 
 def beginning_in(offset: Mapping[str, Mapping[str, int]]) -> Positions:
     """Where the query began, if this is the end of its first batch; else nothing."""
-    began = {name.removesuffix(_BEGAN_AT): found for name, found in offset.items() if name.endswith(_BEGAN_AT)}
-    return from_spark(began)
+    began: dict[str, dict[str, int]] = {}
+    for topic, partitions in offset.items():
+        if topic.endswith(_ONCE_BEGAN_AT):
+            began[topic.removesuffix(_ONCE_BEGAN_AT)] = dict(partitions)
+            continue
+        marked = {each.removeprefix(_BEGAN): value for each, value in partitions.items() if _is_beginning(each)}
+        if marked:
+            began[topic] = marked
+    return _partition_values(began, _offset_of_checkpoint)
+
+
+def _is_beginning(partition: object) -> bool:
+    return isinstance(partition, str) and len(partition) > 1 and partition.startswith(_BEGAN)
 
 
 def parse_offsets(text: str) -> Positions:

@@ -29,7 +29,7 @@ from cordwood.spark.source.boundaries import (
     Subscription,
     Topics,
 )
-from cordwood.spark.source.kafka_keys import ONLY_VALUE, Key, reason_to_refuse
+from cordwood.spark.source.kafka_keys import ALWAYS, REFUSED, Key, why_without_effect
 from cordwood.spark.source.offsets import parse_offsets, parse_partitions, parse_timestamps
 
 T = TypeVar("T")
@@ -188,6 +188,13 @@ class _Reading:
             self._problems.append(f"{' and '.join(found)} contradict each other: keep one of them.")
         return found
 
+    def _first(self, *options: str) -> list[str]:
+        """The first of the options that is given. Later ones have no effect, as in Spark's Kafka source."""
+        found = [name for name in options if self._has(name)]
+        if len(found) > 1:
+            self._warnings.append(f"{' and '.join(found[1:])} have no effect beside {found[0]}")
+        return found[:1]
+
     # Names
 
     def _check_names(self) -> None:
@@ -198,6 +205,8 @@ class _Reading:
                 spelling = names.SPELLING[name]
                 if spelling in names.REFUSED:
                     self._problems.append(f"{spelling} is not supported: {names.REFUSED[spelling]}.")
+                elif spelling in names.WITHOUT_EFFECT:
+                    self._warnings.append(f"{spelling} has no effect: {names.WITHOUT_EFFECT[spelling]}")
             else:
                 known = [*names.OPTIONS, *(f"kafka.{key.value}" for key in Key)]
                 self._problems.append(f"{name} is not an option.{did_you_mean(name, known)}")
@@ -208,9 +217,11 @@ class _Reading:
     def _check_key(self, name: str) -> None:
         if name in {key.value for key in Key}:
             return
-        reason = reason_to_refuse(name)
+        reason = why_without_effect(name)
         if reason is not None:
-            self._problems.append(f"kafka.{name} is not supported: {reason}.")
+            self._warnings.append(f"kafka.{name} has no effect: {reason}")
+        elif name in REFUSED:
+            self._problems.append(f"kafka.{name} is not supported: {REFUSED[name]}.")
         else:
             near = did_you_mean(f"kafka.{name}", [f"kafka.{key.value}" for key in Key])
             self._problems.append(f"kafka.{name} is not a setting of Kafka's consumer.{near}")
@@ -218,17 +229,27 @@ class _Reading:
     # The cluster
 
     def _clients(self) -> tuple[ClientSettings, ClientSettings]:
-        for key, (value, reason) in ONLY_VALUE.items():
+        for key, (value, reason) in ALWAYS.items():
             given = self._text(f"kafka.{key.value}")
-            if given is not None and given.strip().lower() != value.lower():
-                self._problems.append(f"kafka.{key.value}={given} is not supported: {reason}. Use {value}.")
+            if given is not None and given.strip().lower() != value:
+                self._warnings.append(f"kafka.{key.value}={given} has no effect: {reason}")
+        protocol = self._text(f"kafka.{Key.SECURITY_PROTOCOL.value}")
+        if protocol is not None and protocol.strip().upper() != "PLAINTEXT":
+            self._problems.append(
+                f"kafka.security.protocol={protocol} is not supported: encrypted and authenticated connections are not"
+                " supported yet. Use PLAINTEXT."
+            )
         servers = self._text(f"kafka.{Key.BOOTSTRAP_SERVERS.value}")
         if not servers:
             self._problems.append("kafka.bootstrap.servers is missing: say where the brokers are, as host:9092.")
         numbers = {
             "request_timeout_ms": self._take_key(Key.REQUEST_TIMEOUT_MS, _positive_int, None),
             "retry_timeout_ms": self._take_key(Key.DEFAULT_API_TIMEOUT_MS, _positive_int, None),
-            "retry_backoff_ms": self._take_key(Key.RETRY_BACKOFF_MS, _positive_int, None),
+            "retry_backoff_ms": self._take_key(
+                Key.RETRY_BACKOFF_MS,
+                _positive_int,
+                self._take(names.FETCH_OFFSET_RETRY_INTERVAL_MS, _positive_int, None),
+            ),
             "retry_backoff_max_ms": self._take_key(Key.RETRY_BACKOFF_MAX_MS, _positive_int, None),
             "fetch_max_bytes": self._take_key(Key.MAX_PARTITION_FETCH_BYTES, _positive_int, None),
             "fetch_max_wait_ms": self._take_key(Key.FETCH_MAX_WAIT_MS, _positive_int, None),
@@ -236,6 +257,7 @@ class _Reading:
         }
         given_numbers = {name: number for name, number in numbers.items() if number is not None}
         client_id = self._take_key(Key.CLIENT_ID, _not_empty, "cordwood-spark")
+        self._take(names.FETCH_OFFSET_RETRIES, _positive, None)
         poll_timeout_ms = self._take(names.POLL_TIMEOUT_MS, _positive, None) or DEFAULT_POLL_TIMEOUT_MS
         try:
             client = ClientSettings(servers or "missing", client_id=client_id, **given_numbers)
@@ -274,7 +296,7 @@ class _Reading:
 
     def _starting(self) -> Boundary:
         default: Boundary = Edge.LATEST if self._streaming else Edge.EARLIEST
-        found = self._exclusive(names.STARTING_TIMESTAMP, names.STARTING_OFFSETS_BY_TIMESTAMP, names.STARTING_OFFSETS)
+        found = self._first(names.STARTING_TIMESTAMP, names.STARTING_OFFSETS_BY_TIMESTAMP, names.STARTING_OFFSETS)
         if names.GROUP in self._given and (self._text(names.STARTING_OFFSETS) or "").strip().lower() != "group":
             self._problems.append(
                 f"{names.GROUP} is used only with {names.STARTING_OFFSETS}=group; for the group to which progress is"
@@ -307,11 +329,12 @@ class _Reading:
 
     def _ending(self) -> Boundary:
         default: Boundary = Edge.LATEST
-        found = self._exclusive(names.ENDING_TIMESTAMP, names.ENDING_OFFSETS_BY_TIMESTAMP, names.ENDING_OFFSETS)
+        choices = (names.ENDING_TIMESTAMP, names.ENDING_OFFSETS_BY_TIMESTAMP, names.ENDING_OFFSETS)
         if self._streaming:
-            for name in found:
+            for name in filter(self._has, choices):
                 self._problems.append(f"{name} has no meaning for a stream, which has no end: remove it.")
             return default
+        found = self._first(*choices)
         if names.ENDING_TIMESTAMP in found:
             return self._take(names.ENDING_TIMESTAMP, _at_time, default)
         if names.ENDING_OFFSETS_BY_TIMESTAMP in found:
@@ -367,10 +390,7 @@ class _Reading:
         group_id = f"kafka.{Key.GROUP_ID.value}"
         found = self._exclusive(names.PROGRESS_GROUP, group_id)
         if found and self._has(names.GROUP_ID_PREFIX):
-            self._problems.append(
-                f"{names.GROUP_ID_PREFIX} and {found[0]} contradict each other: keep the prefix, and the group is"
-                f" called after the query, or keep {found[0]}."
-            )
+            self._warnings.append(f"{names.GROUP_ID_PREFIX} has no effect beside {found[0]}")
         group = self._take(found[0], _not_empty, None) if found else None
         if group is not None and names.PROGRESS_GROUP in found and group.lower() == NO_GROUP:
             return None, False

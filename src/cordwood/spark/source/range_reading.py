@@ -45,7 +45,7 @@ class RangeReader:
     def read(self) -> Iterator[pa.RecordBatch]:
         task = self._task
         if task.introduces and task.box is not None and task.ranges:
-            notes.introduce(self._cluster, task.box, task.ranges[0].partition)
+            notes.introduce(self._cluster, task.box, task.ranges[0].partition, task.ranges[0].end)
         # Fresh metadata: this process may have known a topic that was deleted and created again since.
         topics = self._cluster.topics({wanted.partition.topic for wanted in task.ranges})
         ranges = [wanted for wanted in task.ranges if self._is_there(wanted, topics)]

@@ -12,6 +12,7 @@ was lost, when the last batch went out. A position means the next offset to read
 import logging
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from cordwood.client.cluster import Cluster
@@ -33,6 +34,7 @@ from cordwood.spark.source.weighing import Scales
 _log = logging.getLogger(__name__)
 
 _LOOKS: Final = 3
+_LAST_WORDS_MS: Final = 1_000
 _BETWEEN_LOOKS_S: Final = 0.2
 """A log that is gone, or ends before our position, is looked at again: brokers that just started may not know it."""
 
@@ -56,8 +58,18 @@ class StreamPlanner:
         self._said_missing: set[str] = set()
 
     def close(self) -> None:
+        if self._wants_notes:
+            # Of its own, and impatient: a query that ends because the broker is away is not held up by it.
+            client = self.options.client
+            impatient = replace(client, retry_timeout_ms=_LAST_WORDS_MS, request_timeout_ms=_LAST_WORDS_MS)
+            with Cluster(impatient) as cluster:
+                notes.remove(cluster, self.box)
         self._cluster.close()
         self.progress.close()
+
+    @property
+    def _wants_notes(self) -> bool:
+        return self.progress.needs_name or not self.options.fail_on_data_loss
 
     @property
     def topic_ids(self) -> dict[str, TopicId]:
@@ -217,8 +229,7 @@ class StreamPlanner:
     # What others know
 
     def _read_notes(self) -> None:
-        wanted = self.progress.needs_name or not self.options.fail_on_data_loss
-        if not (wanted and self._expects_notes):
+        if not (self._wants_notes and self._expects_notes):
             return
         try:
             found = notes.collect(self._cluster, self.box)
