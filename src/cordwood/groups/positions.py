@@ -4,7 +4,7 @@ The coordinator's contract: a request yields records and an answer; state change
 at append; the answer waits until they are committed. So after a restart the log alone brings the state back.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from cordwood.groups.offset_records import (
@@ -94,7 +94,7 @@ class Positions:
         return len(self._groups)
 
     def groups(self) -> Iterator[str]:
-        return iter(sorted(self._groups))
+        return iter(self._groups)
 
     def may_lack_id(self, topic: str) -> bool:
         """Whether positions without a topic id may exist for topics of this name."""
@@ -109,17 +109,16 @@ class Positions:
             lambda partition, position: partition.topic == topic and position.topic_id in (topic_id, ZERO_TOPIC_ID)
         )
 
-    def of_topics(self, topic_ids: Iterable[TopicId]) -> list[Record]:
-        """Tombstones for positions that say that they are in one of these topics."""
-        wanted = {topic_id.int for topic_id in topic_ids}
-        return self._tombstones(lambda partition, position: position.topic_id.int in wanted)
-
-    def of_topics_gone(self, topic_id_of: TopicIdOf) -> list[Record]:
-        """Tombstones for positions in topics that are no longer there, or there anew under the same name.
-
-        Mostly they went with their topic, unless power was lost before that was safe.
-        """
-        return self._tombstones(lambda partition, position: not is_current(partition, position, topic_id_of))
+    def of_topics(
+        self, group: str, partitions: Iterable[TopicPartition], topic_ids: Collection[TopicId]
+    ) -> list[Record]:
+        """Tombstones for those of these positions that say that they are in one of these topics."""
+        positions = self.of_group(group)
+        return [
+            (encode_key(group, partition), None)
+            for partition in partitions
+            if (position := positions.get(partition)) is not None and position.topic_id in topic_ids
+        ]
 
     def _tombstones(self, gone: Gone) -> list[Record]:
         return [

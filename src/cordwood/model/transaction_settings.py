@@ -15,6 +15,12 @@ class TransactionSettings:
     transaction_max_timeout_ms: int = int32(
         900_000, "The longest transaction timeout that a producer may ask for.", low=1
     )
+    transaction_partitions_max: int = int32(
+        10_000,
+        "Partitions that one transaction writes to at most: its producer is told POLICY_VIOLATION beyond that, and "
+        "aborts. Kafka has no limit of its own.",
+        low=1,
+    )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = int32(
         3_600_000, "How often transactional ids are looked at for expiry.", low=1
     )

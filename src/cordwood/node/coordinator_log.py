@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("cordwood.coordinators")
 
-LOAD_CHUNK_BYTES = 1 << 20
+LOAD_CHUNK_BYTES = 1 << 18
 COMMIT_TIMEOUT_MS = 5_000
 
 Record = tuple[bytes, bytes | None]

@@ -6,7 +6,7 @@ markers of earlier decisions. A client whose wait times out asks again and hears
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import ErrorCode
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_FAMILIES = 10_000
 """The most families in one partition of __transaction_state."""
+
+SLOTS_PER_STEP = 500
 
 MAX_PLANS_BYTES = 4 << 20
 """The most bytes of plans that the families in one partition of __transaction_state keep. Beyond that, only digests are
@@ -174,12 +176,6 @@ class FamilyCoordinator:
 
         self._with_shard(name, loaded, lambda error: done(error, None))
 
-    def all_families(self, done: Callable[[list[Family]], None]) -> None:
-        def loaded(shards: list[Shard[Transactions]]) -> None:
-            done(sorted((each for shard in shards for each in shard.machine.families), key=lambda each: each.name))
-
-        self._log.when_loaded(loaded)
-
     # Appending and waiting
 
     def _with_shard(self, name: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
@@ -237,25 +233,44 @@ class FamilyCoordinator:
 
     # Time
 
-    def look(self, shard: Shard[Transactions]) -> None:
-        """Ends slots whose leases have run out. The caller writes the markers of slots that have written records."""
-        now_ms = self._node.now_ms
+    def look(self, shard: Shard[Transactions]) -> Iterator[None]:
+        """Ends slots whose leases have run out, in steps. The caller writes the markers of slots that have written
+        records."""
         leases = self._leases_of(shard)
-        ended: list[Record] = []
+        known = leases.batches()
         in_use: set[Batch] = set()
-        for family in shard.machine.families:
-            ended += map(record_of, families_deciding.time_out(family, leases, now_ms))
-            in_use.update((family.name, slot.batch_id) for slot in family.slots.values() if slot.state in JOINED)
-        leases.keep(in_use)
-        self._write_in_parts(shard, ended)
+        for families in self._some_at_a_time(shard):
+            now_ms = self._node.now_ms
+            ended: list[Record] = []
+            for family in families:
+                ended += map(record_of, families_deciding.time_out(family, leases, now_ms))
+                in_use.update((family.name, slot.batch_id) for slot in family.slots.values() if slot.state in JOINED)
+            self._write_in_parts(shard, ended)
+            yield
+        leases.forget(batch for batch in known if batch not in in_use)
 
-    def forget(self, shard: Shard[Transactions]) -> None:
-        """Removes families that may be forgotten."""
-        now_ms = self._node.now_ms
-        self._write_in_parts(
-            shard,
-            [record for family in shard.machine.families for record in families_deciding.forget(family, now_ms)],
-        )
+    def forget(self, shard: Shard[Transactions]) -> Iterator[None]:
+        """Removes families that may be forgotten, in steps."""
+        for families in self._some_at_a_time(shard):
+            now_ms = self._node.now_ms
+            forgotten = [record for family in families for record in families_deciding.forget(family, now_ms)]
+            self._write_in_parts(shard, forgotten)
+            yield
+
+    @staticmethod
+    def _some_at_a_time(shard: Shard[Transactions]) -> Iterator[list[Family]]:
+        """All families of a shard, as many at a time as have about SLOTS_PER_STEP slots."""
+        some: list[Family] = []
+        slots = 0
+        for name in shard.machine.families.names():
+            family = shard.machine.families.get(name)
+            some.append(family)
+            slots += 1 + len(family.slots)
+            if slots >= SLOTS_PER_STEP:
+                yield some
+                some, slots = [], 0
+        if some:
+            yield some
 
     def _write_in_parts(self, shard: Shard[Transactions], records: list[Record]) -> None:
         for append in in_appends(records, shard.partition.settings.max_message_bytes):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cordwood.groups.classic.outbox import Outbox
-from cordwood.groups.shard import GroupListing, GroupShard
+from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.coordinator_log import Done, Shard
 from cordwood.node.group_membership import GroupMembership
@@ -52,13 +52,6 @@ class GroupCoordinator:
             self._log.when_committed(shard, committed)
 
         self.shards.with_shard(group_id, loaded, failed)
-
-    def list_groups(self, done: Callable[[list[GroupListing], ErrorCode], None]) -> None:
-        """Lists all groups of readable shards, with the error of the others."""
-        found: list[GroupListing] = []
-        self._log.each_shard_with_records(
-            lambda shard: found.extend(shard.machine.listing()), lambda error: done(sorted(found), error)
-        )
 
     def visit_shards(self, visit: Callable[[GroupShard], None], finished: Done) -> None:
         """Calls `visit` with every shard that has records, then `finished`. The caller only reads the shards."""

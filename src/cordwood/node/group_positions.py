@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 MINUTE_MS = 60_000
+LOOKED_AT_PER_STEP = 250
 
 UNSTABLE = Position(-1, -1, "", -1)
 """The placeholder for a position that an open transaction is about to move."""
@@ -167,34 +168,58 @@ class GroupPositions:
                 self._deleted_topics[shard].append(topic_id)
             else:
                 self._deleted_topics[shard] = [topic_id]
-                self._in_turns.add(partial(self._forget_deleted, shard))
+                self._in_turns.add_steps(self._forget_deleted(shard))
 
         self._log.each_shard_with_records(look)
 
-    def _forget_deleted(self, shard: Shard[GroupShard], now_ms: int) -> None:
-        deleted = self._deleted_topics.pop(shard)
-        self._forget(shard, shard.machine.positions.of_topics(deleted), now_ms)
+    def _forget_deleted(self, shard: Shard[GroupShard]) -> Iterator[None]:
+        deleted = frozenset(self._deleted_topics.pop(shard))
+        of_topics = shard.machine.positions.of_topics
+        yield from self._forget_each(shard, lambda group_id, partitions: of_topics(group_id, partitions, deleted))
 
     def expire(self) -> None:
-        """Removes expired positions, one shard in each turn: a hundred thousand positions take a while."""
+        """Removes expired positions in steps: a hundred thousand positions take a while."""
 
         def look(shard: Shard[GroupShard]) -> None:
             if shard not in self._expiring:
                 self._expiring.add(shard)
-                self._in_turns.add(partial(self._expire, shard))
+                self._in_turns.add_steps(self._expire(shard))
 
         self._log.each_shard_with_records(look)
 
-    def _expire(self, shard: Shard[GroupShard], now_ms: int) -> None:
+    def _expire(self, shard: Shard[GroupShard]) -> Iterator[None]:
+        node, machine = self._node, shard.machine
+        ttl_ms = node.settings.offsets_retention_minutes * MINUTE_MS
+        yield from self._forget_each(
+            shard, lambda group_id, partitions: machine.expired(group_id, partitions, node.now_ms, ttl_ms)
+        )
         self._expiring.remove(shard)
-        retention_ms = self._node.settings.offsets_retention_minutes * MINUTE_MS
-        self._forget(shard, shard.machine.expired(now_ms, retention_ms), now_ms)
 
-    def _forget(self, shard: Shard[GroupShard], tombstones: list[Record], now_ms: int) -> None:
+    def _forget_each(
+        self, shard: Shard[GroupShard], tombstones: Callable[[str, list[TopicPartition]], list[Record]]
+    ) -> Iterator[None]:
+        """Writes the tombstones that `tombstones` gives for the positions of each group, some positions in each
+        step."""
+        found: list[Record] = []
+        left = LOOKED_AT_PER_STEP
+        for group_id in shard.machine.group_ids():
+            partitions = list(shard.machine.positions.of_group(group_id))
+            for start in range(0, max(len(partitions), 1), LOOKED_AT_PER_STEP):
+                some = partitions[start : start + LOOKED_AT_PER_STEP]
+                found += tombstones(group_id, some)
+                left -= len(some) + 1
+                if left <= 0:
+                    self._forget(shard, found)
+                    found, left = [], LOOKED_AT_PER_STEP
+                    yield
+        self._forget(shard, found)
+
+    def _forget(self, shard: Shard[GroupShard], tombstones: list[Record]) -> None:
         # A position that an open transaction is about to move is in use, possibly in a new topic of the same name. A
         # later tombstone would undo the transaction's commit.
-        moving = frozenset(shard.pending.moving_keys())
-        self._log.write(shard, [record for record in tombstones if record[0] not in moving], nothing)
+        if tombstones:
+            moving = frozenset(shard.pending.moving_keys())
+            self._log.write(shard, [record for record in tombstones if record[0] not in moving], nothing)
 
 
 def _committed_in(asked: CommitRequest) -> Share:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.groups.classic.group import NEVER_MS, Limits
@@ -122,7 +123,8 @@ class GroupShards:
 
     def _loaded(self, shard: Shard[GroupShard]) -> None:
         shard.machine.after_loading(self._node.now_ms, self.consumer_limits)
-        for group_id in shard.machine.group_ids():
+        # A group that is only its positions has no deadlines.
+        for group_id in chain(shard.machine.groups, shard.machine.consumer_groups):
             self.set_alarm(shard, group_id)
 
     def set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:

@@ -4,7 +4,7 @@ Work for a connection's request, which ends when the connection closes, is in `t
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cordwood.node.timers import Timers
 
@@ -25,6 +25,16 @@ class InTurns:
         self._waiting.append(work)
         if len(self._waiting) == 1:
             self._call_at(self._now_ms())
+
+    def add_steps(self, steps: Iterator[None]) -> None:
+        """Takes a step in each turn until there is none left. What was added meanwhile comes before the next step."""
+
+        def step(now_ms: int) -> None:
+            for _ in steps:
+                self.add(step)
+                return
+
+        self.add(step)
 
     def _call_at(self, time_ms: int) -> None:
         self._timers.at(time_ms, self._do_next)

@@ -122,9 +122,12 @@ class LagWatch:
         left_out = 0
         for shard in shards:
             for group_id in shard.group_ids():
-                for name, position in sorted(shard.watched_positions(group_id, self._partition_count).items()):
-                    if not self._node.has_partition(*name):
+                for found in shard.watched_positions(group_id, self._partition_count):
+                    # Each is a step, also where it is left out: a group may have any number of positions.
+                    yield
+                    if found is None or not self._node.has_partition(*found[0]):
                         continue
+                    name, position = found
                     if len(watched) >= MAX_WATCHED:
                         left_out += 1
                         continue
@@ -132,7 +135,6 @@ class LagWatch:
                         watched[group_id, name] = self._look(group_id, self._node.partition(*name), position, spans)
                     except StorageFailure as failure:
                         self._node.report_storage_failure(failure)
-                    yield
                 # Groups whose positions are all left out are steps, too: there may be any number of such groups.
                 yield
         self.positions, self.left_out = watched, left_out

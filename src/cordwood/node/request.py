@@ -42,6 +42,10 @@ class Request:
             return decode_request(self.header, self.frame)
         return (yield from decode_in_steps(self.header, self.frame))
 
+    def go_on(self, steps: Steps) -> None:
+        """Takes these steps in later turns: for a handler that has returned, and had to wait for something."""
+        self._turns.add(self.reply, steps)
+
     def let_go_of_frame(self) -> None:
         """Frees the network's buffer: the request may wait for minutes."""
         self.frame = memoryview(b"")

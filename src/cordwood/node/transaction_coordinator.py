@@ -6,7 +6,7 @@ and a start completes the transactions that were decided before the stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,10 @@ PATIENCE_MS = 100
 """How long a request waits for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
 before they ask again, mostly for longer than the markers take."""
 
+LOOKED_AT_PER_STEP = 250
+ENDED_PER_STEP = 100
+"""Transactional ids that one turn looks at by the clock, and partitions of the transactions that it ends."""
+
 MARKERS_AT_ONCE = 200
 """The most markers written in one turn for a decision over many ids: the loop serves requests in between."""
 
@@ -64,6 +68,8 @@ class TransactionCoordinator:
         again."""
         self._pause_ms: dict[str, int] = {}
         """The last pause before another try, for each id that is not complete yet."""
+        self._looks: set[tuple[Callable[[Shard[Transactions]], Iterator[None]], Shard[Transactions]]] = set()
+        """Looks by the clock whose steps are not all taken."""
         self._patient: dict[str, list[Timer]] = {}
         """Requests that wait for a completion, by transactional id. Each is decided again after the completion, or
         after PATIENCE_MS."""
@@ -97,7 +103,10 @@ class TransactionCoordinator:
         """Calls back when the record that adds the partitions to the transaction is committed."""
 
         def decide(found: Transaction | None, _: NewProducerId, now_ms: int) -> Step:
-            return adding.add_partitions(found, *writer, partitions, client_version=client_version, now_ms=now_ms)
+            most = self._node.settings.transaction_partitions_max
+            return adding.add_partitions(
+                found, *writer, partitions, client_version=client_version, now_ms=now_ms, max_partitions=most
+            )
 
         self._step(transactional_id, decide, lambda step: done(step.error))
 
@@ -181,8 +190,9 @@ class TransactionCoordinator:
         else:
             self.with_shard(transactional_id, loaded, done)
 
-    def all_transactions(self, done: Callable[[list[Transaction]], None]) -> None:
-        self.log.when_loaded(lambda shards: done([each for shard in shards for each in shard.machine]))
+    def when_loaded(self, done: Callable[[list[Transactions]], None]) -> None:
+        """Calls `done` with all shards that could be loaded. The caller only reads them."""
+        self.log.when_loaded(lambda shards: done([shard.machine for shard in shards]))
 
     # Taking steps
 
@@ -380,13 +390,43 @@ class TransactionCoordinator:
         interval_ms = node.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         node.timers.at(now_ms + interval_ms, self._look_at_all)
 
-        def look(shard: Shard[Transactions]) -> None:
-            for each in shard.machine.timed_out(node.now_ms):
-                self._write(shard, ending.time_out(each, node.now_ms), lambda error: None)
-            self.families.look(shard)
-            self.complete_all(shard, [each.transactional_id for each in shard.machine.prepared()])
+        self._each_in_steps(self._look)
 
-        self.log.each_shard_with_records(look)
+    def _each_in_steps(self, look: Callable[[Shard[Transactions]], Iterator[None]]) -> None:
+        """Takes the steps of a look at each shard, unless those of the look before are not all taken yet."""
+
+        def steps(shard: Shard[Transactions]) -> Iterator[None]:
+            yield from look(shard)
+            self._looks.remove((look, shard))
+
+        def begin(shard: Shard[Transactions]) -> None:
+            if (look, shard) not in self._looks:
+                self._looks.add((look, shard))
+                self._node.in_turns.add_steps(steps(shard))
+
+        self.log.each_shard_with_records(begin)
+
+    def _look(self, shard: Shard[Transactions]) -> Iterator[None]:
+        node, machine = self._node, shard.machine
+        for ids in _portions(machine.ids()):
+            written = 0
+            for each in machine.timed_out(node.now_ms, ids):
+                # Its client may have ended it during a pause.
+                if machine.get(each.transactional_id) is each:
+                    self._write(shard, ending.time_out(each, node.now_ms), lambda error: None)
+                    written += 1 + len(each.partitions)
+                if written >= ENDED_PER_STEP:
+                    written = 0
+                    yield
+            if len(ids) == LOOKED_AT_PER_STEP:
+                yield
+        yield from self.families.look(shard)
+        decided: list[str] = []
+        for ids in _portions(machine.ids()):
+            decided += [each.transactional_id for each in machine.prepared(ids)]
+            if len(ids) == LOOKED_AT_PER_STEP:
+                yield
+        self.complete_all(shard, decided)
 
     def _forget_unused(self, now_ms: int) -> None:
         node = self._node
@@ -394,16 +434,24 @@ class TransactionCoordinator:
         node.timers.at(
             now_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused
         )
-        expiration_ms = settings.transactional_id_expiration_ms
+        self._each_in_steps(self._forget)
 
-        def look(shard: Shard[Transactions]) -> None:
-            self.log.write(shard, shard.machine.expired(node.now_ms, expiration_ms), lambda error: None)
-            self.families.forget(shard)
-
-        self.log.each_shard_with_records(look)
+    def _forget(self, shard: Shard[Transactions]) -> Iterator[None]:
+        node, machine = self._node, shard.machine
+        expiration_ms = node.settings.transactional_id_expiration_ms
+        for ids in _portions(machine.ids()):
+            self.log.write(shard, machine.expired(node.now_ms, expiration_ms, ids), lambda error: None)
+            if len(ids) == LOOKED_AT_PER_STEP:
+                yield
+        yield from self.families.forget(shard)
 
     def clock_jumped(self, by_ms: int) -> None:
         """Shifts the times of transactions after the wall clock was set."""
         for shard in self.log.loaded_shards():
             shard.machine.clock_jumped(by_ms)
         self.families.clock_jumped(by_ms)
+
+
+def _portions(transactional_ids: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(transactional_ids), LOOKED_AT_PER_STEP):
+        yield transactional_ids[start : start + LOOKED_AT_PER_STEP]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import is_reserved
-from cordwood.model.identifiers import TopicPartition
+from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
 from cordwood.transactions.transaction import LAST_CLIENT_EPOCH, PREPARED, State, Step, Transaction
 
 
@@ -35,6 +35,7 @@ def add_partitions(
     *,
     client_version: int,
     now_ms: int,
+    max_partitions: int,
 ) -> Step:
     """The partitions become part of the open transaction; the first ones open it."""
     problem = owner_problem(found, producer_id, producer_epoch)
@@ -47,12 +48,16 @@ def add_partitions(
         return Step(ErrorCode.PRODUCER_FENCED)
     if ongoing and found.partitions.issuperset(partitions):
         return Step()
+    together = found.partitions.union(partitions) if ongoing else frozenset(partitions)
+    # Each addition writes the whole set anew. Positions come in at the end of a transaction, and into few partitions.
+    if len(together) > max_partitions and not all(each.topic in INTERNAL_TOPICS for each in partitions):
+        return Step(ErrorCode.POLICY_VIOLATION)
     return Step(
         ErrorCode.NONE,
         replace(
             found,
             state=State.ONGOING,
-            partitions=found.partitions.union(partitions) if ongoing else frozenset(partitions),
+            partitions=together,
             started_ms=found.started_ms if ongoing else now_ms,
             updated_ms=now_ms,
             client_version=client_version,

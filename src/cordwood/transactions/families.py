@@ -89,8 +89,12 @@ class Families:
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
+    def names(self) -> list[str]:
+        """Of all families, in order."""
+        return sorted(self._by_name)
+
     def __iter__(self) -> Iterator[Family]:
-        return iter([self._by_name[name] for name in sorted(self._by_name)])
+        return iter([self._by_name[name] for name in self.names()])
 
     def get(self, name: str) -> Family:
         """The family; an unknown one has decided nothing and has no slots."""

@@ -5,7 +5,7 @@ since those that are done write nothing more and still have to stay open until t
 out: writers of an earlier batch that were left behind do, while the next batch goes on.
 """
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 Batch = tuple[str, int]
 """Name of the family and batch id."""
@@ -27,9 +27,12 @@ class Leases:
         """The last sign of life; now, if this is the first look at the batch since the start."""
         return self._seen_ms.setdefault((family, batch_id), now_ms)
 
-    def keep(self, batches: Collection[Batch]) -> None:
-        """Forgets all but these."""
-        self._seen_ms = {batch: seen_ms for batch, seen_ms in self._seen_ms.items() if batch in batches}
+    def batches(self) -> list[Batch]:
+        return list(self._seen_ms)
+
+    def forget(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
+            self._seen_ms.pop(batch, None)
 
     def clock_jumped(self, by_ms: int) -> None:
         """Shifts all leases after the wall clock was set, so that each remaining wait stays as long as it was."""

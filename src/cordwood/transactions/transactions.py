@@ -4,7 +4,7 @@ State comes only from replayed records. Transitions are in modules of their own:
 `families_*` for what concerns many ids at once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from cordwood.model.families import slot_of
 from cordwood.transactions.families import Families
@@ -42,21 +42,31 @@ class Transactions:
     def get(self, transactional_id: str) -> Transaction | None:
         return self._by_id.get(transactional_id)
 
+    def __len__(self) -> int:
+        return len(self._by_id)
+
     def __iter__(self) -> Iterator[Transaction]:
         return iter([self._by_id[transactional_id] for transactional_id in sorted(self._by_id)])
 
-    def prepared(self) -> list[Transaction]:
-        """Transactions that are decided and wait for their markers."""
-        return self._those(lambda each: each.state in PREPARED)
+    def ids(self) -> list[str]:
+        """All transactional ids, in the order in which the log told of them: sorting very many takes too long."""
+        return list(self._by_id)
 
-    def timed_out(self, now_ms: int) -> list[Transaction]:
+    # Each of these looks at some ids, or at all of them.
+
+    def prepared(self, among: Iterable[str] | None = None) -> list[Transaction]:
+        """Transactions that are decided and wait for their markers."""
+        return self._those(lambda each: each.state in PREPARED, among)
+
+    def timed_out(self, now_ms: int, among: Iterable[str] | None = None) -> list[Transaction]:
         """Transactions that are open for longer than their timeout. Slots of families have leases instead."""
         return self._those(
             lambda each: (
                 each.state is State.ONGOING
                 and each.started_ms + self._shift_of(each) + each.timeout_ms <= now_ms
                 and slot_of(each.transactional_id) is None
-            )
+            ),
+            among,
         )
 
     def clock_jumped(self, by_ms: int) -> None:
@@ -71,18 +81,24 @@ class Transactions:
         started_ms, by_ms = self._shifted.get(transaction.transactional_id, (0, 0))
         return by_ms if started_ms == transaction.started_ms else 0
 
-    def expired(self, now_ms: int, expiration_ms: int) -> list[Record]:
+    def expired(self, now_ms: int, expiration_ms: int, among: Iterable[str] | None = None) -> list[Record]:
         """Tombstones for ids that no producer has used for the expiration time. A joined slot counts as used."""
         unused = self._those(
             lambda each: (
                 each.state in AT_REST
                 and each.updated_ms + expiration_ms <= now_ms
                 and not (each.state is State.EMPTY and slot_of(each.transactional_id) is not None)
-            )
+            ),
+            among,
         )
         return [(encode_key(each.transactional_id), None) for each in unused]
 
-    def _those(self, wanted: Callable[[Transaction], bool]) -> list[Transaction]:
+    def _those(self, wanted: Callable[[Transaction], bool], among: Iterable[str] | None) -> list[Transaction]:
         # Sorted afterwards: mostly these are few, of very many.
-        found = [each for each in self._by_id.values() if wanted(each)]
-        return sorted(found, key=lambda each: each.transactional_id)
+        known = self._by_id.values() if among is None else self._known(among)
+        return sorted(filter(wanted, known), key=lambda each: each.transactional_id)
+
+    def _known(self, transactional_ids: Iterable[str]) -> Iterator[Transaction]:
+        for transactional_id in transactional_ids:
+            if (found := self._by_id.get(transactional_id)) is not None:
+                yield found

@@ -34,6 +34,9 @@ EncodeTag = Callable[[Mapping[str, Any]], tuple[int, bytes] | None]
 ELEMENTS_PER_STEP = 150
 """Two to five microseconds each, with what it takes to make them."""
 
+NUMBERS_PER_ELEMENT = 20
+"""Numbers of an array that cost as much as an element of another kind."""
+
 
 class WriterMaker:
     def __init__(self, version: int, flexible: bool) -> None:
@@ -126,13 +129,15 @@ class WriterMaker:
         source.line(f"append(array_count(len({elements})))", depth)
         if field.type in FIXED:
             source.line(f"append(numbers({elements}, {FIXED[field.type]!r}))", depth)
+            if self._in_steps:
+                source.line(f"left -= len({elements}) // {NUMBERS_PER_ELEMENT}", depth)
             return
         element = source.variable("element")
         source.line(f"for {element} in {elements}:", depth)
         self._write_value(source, field, False, element, depth + 1)
         if self._in_steps:
             source.line("left -= 1", depth + 1)
-            source.line("if not left:", depth + 1)
+            source.line("if left <= 0:", depth + 1)
             source.line(f"left = {ELEMENTS_PER_STEP}", depth + 2)
             source.line("yield", depth + 2)
 

@@ -26,11 +26,14 @@ class Process:
         self.collected = 0
         self._cpu_s = 0.0
         self._step_s = cpu_s_per_question
-        self.asked = 0
+        self._asked = 0
+        self.asked_often = asyncio.Event()
 
     def cpu_s(self) -> float:
         self._cpu_s += self._step_s
-        self.asked += 1
+        self._asked += 1
+        if self._asked == 20:
+            self.asked_often.set()
         return self._cpu_s
 
     def collect(self) -> None:
@@ -46,8 +49,7 @@ async def watched(process: Process) -> None:
         cpu_s=process.cpu_s,
         interval_s=0.001,
     )
-    while process.asked < 20:
-        await asyncio.sleep(0.001)
+    await process.asked_often.wait()
     watching.close()
 
 

@@ -415,7 +415,7 @@ def test_a_group_that_lost_its_members_keeps_positions_for_the_retention_from_th
 
     def expire() -> None:
         out = Outbox()
-        out.records += stage.shard.expired(stage.now_ms, DAY_MS)
+        out.records += stage.shard.expired(GROUP, [commit.partition], stage.now_ms, DAY_MS)
         stage.settle(out)
 
     stage.now_ms += 8 * DAY_MS

@@ -181,14 +181,18 @@ def test_a_group_of_another_kind_keeps_all_positions_while_it_has_members() -> N
 def test_listing_names_every_group_once_with_its_state() -> None:
     stage = Stage()
     stage.commit(ORDERS, 1)
-    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "", "Empty", "classic")]
+    assert stage.shard.group_ids() == [GROUP]
+    assert stage.shard.listed(GROUP) == (GROUP, "", "Empty", "classic")
     member_of(stage)
-    assert [tuple(listing) for listing in stage.shard.listing()] == [(GROUP, "consumer", "Stable", "classic")]
+    assert stage.shard.group_ids() == [GROUP]
+    assert stage.shard.listed(GROUP) == (GROUP, "consumer", "Stable", "classic")
 
 
 def expire(stage: Stage) -> None:
     out = Outbox()
-    out.records += stage.shard.expired(stage.now_ms, DAY_MS)
+    for group_id in stage.shard.group_ids():
+        partitions = list(stage.shard.positions.of_group(group_id))
+        out.records += stage.shard.expired(group_id, partitions, stage.now_ms, DAY_MS)
     stage.settle(out)
 
 
@@ -236,17 +240,21 @@ def test_a_group_whose_subscriptions_cannot_be_read_might_read_anything() -> Non
     assert subscribed_topics(subscription("a", "b")) == frozenset({"a", "b"})
 
 
+def watched(stage: Stage, group_id: str) -> dict[TopicPartition, int | None]:
+    return dict(filter(None, stage.shard.watched_positions(group_id, lambda topic: 2)))
+
+
 def test_what_members_read_and_never_committed_is_watched_without_a_position() -> None:
     stage = Stage()
     stage.commit(REFUNDS, 7)
     without_members: dict[TopicPartition, int | None] = {REFUNDS: 7, TopicPartition("refunds", 1): None}
-    assert stage.shard.watched_positions(GROUP, lambda topic: 2) == without_members
+    assert watched(stage, GROUP) == without_members
     actor = member_of(stage)
     other = TopicPartition("orders", 1)
-    assert stage.shard.watched_positions(GROUP, lambda topic: 2) == {ORDERS: None, other: None, **without_members}
+    assert watched(stage, GROUP) == {ORDERS: None, other: None, **without_members}
     assert actor.commit(3) is ErrorCode.NONE
-    assert stage.shard.watched_positions(GROUP, lambda topic: 2) == {ORDERS: 3, other: None, **without_members}
-    assert stage.shard.watched_positions("nobody", lambda topic: 2) == {}
+    assert watched(stage, GROUP) == {ORDERS: 3, other: None, **without_members}
+    assert watched(stage, "nobody") == {}
 
 
 @pytest.mark.parametrize("kind", [9, 10, 99])

@@ -343,10 +343,7 @@ def test_what_is_left_of_positions_in_topics_that_are_gone_goes_by_the_clock(wor
     world.lose_power()
     world.start()
     world.advance(world.settings.offsets_retention_check_interval_ms + 1)
-    found: list[str] = []
-    world.node.groups.list_groups(lambda listed, error: found.extend(each.group_id for each in listed))
-    world.settle()
-    assert found == []
+    assert world.ask(ApiKey.LIST_GROUPS, 4, states_filter=[]).groups == []
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)

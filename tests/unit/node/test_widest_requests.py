@@ -8,18 +8,15 @@ the width. `CORDWOOD_WIDEST=yes` sends the full width.
 """
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from functools import partial
-from types import FrameType
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from benchmarks.wide_requests import GROUP, WIDE, Stage, fetch_session
+from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import create_topic
 
 from cordwood.node.apis import HANDLERS
-from cordwood.simulation import exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
 from cordwood.wire.schema import Struct, load
@@ -31,46 +28,6 @@ MAX_LINES_PER_TURN = 400_000 // SHARE
 
 PARTITIONS = 50
 """Few, so that the stage is set quickly. What is asked for repeats them."""
-
-
-class Lines:
-    """Counts the lines of our own code, and of what it generates, that run while it is in force.
-
-    Not those of the simulator's network, which reads answers as a client does.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._of_others = 0
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        name = frame.f_code.co_filename
-        if self._of_others:
-            return None
-        if name == exchange.__file__ and frame.f_code.co_name in ("send", "encode_request"):
-            self._of_others += 1
-            return self._other
-        return self._line if name.startswith("<") or "/cordwood/" in name else None
-
-    def _other(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "return":
-            self._of_others -= 1
-        return self._other
-
-    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        self.count += 1
-        return self._line
-
-    def of(self, work: Callable[[], None]) -> int:
-        """How many lines ran."""
-        self.count = 0
-        before = sys.gettrace()
-        sys.settrace(self._trace)
-        try:
-            work()
-        finally:
-            sys.settrace(before)
-        return self.count
 
 
 def has_arrays(struct: Struct, version: int) -> bool:
@@ -115,14 +72,7 @@ def lines_per_turn(world: World, key: ApiKey, version: int, fields: dict[str, An
     """Sends it, waits for the answer, and returns the most lines of any turn."""
     connection = world.connect()
     asked = connection.request(key, version, fields)
-    lines, most = Lines(), 0
-    while steps := world.steps():
-        name, step = steps[0]
-        work = partial(world.do, step)
-        if name == "answer":
-            work()
-        else:
-            most = max(most, lines.of(work))
+    most = busiest_turn(world)
     assert asked.answered, asked.hang_up_reason
     connection.close()
     world.settle()

@@ -178,6 +178,7 @@ class Schedule:
                 [TopicPartition(TOPIC, index)],
                 client_version=EPOCH_BUMPED,
                 now_ms=self.table.now_ms,
+                max_partitions=1000,
             )
             if step.error is not ErrorCode.NONE:
                 if task.member.alive:
@@ -289,8 +290,8 @@ class Schedule:
         table = self.table
         ended = families_deciding.time_out(table.family, table.leases, table.now_ms)
         table.append([record_of(slot) for slot in ended])
-        joined = {slot.batch_id for slot in table.family.joined(1 << 62)}
-        table.leases.keep({(NAME, batch_id) for batch_id in joined})
+        joined = {(NAME, slot.batch_id) for slot in table.family.joined(1 << 62)}
+        table.leases.forget(batch for batch in table.leases.batches() if batch not in joined)
         self.played.timed_out += len(ended)
         self.twin.look(table.now_ms)
 

@@ -84,6 +84,7 @@ class Table:
             [TopicPartition("events", partition)],
             client_version=EPOCH_BUMPED,
             now_ms=self.now_ms,
+            max_partitions=1000,
         )
         if step.changed is not None:
             self.append([record_of(step.changed)])

@@ -411,8 +411,9 @@ def test_leases_are_kept_only_for_batches_that_somebody_has_joined(table: Table)
     table.joins(0)
     table.joins(1)
     table.leases.renew(NAME, 2, table.now_ms)
-    table.leases.keep({(NAME, 1)})
-    assert table.leases._seen_ms == {(NAME, 1): table.now_ms}
+    assert table.leases.batches() == [(NAME, 0), (NAME, 1)]
+    table.leases.forget([(NAME, 0), (NAME, 2)])
+    assert table.leases.batches() == [(NAME, 1)]
 
 
 def test_a_clock_that_is_set_ends_nothing(table: Table) -> None:

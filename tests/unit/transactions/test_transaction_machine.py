@@ -124,17 +124,19 @@ def test_no_producer_is_given_the_last_epoch_which_only_fences() -> None:
 
 
 def test_the_first_partition_opens_the_transaction_and_starts_its_clock() -> None:
-    opened = changed(add_partitions(EMPTY, 7, 3, [ORDERS], client_version=1, now_ms=2000))
+    opened = changed(add_partitions(EMPTY, 7, 3, [ORDERS], client_version=1, now_ms=2000, max_partitions=10))
     assert (opened.state, opened.partitions, opened.started_ms) == (State.ONGOING, frozenset({ORDERS}), 2000)
-    more = changed(add_partitions(opened, 7, 3, [BILLS], client_version=1, now_ms=3000))
+    more = changed(add_partitions(opened, 7, 3, [BILLS], client_version=1, now_ms=3000, max_partitions=10))
     assert (more.partitions, more.started_ms) == (frozenset({ORDERS, BILLS}), 2000)
-    assert add_partitions(more, 7, 3, [ORDERS], client_version=1, now_ms=3000) == Step()
+    assert add_partitions(more, 7, 3, [ORDERS], client_version=1, now_ms=3000, max_partitions=10) == Step()
 
 
 def test_partitions_of_the_last_transaction_are_not_those_of_the_next() -> None:
     done = complete(changed(end(OPEN, 3)), 2100)
     assert verify_partitions(done, 7, 4, [ORDERS]) == {ORDERS: ErrorCode.TRANSACTION_ABORTABLE}
-    assert changed(add_partitions(done, 7, 4, [BILLS], client_version=2, now_ms=3000)).partitions == {BILLS}
+    assert changed(
+        add_partitions(done, 7, 4, [BILLS], client_version=2, now_ms=3000, max_partitions=10)
+    ).partitions == {BILLS}
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,9 @@ def test_partitions_of_the_last_transaction_are_not_those_of_the_next() -> None:
 def test_who_does_not_own_the_transaction_cannot_take_part(
     found: Transaction | None, producer_id: int, epoch: int, error: ErrorCode
 ) -> None:
-    assert add_partitions(found, producer_id, epoch, [ORDERS], client_version=1, now_ms=0) == Step(error)
+    assert add_partitions(found, producer_id, epoch, [ORDERS], client_version=1, now_ms=0, max_partitions=10) == Step(
+        error
+    )
     assert verify_partitions(found, producer_id, epoch, [ORDERS]) == {ORDERS: error}
 
 
@@ -194,7 +198,7 @@ def test_a_repeated_end_cannot_change_the_outcome() -> None:
 
 def test_a_late_end_cannot_hit_the_next_transaction() -> None:
     done = complete(changed(end(OPEN, 3)), 2100)
-    following = changed(add_partitions(done, 7, 4, [BILLS], client_version=2, now_ms=2200))
+    following = changed(add_partitions(done, 7, 4, [BILLS], client_version=2, now_ms=2200, max_partitions=10))
     for commit in (True, False):
         assert end(following, 3, commit=commit) == Step(ErrorCode.PRODUCER_FENCED)
 
@@ -256,6 +260,18 @@ def test_after_a_timeout_a_client_of_version_2_can_still_abort_and_go_on() -> No
     assert end(done, 3) == Step(ErrorCode.INVALID_TXN_STATE)
     step = end(done, 3, commit=False)
     assert (step.error, step.producer_id, step.producer_epoch) == (ErrorCode.NONE, 7, 4)
+
+
+def test_a_transaction_has_so_many_partitions_and_no_more() -> None:
+    def added(found: Transaction, *partitions: TopicPartition) -> Step:
+        return add_partitions(found, 7, 3, partitions, client_version=1, now_ms=2000, max_partitions=2)
+
+    full = changed(added(EMPTY, ORDERS, BILLS))
+    assert added(full, TopicPartition("third", 0)) == Step(ErrorCode.POLICY_VIOLATION)
+    assert added(full, ORDERS) == Step()
+    assert added(EMPTY, ORDERS, BILLS, TopicPartition("third", 0)) == Step(ErrorCode.POLICY_VIOLATION)
+    # Positions are committed at the end: a consumer that has got so far can still commit them.
+    assert len(changed(added(full, TopicPartition("__consumer_offsets", 7))).partitions) == 3
 
 
 def test_only_open_transactions_time_out_and_only_unused_ids_expire() -> None:

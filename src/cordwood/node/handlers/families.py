@@ -23,12 +23,14 @@ from cordwood.transactions.families_deciding import Asked, Decision, Winner
 from cordwood.transactions.families_joining import MAX_SLOTS, Joined
 from cordwood.transactions.families_records import NOTHING_DECIDED, Memory, Plan
 from cordwood.transactions.transaction import PREPARED, State
+from cordwood.transactions.transactions import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
 MAX_WINNERS = MAX_SLOTS
+LISTED_PER_STEP = 1_000
 MAX_WAIT_MS = 300_000
 """The longest that the answer to a decision waits for markers. A client may ask again."""
 
@@ -139,11 +141,17 @@ def family_list(node: Node, request: Request) -> Steps:
     body = yield from request.read()
     wanted = None if body.families is None else frozenset(body.families)
 
-    def found(families: list[Family]) -> None:
-        listed = families if wanted is None else [family for family in families if family.name in wanted]
-        request.answer(error_code=ErrorCode.NONE, families=Made(listed, _described))
+    def listed(shards: list[Transactions]) -> Steps:
+        found: list[Family] = []
+        for shard in shards:
+            names = shard.families.names()
+            for start in range(0, len(names), LISTED_PER_STEP):
+                some = names[start : start + LISTED_PER_STEP]
+                found += [shard.families.get(name) for name in some if wanted is None or name in wanted]
+                yield
+        request.answer(error_code=ErrorCode.NONE, families=Made(found, _described))
 
-    node.transactions.families.all_families(found)
+    node.transactions.when_loaded(lambda shards: request.go_on(listed(shards)))
 
 
 def _described(family: Family) -> dict[str, object]:

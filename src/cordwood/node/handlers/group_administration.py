@@ -29,6 +29,7 @@ DELETION_REFUSALS = {
 
 
 LOOKED_UP_PER_STEP = 200
+LISTED_PER_STEP = 1_000
 DELETED_PER_STEP = 100
 POSITIONS_PER_STEP = 250
 
@@ -124,17 +125,25 @@ def _listed(listing: GroupListing) -> Answer:
 
 
 def list_groups(node: Node, request: Request) -> None:
+    """Lists all groups of readable shards, with the error of the others."""
     body = request.decode()
+    shards: list[GroupShard] = []
     states = {state.lower() for state in body.states_filter or ()}
     types = {kind.lower() for kind in body.types_filter or ()}
 
     def wanted(listing: GroupListing) -> bool:
         return (not states or listing.state.lower() in states) and (not types or listing.kind.lower() in types)
 
-    def listed(found: list[GroupListing], error: ErrorCode) -> None:
-        request.answer(error_code=error, groups=Made([listing for listing in found if wanted(listing)], _listed))
+    def listing(error: ErrorCode) -> Steps:
+        found: list[GroupListing] = []
+        for shard in shards:
+            group_ids = shard.group_ids()
+            for start in range(0, len(group_ids), LISTED_PER_STEP):
+                found += filter(wanted, map(shard.listed, group_ids[start : start + LISTED_PER_STEP]))
+                yield
+        request.answer(error_code=error, groups=Made(found, _listed))
 
-    node.groups.list_groups(listed)
+    node.groups.visit_shards(shards.append, lambda error: request.go_on(listing(error)))
 
 
 def delete_groups(node: Node, request: Request) -> Steps:

@@ -22,6 +22,7 @@ from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.node.turns import Steps
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
+from cordwood.transactions.transactions import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ SAME_EPOCH = 1
 IDS_PER_STEP = 100
 """Each transactional id may write to a log."""
 LOOKED_UP_PER_STEP = 200
+LISTED_PER_STEP = 1_000
 
 TopicErrors = Made[str]
 
@@ -341,8 +343,17 @@ def list_transactions(node: Node, request: Request) -> None:
             transaction_states=Made(transactions, _listed),
         )
 
-    def found(transactions: list[Transaction]) -> None:
-        listed = [each for each in transactions if wanted(each)]
+    def listing(shards: list[Transactions]) -> Steps:
+        found: list[Transaction] = []
+        for shard in shards:
+            ids = shard.ids()
+            for start in range(0, len(ids), LISTED_PER_STEP):
+                some = map(shard.get, ids[start : start + LISTED_PER_STEP])
+                found += [each for each in some if each is not None and wanted(each)]
+                yield
+        all_listed(found)
+
+    def all_listed(listed: list[Transaction]) -> None:
         if not body.transactional_id_pattern:
             answer(listed)
             return
@@ -361,7 +372,7 @@ def list_transactions(node: Node, request: Request) -> None:
             request.reply.connection_id, lambda: names_matching(body.transactional_id_pattern, names), matched
         )
 
-    node.transactions.all_transactions(found)
+    node.transactions.when_loaded(lambda shards: request.go_on(listing(shards)))
 
 
 HANDLERS = (
