@@ -48,7 +48,7 @@ def put_back(
         remark("Nothing is set aside.")
     for topic in restored:
         partitions = ", ".join(str(number) for number in topic["partitions"])
-        say(f"{topic['topic']}: put back, partitions {partitions} of {topic['partition_count']}")
+        say(f"{topic['topic']}: partitions {partitions} put back; the topic has {topic['partition_count']} in all")
         if topic["settings"]:
             settings = ", ".join(f"{name}={value}" for name, value in topic["settings"].items())
             say(f"  the topic's settings were lost; it has {settings} now. `cordwood config alter` changes them")
