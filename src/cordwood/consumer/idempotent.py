@@ -1,12 +1,12 @@
 """A consumer whose effects happen exactly once: a record's effect and the position after it are one transaction.
 
 The position that counts is in the user's database, beside the effects. On assignment the consumer takes its partitions
-over there and reads from the positions that it finds. The broker is told the positions too: that is how it shows the
-group's lag, and how a consumer finds out whether it is still a member.
+over there and reads from the positions that it finds. Positions are also committed to the broker, which shows the
+group's lag and confirms that the consumer is still a member.
 
-What keeps two consumers apart that both think that they own a partition, one of them a zombie: each takes the
-partition in the database, then has its membership confirmed by the broker, and only then writes, in the name of what it
-took. A zombie is not confirmed; one that was confirmed before it became a zombie finds its fence gone.
+Two consumers may both believe to own a partition, one of them a zombie. Each takes the partition in the database, then
+has its membership confirmed by the broker, and only then writes, with the fence that it got. A zombie is not confirmed;
+a consumer that became a zombie after its confirmation finds its fence gone.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +44,7 @@ NOT_CONFIRMED = frozenset(
         KafkaError._STATE,
     }
 )
-"""Answers to a commit of one that is no member, or not in this generation, or cannot know now."""
+"""Errors of a commit by a client that is no member, or not in this generation, or whose membership is unknown now."""
 PASSING = NOT_CONFIRMED | {KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED}
 """Errors that the client library reports and recovers from by itself."""
 
@@ -60,7 +60,7 @@ CONNECTING = (
     "broker.",
     "client.",
 )
-"""How the names of those settings begin that say where brokers are and how to speak to them."""
+"""Prefixes of the settings for addresses of brokers and for security."""
 
 _Partition = tuple[str, int]
 
@@ -99,15 +99,18 @@ class IdempotentConsumer:
         self._places: dict[_Partition, Place] = {}
         self._unconfirmed: set[_Partition] = set()
         self._behind: set[_Partition] = set()
-        """Partitions of which the client library handed out records that were not handled: it has to be sent back."""
+        """Partitions with records that the client library handed out and that were not handled: the library has to seek
+        back."""
         self._flowing: set[_Partition] = set()
-        """Partitions of which records were handled since the library was last sent to a position: until then the
-        library may still report its earlier one."""
+        """Partitions with records handled since the last seek of the library: before that it may report an older
+        position."""
         self._untaken: set[_Partition] = set()
         """Partitions that were assigned and could not be taken over yet."""
         self._lost: dict[_Partition, str] = {}
-        """Where the log does not have the position: said at every poll, as long as this consumer has the partition."""
-        # A position is always given. Where the log does not have it, that is said, and nothing is skipped in silence.
+        """Partitions whose position the log does not have: raised at every poll, as long as this consumer has the
+        partition."""
+        # A position is always given. If the log does not have it, an error is raised, and no record is skipped
+        # silently.
         own = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
         self._admin = AdminClient({name: each for name, each in settings.items() if name.startswith(CONNECTING)})
         # Altered bytes must not become effects: librdkafka checks no checksum unless it is told to.
@@ -134,15 +137,14 @@ class IdempotentConsumer:
     def poll(self, handle: Handle, *, max_records: int = 500, timeout_s: float = 1.0) -> int:
         """Calls `handle(cursor, message)` for the next records, in one transaction with their positions.
 
-        Returns how many. If it raises, by itself or because `handle` does, nothing has happened, and the same records
-        come again.
+        Returns how many. If `poll` or `handle` raises, the database is unchanged, and the same records come again.
         """
         messages: list[Message] | None = None
         try:
             messages = self._consumer.consume(max_records, timeout_s)
             return self._handled(messages, handle)
         except BaseException:
-            # An interrupted consume may have handed out anything, and nobody has it.
+            # An interrupted consume may have taken any records, which are lost to the caller.
             self._behind |= self._held.keys() & (self._held if messages is None else map(_partition, messages))
             self._seek()
             raise
@@ -168,7 +170,7 @@ class IdempotentConsumer:
                 for message in handled:
                     handle(cursor, message)
         except _Fenced as lost:
-            # A zombie took it, or a commit was made whose answer was lost: what is true is in the database.
+            # A zombie took the partition, or the answer to a commit was lost: the database has the true position.
             self._behind.update(after)
             self._take(lost.partition)
             self._seek()
@@ -203,9 +205,9 @@ class IdempotentConsumer:
         return batches
 
     def _drop_recreated(self, batches: dict[_Partition, list[Message]]) -> None:
-        """Of a topic that was made anew meanwhile these are records from the middle: it is read from its beginning.
-
-        Asked after the records came: they are of the topic that is there now, or of an earlier one.
+        """Drops records of a topic that was created anew meanwhile: they come from its middle, and it has to be read
+        from its beginning. The topic id is asked for after the records came: they belong to the present topic or to an
+        earlier one.
         """
         partitions = [*batches, *(self._lost.keys() - batches.keys())]
         names = sorted({topic for topic, _ in partitions})
@@ -232,7 +234,8 @@ class IdempotentConsumer:
             self._read(recreated)
 
     def _after(self, batches: dict[_Partition, list[Message]]) -> dict[_Partition, int]:
-        """Where each partition is once these are handled: behind them, and behind the ends of transactions there."""
+        """The position of each partition after these records: behind them, and behind transaction markers that
+        follow."""
         self._flowing.update(batches)
         read = sorted((self._flowing & self._held.keys()) - self._behind)
         after: dict[_Partition, int] = {}
@@ -263,13 +266,14 @@ class IdempotentConsumer:
         return {partition: offset for partition, offset in after.items() if partition in self._held.keys() - refused}
 
     def _seek(self) -> None:
-        """Sends the library back to where the database is."""
+        """Seeks the library to the positions in the database."""
         self._flowing -= self._behind
         for partition in sorted(self._behind):
             try:
                 self._consumer.seek(TopicPartition(*partition, self._held[partition].next_offset))
             except KafkaException:
-                # It is not reading this one now: it begins to, or is about to hear that it is gone. Once more, later.
+                # The library does not read this partition now: its fetch begins, or a revocation is coming. Tried again
+                # later.
                 continue
             self._behind.discard(partition)
 
@@ -298,7 +302,7 @@ class IdempotentConsumer:
             self._read(taken)
 
     def _read(self, taken: list[_Partition]) -> None:
-        """Has the library read these from where the database is."""
+        """Has the library read these partitions from the positions in the database."""
         begun = taken if self._incremental else list(self._held)
         self._flowing.difference_update(begun)
         assign = self._consumer.incremental_assign if self._incremental else self._consumer.assign
@@ -314,7 +318,8 @@ class IdempotentConsumer:
             self._unconfirmed.discard(partition)
             self._behind.discard(partition)
         if self._incremental:
-            # Left to it, the library would give back also what could not be taken, and stop at not having it.
+            # By itself the library would also unassign partitions that could not be taken, and fail because it does not
+            # have them.
             assigned = {(each.topic, each.partition) for each in consumer.assignment()}
             consumer.incremental_unassign([each for each in partitions if (each.topic, each.partition) in assigned])
 
@@ -325,7 +330,8 @@ class IdempotentConsumer:
         return held
 
     def _start_offset(self, partition: _Partition) -> int:
-        """Of a group that was never here: where it has committed at the broker so far, else where it is to begin."""
+        """The start offset of a group that is new to the database: its committed position at the broker, else
+        auto.offset.reset."""
         (committed,) = self._consumer.committed([TopicPartition(*partition)], timeout=TIMEOUT_S)
         if committed.offset >= 0:
             return int(committed.offset)

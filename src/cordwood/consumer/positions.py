@@ -79,7 +79,7 @@ class SqlPositions:
     rolled back."""
 
     def __init__(self, connection: Connection, paramstyle: str | None = None) -> None:
-        """`paramstyle` is the one of the connection's module (PEP 249); it is looked up if it is not given."""
+        """`paramstyle` is that of the connection's module (PEP 249), looked up by default."""
         style = paramstyle or _paramstyle_of(connection)
         if style not in PLACEHOLDERS:
             raise ValueError(f"a connection with paramstyle {style!r}: only {', '.join(PLACEHOLDERS)} are known here")
@@ -110,14 +110,15 @@ class SqlPositions:
         if not self._is_known(place):
             self._insert(place, start_offset())
         with self.transaction() as cursor:
-            # First the write: it locks the row, so that what is read below includes what its last owner committed.
+            # The write comes first and locks the row: the read below then sees the last owner's commits.
             self._execute(cursor, f"update {TABLE} set fence = fence + 1 where {_KEY}", *place.key)
             self._execute(cursor, f"select next_offset, fence from {TABLE} where {_KEY}", *place.key)
             next_offset, fence = cursor.fetchone()
         return Held(int(next_offset), int(fence))
 
     def advance(self, cursor: Cursor, place: Place, held: Held, next_offset: int) -> bool:
-        """Moves the position, in the caller's transaction. False if somebody else took the partition, or moved it."""
+        """Moves the position, in the caller's transaction. False if another consumer took the partition, or moved the
+        position."""
         statement = f"update {TABLE} set next_offset = ? where {_KEY} and fence = ? and next_offset = ?"
         self._execute(cursor, statement, next_offset, *place.key, held.fence, held.next_offset)
         return cursor.rowcount == 1

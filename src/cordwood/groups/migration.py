@@ -47,7 +47,7 @@ def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_byte
     """
     members = [member for member in group.members.values() if not member.is_new]
     if group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise _refusal(group, f"its members are no consumers but speak {group.protocol_type} with each other")
+        raise _refusal(group, f"its members are no consumers, they speak {group.protocol_type} with each other")
     if len(members) > max_size:
         raise _refusal(group, f"it has more than {max_size} members")
     records: list[Record] = [(encode_group_key(group.group_id), None)]
@@ -60,8 +60,8 @@ def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_byte
         profile, current = _taken_over(group, member, topics)
         value = encode_profile(profile)
         if len(value) > max_profile_bytes:
-            # It would be refused for that when it joins again, as it will be told to.
-            raise _refusal(group, f"what {member.member_id} says about itself is too long")
+            # The member will be told to join again, and would be refused for the same reason.
+            raise _refusal(group, f"the profile of member {member.member_id} is too long")
         add(MEMBER_TYPE, value, member.member_id)
         add(TARGET_TYPE, encode_target(current.assigned), member.member_id)
         add(CURRENT_TYPE, encode_current(current), member.member_id)
@@ -75,7 +75,7 @@ def _taken_over(group: Group, member: Member, topics: TopicView) -> tuple[Profil
         subscription = read_subscription(member.metadata(group.protocol) or member.protocols[0][1])
         assignment = read_assignment(member.assignment)
     except UnreadableRecord as unreadable:
-        raise _refusal(group, f"what {member.member_id} says or has cannot be read: {unreadable}") from None
+        raise _refusal(group, f"subscription or assignment of {member.member_id} is unreadable: {unreadable}") from None
     if assignment.has_user_data:
         raise _refusal(group, f"its assignor {group.protocol} tells members more than their partitions")
     profile = Profile(
@@ -88,7 +88,8 @@ def _taken_over(group: Group, member: Member, topics: TopicView) -> tuple[Profil
         None,
         classic=ClassicPart(member.session_timeout_ms, member.protocols),
     )
-    # What it had when it joined and was not assigned again it may still have: it says so when it has given that back.
+    # The member may still have partitions that it listed at its join and was not assigned again, until it reports that
+    # they are given back.
     share, epoch = share_named(assignment.partitions, topics), group.generation
     revoking = share_named(subscription.owned, topics) - share
     held = share | revoking
@@ -141,7 +142,8 @@ def to_classic(
 
 
 def emptied_to_classic(group: ConsumerGroup) -> list[Record]:
-    """The same for a group without members: it is as long without them, and as far with its generations."""
+    """The records that convert a group without members to a classic one. Its time without members and its generation
+    stay."""
     assert not group.members
     classic = Group(
         group.group_id,
@@ -161,5 +163,5 @@ def why_not_known(group: Group | None, member_id: str, instance_id: str | None, 
     if group is None or not 0 < epoch <= group.generation:
         return ErrorCode.GROUP_ID_NOT_FOUND
     found = find_member(group, member_id, instance_id)
-    # One that is a member here has left its place to a namesake.
+    # A known member has lost its place to another process with its instance id.
     return ErrorCode.FENCED_INSTANCE_ID if isinstance(found, Member) else found

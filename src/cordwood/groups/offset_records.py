@@ -36,28 +36,28 @@ class PositionKey(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a group's reader of one partition goes on."""
+    """The position of a group in one partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
-    """From then on it is forgotten; -1: as the broker's settings and the group's members have it."""
+    """When the position expires; -1: by the broker's settings and the group's members."""
     topic_id: TopicId = ZERO_TOPIC_ID
-    """Of the topic that it is in; zero in records of earlier versions, which do not say."""
+    """The id of the position's topic; zero in records of earlier versions."""
 
 
 @lru_cache(maxsize=4096)
 def encode_key(group: str, partition: TopicPartition) -> bytes:
-    """A reader commits the same positions again and again, so some keys are kept."""
+    """The key of a position. Some keys are cached, because a reader commits the same positions again and again."""
     topic, index = partition
     return Written(_TYPE_1 + string(group) + string(topic) + _INT32.pack(index), PositionKey(group, partition))
 
 
 def encode_value(position: Position) -> bytes:
     if position.expire_timestamp_ms >= 0:
-        # This version has no place for the epoch and the topic's id.
+        # Version 1 has no field for the epoch and the topic's id.
         return (
             struct.pack(">hq", EXPIRING_VERSION, position.offset)
             + string(position.metadata)
@@ -71,7 +71,7 @@ def encode_value(position: Position) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _tags(topic_id: int) -> bytes:
-    """Of the id as a number, which is quicker to look up."""
+    """The tagged field of a topic id, given as a number, which is quicker to look up."""
     return _TOPIC_ID_FOLLOWS + topic_id.to_bytes(16) if topic_id else _NO_TAGS
 
 
@@ -101,8 +101,8 @@ def decode_key(key: bytes) -> PositionKey:
 def decode_value(value: bytes) -> Position:
     if type(value) is Written and type(value.says) is Position:
         return value.says
-    # The way of nearly all of them, because a coordinator reads millions when it starts: version 4, a note of less
-    # than 127 bytes, and the topic's id as the only tagged field.
+    # The fast path for nearly all values, because a coordinator reads millions at its start: version 4, metadata of
+    # less than 127 bytes, and the topic's id as the only tagged field.
     if len(value) >= 42 and value[1] == FLEXIBLE_FROM_VERSION and value[14] == len(value) - 41:
         tags_at = 22 + value[14]
         if value[tags_at : tags_at + 3] == _TOPIC_ID_FOLLOWS and not value[0] and 0 < value[14] < 0x80:
@@ -111,7 +111,7 @@ def decode_value(value: bytes) -> Position:
             try:
                 metadata = value[15 : tags_at - 8].decode()
             except UnicodeDecodeError as error:
-                raise UnreadableRecord(f"a position's note is garbled: {error}") from None
+                raise UnreadableRecord(f"a position's metadata is garbled: {error}") from None
             return Position(offset, leader_epoch, metadata, committed_ms, -1, _topic_id(value[tags_at + 3 :]))
     return _decode_any_value(value)
 
@@ -136,5 +136,5 @@ def _decode_any_value(value: bytes) -> Position:
 
 @lru_cache(maxsize=10_000)
 def _topic_id(raw: bytes) -> TopicId:
-    """One object for all the positions in a topic."""
+    """The topic id; positions in one topic share one object."""
     return TopicId(bytes=raw)

@@ -18,11 +18,11 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 Record = tuple[bytes, bytes | None]
-"""Key and value to append; a null value removes."""
+"""Key and value to append; a null value removes the key."""
 
 LATEST_MS = 2**63 - 1
 MAX_FIELD_BYTES = 32_767
-"""Nothing is later than this in a record: a client may ask to be remembered for ever in its own way."""
+"""The latest time that a record can hold, for clients that ask for a longer time to live."""
 
 Gone = Callable[[TopicPartition, Position], bool]
 TopicIdOf = Callable[[str], TopicId | None]
@@ -37,13 +37,13 @@ class Commit(NamedTuple):
     metadata: str | None
     topic_id: TopicId
     retention_ms: int = -1
-    """How long it is to be remembered (OffsetCommit 2 to 4); -1: as long as others."""
+    """The position's own time to live (OffsetCommit 2 to 4); -1: the broker's."""
 
 
 class CommitOutcome(NamedTuple):
     records: list[Record]
     errors: list[ErrorCode]
-    """One for each commit asked for, in order."""
+    """One error code for each commit, in order."""
 
     def told(self, error: ErrorCode) -> list[ErrorCode]:
         """The answer to the reader, given the result of the append."""
@@ -60,7 +60,7 @@ class Positions:
         self._topics_without_id: set[str] = set()
 
     def commit(self, group: str, commits: Iterable[Commit], *, metadata_max_bytes: int, now_ms: int) -> CommitOutcome:
-        """The records that remember these positions. Changes nothing: `replay` does."""
+        """The records that store these positions. State changes only in `replay`."""
         records: list[Record] = []
         errors: list[ErrorCode] = []
         for commit in commits:
@@ -75,7 +75,7 @@ class Positions:
         return CommitOutcome(records, errors)
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """A record of a position becomes state."""
+        """Replays a record of a position into state."""
         group, partition = decode_key(key)
         if value is not None:
             position = self._groups.setdefault(group, {})[partition] = decode_value(value)
@@ -87,7 +87,7 @@ class Positions:
                 del self._groups[group]
 
     def of_group(self, group: str) -> dict[TopicPartition, Position]:
-        """All positions of a group, also those in topics that are gone; the caller does not change them."""
+        """All positions of a group, also those in deleted topics. The caller must not change them."""
         return self._groups.get(group, {})
 
     def __len__(self) -> int:
@@ -101,9 +101,8 @@ class Positions:
         return topic in self._topics_without_id
 
     def of_deleted_topic(self, topic: str, topic_id: TopicId) -> list[Record]:
-        """Tombstones for positions in a topic that is gone, also for those that do not say in which.
-
-        At once, or it would take those that come for a new topic of the same name.
+        """Tombstones for positions in a deleted topic, also for positions without a topic id. They are written at once:
+        later they would remove positions in a new topic of the same name.
         """
         return self._tombstones(
             lambda partition, position: partition.topic == topic and position.topic_id in (topic_id, ZERO_TOPIC_ID)
@@ -130,7 +129,8 @@ class Positions:
 
 
 def _is_too_large(metadata: str, max_length: int) -> bool:
-    """Counted in characters, as by Kafka, whatever the setting's name says; and it has to fit into a record's field."""
+    """Whether metadata is too long: in characters, as Kafka counts whatever the setting's name says, or for a record's
+    field."""
     return len(metadata) > max_length or len(metadata.encode()) > MAX_FIELD_BYTES
 
 

@@ -1,6 +1,6 @@
 """The primitive fields of Kafka's coordinator records, as they stand in __consumer_offsets.
 
-Keys are never flexible; values are from the version on that their schema says: lengths are then varints plus one and
+Keys are never flexible; values are flexible from a version of their schema on: lengths are then varints plus one and
 every struct ends in tagged fields.
 """
 
@@ -34,7 +34,7 @@ class FieldReader:
         return self._fixed(">q", 8)
 
     def int32s(self) -> tuple[int, ...]:
-        """An array of them."""
+        """An array of int32."""
         count = self.count()
         start = self._at
         self._at = start + 4 * count
@@ -45,7 +45,7 @@ class FieldReader:
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise UnreadableRecord("a string that must be there is null")
+            raise UnreadableRecord("a string is null although it is required")
         return text
 
     def nullable_string(self) -> str | None:
@@ -59,7 +59,7 @@ class FieldReader:
         return self._taken(self._uvarint() - 1 if self.flexible else self.int32()) or b""
 
     def count(self) -> int:
-        """How many elements an array has. Each takes at least a byte, so more than there are bytes is a lie."""
+        """The number of elements of an array. Each element takes at least a byte, so a larger number is refused."""
         count = self._uvarint() - 1 if self.flexible else self.int32()
         if count > len(self._data) - self._at:
             raise UnreadableRecord(f"an array of {count} elements does not fit into {len(self._data)} bytes")

@@ -1,4 +1,4 @@
-"""All that lives in one partition of __consumer_offsets: groups with members, and committed positions.
+"""One partition of __consumer_offsets: groups with members, and committed positions.
 
 The coordinator's contract: a request yields records and answers; what the log holds becomes state only when its
 records are replayed, at append; answers wait until they are committed.
@@ -42,7 +42,7 @@ NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 POSITIONS_PER_PAUSE = 20
 
 LOOK_AGAIN_MS = 1_000
-"""How long to wait after the log refused records, before deadlines are looked at again."""
+"""How long deadlines are put off after the log refused records."""
 
 
 class GroupListing(NamedTuple):
@@ -50,7 +50,7 @@ class GroupListing(NamedTuple):
     protocol_type: str
     state: str
     kind: str
-    """Which protocol its members speak: classic or consumer, as Kafka writes it."""
+    """The protocol of the group: classic or consumer, as Kafka writes it."""
 
 
 class GroupShard:
@@ -97,7 +97,7 @@ class GroupShard:
             del self.consumer_groups[named.group_id]
 
     def after_loading(self, now_ms: int, limits: Callable[[str], ConsumerLimits]) -> None:
-        """`limits`: by group."""
+        """Sets the deadlines of all groups after the log was read. `limits` gives the limits of a group."""
         for group in self.groups.values():
             after_loading(group, now_ms)
         for group_id, consumer_group in self.consumer_groups.items():
@@ -125,7 +125,7 @@ class GroupShard:
                         classic_members.has_to_act(consumer_group, member, now_ms)
 
     def wake_ms(self, group_id: str) -> int:
-        """No deadline of this group is before this."""
+        """A time that is not after the next deadline of this group."""
         group = self.groups.get(group_id) or self.consumer_groups.get(group_id)
         return NEVER_MS if group is None else group.wake_ms
 
@@ -138,7 +138,7 @@ class GroupShard:
         return has_members or bool(self.positions.of_group(group_id))
 
     def at_least(self) -> int:
-        """How many groups there are at least, without looking at them all: never less than half of them."""
+        """A lower bound of the number of groups, at least half of it, without counting all."""
         return max(len(self.groups) + len(self.consumer_groups), len(self.positions))
 
     # The classic protocol
@@ -179,7 +179,7 @@ class GroupShard:
         not_written(self.groups.get(group_id), out, now_ms, limits)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            # A member whose time was up is still there, and nobody may come who makes time pass again.
+            # A member whose time was up is still there, and perhaps no other request makes time pass again.
             consumer_group.wake_at(now_ms + LOOK_AGAIN_MS)
 
     def heartbeat(
@@ -241,7 +241,7 @@ class GroupShard:
         the request is one that members of the consumer protocol use.
         """
         if transactional and (member_id, instance_id, generation) == ("", None, -1):
-            # Older clients do not say in whose name they write, and are believed, as by Kafka.
+            # Older clients do not name a member, and are believed, as by Kafka.
             return ErrorCode.NONE
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
@@ -257,7 +257,7 @@ class GroupShard:
         return check_commit(group, member_id, instance_id, generation, now_ms, transactional=transactional)
 
     def check_fetch(self, group_id: str, member_id: str, epoch: int) -> ErrorCode:
-        """Only members of the consumer protocol say who they are when they ask for positions."""
+        """Checks the member of an OffsetFetch; only members of the consumer protocol name themselves."""
         group = self.consumer_groups.get(group_id)
         if group is None:
             return ErrorCode.NONE
@@ -274,7 +274,7 @@ class GroupShard:
             consumer_group.shift_deadlines(by_ms)
 
     def _forget_if_blank(self, group: Group) -> None:
-        """Somebody asked and went before there was a first generation: the log knows nothing of it, nor need we."""
+        """Forgets a group that never had a generation or a position: the log has no record of it."""
         if group.state is State.EMPTY and not group.generation and not group.pending:
             del self.groups[group.group_id]
 
@@ -283,14 +283,15 @@ class GroupShard:
     def consumer_heartbeat(
         self, group_id: str, request: HeartbeatRequest, out: Outbox, limits: ConsumerLimits, now_ms: int
     ) -> HeartbeatAnswer:
-        """Raises ProtocolError. The caller says `consumer_heard_of` when the records are replayed."""
+        """Handles a heartbeat of the consumer protocol. Raises ProtocolError. The caller calls `consumer_heard_of` when
+        the records are replayed."""
         group = self.consumer_groups.get(group_id)
         if group is not None:
             return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
         classic = self.groups.get(group_id)
         if request.epoch != consumer_protocol.JOINING:
             refusal = why_not_known(classic, request.member_id, request.instance_id, request.epoch)
-            raise ProtocolError(refusal, f"{group_id} is not a group of the consumer protocol, or no longer.")
+            raise ProtocolError(refusal, f"{group_id} is not a group of the consumer protocol (any more).")
         group = ConsumerGroup(group_id)
         if classic is not None:
             out.records += to_consumer(classic, self._topics, limits.max_size, limits.max_profile_bytes)
@@ -365,14 +366,15 @@ class GroupShard:
         return frozenset() if group is None else group.readable_subscriptions()
 
     def describe(self, group_id: str) -> Group | None:
-        """The classic group as it is; the caller does not change it."""
+        """The classic group. The caller must not change it."""
         group = self.groups.get(group_id)
         if group is None and group_id not in self.consumer_groups and self.positions.of_group(group_id):
             return Group(group_id)
         return group
 
     def delete(self, group_id: str, out: Outbox, pending: frozenset[TopicPartition] = NO_PARTITIONS) -> ErrorCode:
-        """`pending`: where open transactions hold positions of the group, which would be back with their commits."""
+        """Deletes a group. `pending` are partitions with positions of the group in open transactions, whose commits
+        would bring them back."""
         if not pending and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not self._is_idle(group_id):
@@ -388,9 +390,8 @@ class GroupShard:
         out: Outbox,
         pending: frozenset[TopicPartition] = NO_PARTITIONS,
     ) -> ErrorCode | list[ErrorCode]:
-        """One error code for each, or one for all if the group cannot lose positions at all.
-
-        `pending`: where open transactions hold positions of the group. They go too, as in Kafka.
+        """Deletes positions. Returns one error code for each, or one for all if the group cannot lose positions.
+        `pending` are partitions with positions in open transactions, which are deleted, too, as in Kafka.
         """
         if not pending and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -474,5 +475,5 @@ class GroupShard:
 
 
 def _has_members(group: Group) -> bool:
-    """Or is about to have some."""
+    """Whether the group has members, or is about to have some."""
     return group.state is not State.EMPTY or bool(group.pending)

@@ -1,8 +1,8 @@
-"""What can be wrong with a history, and the judgement: pure functions from observations to suspects.
+"""The anomalies of a history, and the judgement: pure functions from observations to suspects.
 
-A suspect names offsets and event numbers, not values: the evidence (values, clients, times) is fetched from the
-history afterwards. The definitions are docs/history.md; what may be demanded of an acknowledgement depends on its kind:
-acks=all always, acks=1 unless the leader was lost after the send began, acks=0 nothing.
+A suspect names offsets and event numbers, not values: the evidence (values, clients, times) is fetched from the history
+afterwards. docs/history.md has the definitions. The promise of an acknowledgement depends on its kind: acks=all always,
+acks=1 unless the leader was lost after the send began, acks=0 nothing.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ class At(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """Something that looks wrong. `event` is the number of the event that shows it, 0 where none does alone."""
+    """A possible anomaly. `event` is the number of the event that shows it, 0 if no single event does."""
 
     anomaly: Anomaly
     at: tuple[At, ...]
@@ -136,7 +136,8 @@ def _join_placeless(
                 page.producer[index] = placeless.producer + 1
                 page.transaction[index] = placeless.transaction
                 if seen.producers[placeless.producer].idempotent:
-                    # Without idempotence nobody can say when it was written: it may have been under way ever since.
+                    # Without idempotence the time of the write is unknown: the record may have been under way ever
+                    # since.
                     page.begun_at[index] = placeless.begun_at
                 observed.acked_without_offset.pop(hashed, None)
                 if placeless.fate is Fate.FAILED:

@@ -1,4 +1,4 @@
-"""The checker: one pass to observe, a judgement, and a second pass for the evidence if anything looks wrong."""
+"""The checker: one pass to observe, a judgement, and a second pass for the evidence if there are suspects."""
 
 from collections import Counter
 
@@ -16,7 +16,7 @@ def check(*histories: HistoryLike, listed_per_anomaly: int = LISTED_PER_ANOMALY)
     """Judges a history: a path, or events; several, of several processes, are merged by their clocks.
 
     Raises InvalidHistory where the history breaks the rules of its format, OSError where it cannot be read. Memory is
-    about 25 bytes per offset seen plus what was in flight, not the size of the history.
+    about 25 bytes per offset seen plus the records in flight, not the size of the history.
     """
     source = Source(histories)
     seen = Observations()

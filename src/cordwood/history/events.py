@@ -98,7 +98,7 @@ class Poll(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """The reader reached the end of the partition: whatever was acknowledged before this line must have been read."""
+    """The reader reached the end of the partition: all records acknowledged before this line must have been read."""
 
     at_ms: float
     who: str

@@ -1,4 +1,4 @@
-"""The second pass: for each suspect, who saw which value when; and the sentence that says so.
+"""The second pass: finds which client saw which value when, for each suspect, and writes the sentence.
 
 Promises that a finding rests on lines of the history and names them. A suspect that exists only because two values have
 the same hash is dropped here.
@@ -18,7 +18,7 @@ from cordwood.history.source import Line
 from cordwood.model.identifiers import TopicPartition
 
 READS_KEPT = 8
-"""How many reads of one offset are kept: findings name the first, the rest are noise."""
+"""The most reads of one offset that are kept: findings name the first ones."""
 
 EARLIEST_WALL_CLOCK_MS = 1e11
 """Below this a time is taken for milliseconds of some clock of the recorder's own, not for a date."""

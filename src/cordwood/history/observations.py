@@ -1,7 +1,6 @@
-"""One pass over a history: what every client saw, condensed to what can be judged afterwards.
-
-Owns the reading of events. Judges nothing that needs knowledge of what comes later in the file; refuses, with the
-place, a history that breaks the rules of the format (`InvalidHistory`).
+"""One pass over a history condenses what every client saw. This module owns the reading of events. It judges nothing
+that depends on later lines; it refuses, with the place, a history that breaks the rules of the format
+(`InvalidHistory`).
 """
 
 from array import array
@@ -101,7 +100,7 @@ class Drain(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionSeen:
-    """All that was observed of one partition."""
+    """The observations of one partition."""
 
     positions: Positions = field(default_factory=Positions)
     conflicts: set[int] = field(default_factory=set)
@@ -176,13 +175,13 @@ class Observations:
         self.outcomes = bytearray()
         """Outcome of each transaction."""
         self.early_reads: list[EarlyRead] = []
-        """The first of each transaction that has one."""
+        """The first early read of each transaction."""
         self.totals = Totals()
         self._producer_index: dict[str, int] = {}
         self._reader_index: dict[str, int] = {}
         self._open_transactions: dict[str, int] = {}
-        # The first read of each transaction (index plus one) that has not been seen to end or to begin its commit.
-        # Early only if the line that begins the commit is yet to come: a history may do without that line.
+        # The first read of each transaction (index plus one) that has not been seen to end or to begin its commit. A
+        # read is early only if the line that begins the commit comes later: a history may lack that line.
         self._uncommitted: dict[int, EarlyRead | None] = {}
         self._places: dict[tuple[int, str, int], Place] = {}
         self._line: Line | None = None
@@ -254,7 +253,7 @@ class Observations:
             case events.LeaderLost():
                 self.topic(event.topic).partition(event.partition).leader_lost_at = number
             case _:
-                raise AssertionError(f"an event that nobody handles: {event!r}")
+                raise AssertionError(f"an unhandled event: {event!r}")
 
     def _declare(self, table: dict[str, int], who: str, index: int) -> None:
         if who in table:
@@ -441,8 +440,8 @@ class Observations:
         topic = self.topic(event.topic)
         until = number
         if self.readers[reader].isolation == "read_committed":
-            # For this reader the log ends at the first record of an open transaction. What was acknowledged before that
-            # was sent is below; what came later may be behind it, whoever sent it.
+            # For this reader the log ends at the first record of an open transaction. Records acknowledged before that
+            # record was sent are below it; later records of any producer may be behind it.
             until = min(topic.open_since.values(), default=number)
         topic.partition(event.partition).drains.append(Drain(start, until, number))
 

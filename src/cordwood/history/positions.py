@@ -1,8 +1,7 @@
-"""What is known of every offset of a partition, in columns: about 25 bytes each.
-
-Owns the memory of a check. A value is kept as its 64-bit hash only: whatever looks wrong is looked up again in the
-history itself, where the whole values stand, so a collision can never accuse anybody. Pages keep offsets that start at
-a billion, or leap, as cheap as offsets from 0.
+"""The observations of every offset of a partition, in columns: about 25 bytes per offset. This module owns the memory
+of a check. A value is kept as its 64-bit hash only: suspects are looked up again in the history itself, with whole
+values, so a collision never becomes a finding. Pages keep offsets that start at a billion, or leap, as cheap as offsets
+from 0.
 """
 
 from array import array
@@ -16,7 +15,7 @@ MAX_EVENTS = 2**32 - 1
 
 
 class Mark(IntFlag):
-    """What happened at an offset. Plain ints in the columns."""
+    """Flags of an offset, stored as plain ints in the columns."""
 
     ACKED = 1
     ACKED_BY_ALL = 2
@@ -54,7 +53,7 @@ class Page:
 
 
 class Positions:
-    """The offsets of one partition that anybody has seen."""
+    """The offsets of one partition that any client has seen."""
 
     def __init__(self) -> None:
         self._pages: dict[int, Page] = {}
@@ -68,12 +67,12 @@ class Positions:
         return page, index
 
     def pages(self) -> Iterator[tuple[int, Page]]:
-        """(first offset, page) in the order of offsets."""
+        """First offset and page, in the order of offsets."""
         for number in sorted(self._pages):
             yield number * PAGE_OFFSETS, self._pages[number]
 
     def known_between(self, start: int, end: int) -> Iterator[tuple[int, Page, int]]:
-        """(offset, page, index) of the known offsets in [start, end), in order."""
+        """Offset, page and index of the known offsets in [start, end), in order."""
         first, last = start // PAGE_OFFSETS, (end - 1) // PAGE_OFFSETS
         if last - first < len(self._pages):
             numbers = [number for number in range(first, last + 1) if number in self._pages]

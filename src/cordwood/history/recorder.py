@@ -1,8 +1,6 @@
-"""Writing a history from any client: one file, many threads.
-
-Owns the order of lines: an event is in the file before the call returns, so that a `send` stands before whatever the
-client does with the record next, and an `acked` after the acknowledgement. Promises no more durability than that of an
-ordinary file: the process that records is not the one that is killed.
+"""Writes a history from any client: one file, many threads. The recorder owns the order of lines: an event is in the
+file before the call returns, so that a `send` stands before all later actions on the record, and an `acked` after the
+acknowledgement. A history is as durable as an ordinary file: the recording process is not the process that is killed.
 """
 
 import threading
@@ -131,7 +129,7 @@ class ProducerRecorder:
         recorder.record(events.TransactionBegun(recorder.now_ms(), self.who, transaction))
 
     def committing(self, transaction: str) -> None:
-        """Before the client is asked to commit. Optional: with it, reads that come too early are found."""
+        """Recorded before the client is asked to commit. Optional: with this event too early reads are found."""
         recorder = self._recorder
         recorder.record(events.TransactionCommitting(recorder.now_ms(), self.who, transaction))
 

@@ -1,11 +1,11 @@
-"""When a record came into the log, from a few places of the log whose times are known."""
+"""Estimates when a record was appended, from a few offsets with known times."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class Mark(NamedTuple):
-    """By this time the log had grown to this offset: all records before it are as old, or older."""
+    """A time at which the log had grown to an offset: all earlier records are at least as old."""
 
     offset: int
     at_ms: int
@@ -29,6 +29,6 @@ def arrival_ms(offset: int, marks: Iterable[Mark]) -> int | None:
         return None
     if before is None or before.at_ms >= after.at_ms:
         return after.at_ms
-    # The record at `before` came just after it, the last one before `after` came with it.
+    # The record at `before.offset` came just after that mark, the last record before `after.offset` with that mark.
     share = (offset + 1 - before.offset) / (after.offset - before.offset)
     return round(before.at_ms + share * (after.at_ms - before.at_ms))

@@ -1,8 +1,6 @@
-"""A log's segments as a client can work them out, which does not see them.
-
-A client knows where a log begins and ends, its size, the time of two records, and the topic's settings. Even records
-fill segments evenly: each ends where segment.bytes or segment.ms end it, counted from the log's start, which is the
-start of a segment after every retention.
+"""Estimates a log's segments for a client, which does not see them. A client knows the log's start, end and size, the
+time of two records, and the topic's settings. Even records fill segments evenly: each segment ends by segment.bytes or
+segment.ms, counted from the log's start, which is the start of a segment after every retention.
 """
 
 from itertools import pairwise
@@ -11,7 +9,7 @@ from cordwood.lag.retention import LogSpan, RetentionRules, SegmentSpan
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
 
 MAX_SEGMENTS = 1000
-"""Of more, several are taken together: a segment of a thousand lasts for a thousandth of the log's time."""
+"""The most estimated segments; beyond that several are merged: a thousandth of the log's time is exact enough."""
 
 
 def estimated_span(
@@ -23,7 +21,7 @@ def estimated_span(
     newest_ms: int,
     rules: RetentionRules,
 ) -> LogSpan:
-    """`first_unread_ms` is the time of the record at `first_unread`; NO_TIMESTAMP_MS where it is not known."""
+    """The estimated span. `first_unread_ms` is the time of the record at `first_unread`; NO_TIMESTAMP_MS if unknown."""
     records = end - start
     if records <= 0:
         return LogSpan(start, end, (), rules)
@@ -36,7 +34,7 @@ def estimated_span(
             return NO_TIMESTAMP_MS
         return max(round(first_unread_ms + (offset - first_unread) * step_ms), 0)
 
-    # A segment takes its last record while it is not full, and begins anew when its first one is too old.
+    # A segment takes its last record while it is not full, and is rolled when its first record is too old.
     by_size = int(rules.segment_bytes / record_bytes) if record_bytes else records
     by_age = -(-rules.segment_ms // max(round(step_ms), 1)) if step_ms >= 1 else records
     length = max(min(by_size, by_age), records // MAX_SEGMENTS, 1)

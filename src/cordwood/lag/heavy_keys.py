@@ -1,8 +1,8 @@
 """The keys that come most often, in bounded memory: the Space-Saving sketch of Metwally, Agrawal and El Abbadi.
 
-It holds a fixed number of keys. A key that it does not hold takes the place of the rarest one and inherits its count: a
-count is never too low, and too high by at most what was inherited. A key that makes up more than 1/capacity of all
-is always held.
+The sketch holds a fixed number of keys. A new key takes the place of the rarest key and inherits its count: a count is
+never too low, and too high by at most the inherited count. A key with more than 1/capacity of all occurrences is always
+held.
 """
 
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from typing import NamedTuple
 class HeavyKey(NamedTuple):
     key: bytes
     occurrences: int
-    """How often it came: never too low."""
+    """The count of the key: never too low."""
     excess: int
-    """By how much that may be too high."""
+    """By how much the count may be too high."""
 
 
 class HeavyKeys:
@@ -35,7 +35,7 @@ class HeavyKeys:
         elif len(counts) < self._capacity:
             counts[key] = 1
         else:
-            # The least of all by count, then by key, so that a replay gives the same.
+            # The lowest count, then the lowest key, so that a replay gives the same result.
             rarest = min(counts, key=lambda each: (counts[each], each))
             inherited = counts.pop(rarest)
             self._excess.pop(rarest, None)

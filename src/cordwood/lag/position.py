@@ -1,4 +1,4 @@
-"""One group's position in one partition: where it stands, and all that can be said about it."""
+"""Evaluates one group's position in one partition: lag, drain rate, time to data loss."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -10,7 +10,7 @@ from cordwood.lag.retention import Growth, LogSpan, time_to_data_loss_ms
 
 class Standing(Enum):
     NEVER_COMMITTED = "never committed"
-    """There is no position. Where the group would begin is its clients' choice (auto.offset.reset), unknown here."""
+    """No position: the clients choose where the group begins (auto.offset.reset), which a broker does not know."""
     CAUGHT_UP = "caught up"
     BEHIND = "behind"
     OVERTAKEN = "overtaken"
@@ -26,15 +26,15 @@ class PositionLag(NamedTuple):
     """Offsets between the position and the end, without removed records; None without a position. More than the number
     of records where compaction or transaction markers left gaps."""
     lost_records: int
-    """Removed between the position and the log's start: only their offsets are left to count."""
+    """Records removed between the position and the log's start, counted in offsets."""
     unread_at_most: int
-    """The same as the lag; without a position all that the log has."""
+    """The lag; without a position, all records of the log."""
     lag_ms: int | None
     """How long the oldest unread record has been waiting; 0 if there is none, None if its time is unknown."""
     drain_per_s: float | None
-    """How many records a second the position moves on. None until there were two samples."""
+    """Records a second by which the position moves. None until there are two samples."""
     time_to_data_loss_ms: float | None
-    """Until the next unread record may be removed; None: never, at the current rates, or no position."""
+    """The time until an unread record may be removed; None: never at the current rates, or no position."""
 
 
 def evaluate(

@@ -1,11 +1,11 @@
-"""How fast an offset moves, from samples of it over a bounded window."""
+"""The rate of an offset, from samples over a bounded window."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 WINDOW_MS = 60_000
 MAX_SAMPLES = 8
-"""Samples that are kept for one offset: the newest, and older ones about evenly over the window."""
+"""The most samples of one offset: the newest, and older ones about evenly over the window."""
 
 
 class Sample(NamedTuple):
@@ -16,17 +16,16 @@ class Sample(NamedTuple):
 def with_sample(
     samples: Sequence[Sample], sample: Sample, *, window_ms: int = WINDOW_MS, max_samples: int = MAX_SAMPLES
 ) -> tuple[Sample, ...]:
-    """The samples with a newer one, without those that say nothing about the current rate any more.
-
-    A value that went back (a position was reset, a log was cut) is a new beginning, and so is a clock that did. The
-    oldest sample may be older than the window by up to one step of it: the window is always covered.
+    """Adds a sample, and drops samples that no longer matter for the current rate. After a value or a clock that went
+    back (a position was reset, a log was cut) sampling begins anew. The oldest sample may be older than the window by
+    up to one step of it: the window is always covered.
     """
     if samples and (sample.value < samples[-1].value or sample.at_ms < samples[-1].at_ms):
         return (sample,)
     kept = list(samples)
     step_ms = window_ms / (max_samples - 2)
     if len(kept) >= 2 and kept[-1].at_ms - kept[-2].at_ms < step_ms:
-        # Too near its predecessor to be kept for longer than until the next one comes.
+        # The last sample is too near its predecessor to be kept.
         kept.pop()
     kept.append(sample)
     while len(kept) > 2 and kept[1].at_ms <= sample.at_ms - window_ms:
@@ -35,7 +34,7 @@ def with_sample(
 
 
 def rate_per_s(samples: Sequence[Sample]) -> float | None:
-    """How much the value rises in a second, over all samples; None while there is only one time to look at."""
+    """The rise of the value in a second, over all samples; None with samples of one time only."""
     if len(samples) < 2 or samples[-1].at_ms <= samples[0].at_ms:
         return None
     return (samples[-1].value - samples[0].value) * 1000 / (samples[-1].at_ms - samples[0].at_ms)

@@ -1,11 +1,10 @@
-"""When retention will take a record that a reader has not read yet.
-
-Retention removes whole segments, oldest first, and stops at the first that it has no reason to remove. So one goes
-when it has a reason to go and all before it have had one. The reasons are those of `log/retention.py`: its newest
-record is older than retention.ms, or what lies behind it is as large as retention.bytes.
+"""Forecasts when retention removes a record that a reader has not read yet. Retention removes whole segments, oldest
+first, and stops at the first that it has no reason to remove. So a segment is removed when it and all before it have a
+reason to go. The reasons are those of `log/retention.py`: the segment's newest record is older than retention.ms, or
+the segments behind it are as large as retention.bytes.
 
 The forecast lets the log grow, and the reader advance, at constant rates; records that are yet to come carry the time
-of their arrival. It says when removal becomes due. It happens at the next check after that, at most
+of their arrival. The forecast says when removal becomes due. The removal happens at the next check, at most
 log.retention.check.interval.ms later, and not before a checkpoint has made the segment durable.
 """
 
@@ -17,7 +16,7 @@ NO_LIMIT = -1
 NEVER = math.inf
 
 HORIZON_MS = 10 * 365 * 86_400_000
-"""A loss that is further away than ten years is none."""
+"""A loss more than ten years away counts as none."""
 
 
 class SegmentSpan(NamedTuple):
@@ -27,7 +26,7 @@ class SegmentSpan(NamedTuple):
     end_offset: int
     size_bytes: int
     newest_ms: int
-    """NO_TIMESTAMP_MS if its records have none: only their size can drive them out."""
+    """NO_TIMESTAMP_MS if the records have no timestamps: then only the size counts."""
 
 
 class RetentionRules(NamedTuple):
@@ -46,9 +45,9 @@ class LogSpan(NamedTuple):
 
     start_offset: int
     end_offset: int
-    """Up to where readers can read."""
+    """The end of the readable log."""
     segments: tuple[SegmentSpan, ...]
-    """Oldest first, without gaps."""
+    """The segments, oldest first, without gaps."""
     rules: RetentionRules
     roll_at_ms: int | None = None
     """When the last segment is closed for its age; None if it is closed already."""
@@ -88,7 +87,8 @@ def time_to_data_loss_ms(
         if position + drained_per_ms * held_until < segment.end_offset:
             return held_until
     if active is not None and not held_until and not _due_in_ms(active, 0, log.rules, Growth(), now_ms):
-        # Old already, in spite of the traffic: its timestamps are, or nothing came for long. A new one begins.
+        # The segment is old in spite of the traffic: its timestamps are old, or no record came for long. A new segment
+        # begins.
         if position < active.end_offset:
             return 0.0
         active = None
@@ -107,10 +107,10 @@ def _split(log: LogSpan, growth: Growth, now_ms: int) -> tuple[Sequence[SegmentS
 
 
 def _due_in_ms(segment: SegmentSpan, behind_bytes: int, rules: RetentionRules, growth: Growth, now_ms: int) -> float:
-    """When there is a reason to remove a segment whose content is final."""
+    """The time until there is a reason to remove a segment whose content is final."""
     due = NEVER
     if not segment.size_bytes:
-        return 0.0  # compaction left nothing in it
+        return 0.0  # compaction has emptied the segment
     if rules.retention_ms >= 0 and segment.newest_ms >= 0:
         due = segment.newest_ms + rules.retention_ms + 1 - now_ms
     if rules.retention_bytes >= 0:
@@ -153,7 +153,7 @@ def _loss_of_future_ms(
     growing = growth.records_per_ms - drained_per_ms
     k = 0
     if first + kept <= held_until:
-        # Closed and due before what is there already goes: these go together with it.
+        # Future segments that are due before the present ones are removed go together with them.
         k = math.floor((held_until - kept - first) / lasting)
         if lag + growth.records_per_ms * (first + k * lasting) > drained_per_ms * held_until:
             return held_until

@@ -1,4 +1,4 @@
-"""Which partitions belong to a transaction: added before anything is written there, and looked up when it is."""
+"""The partitions of a transaction: a partition is added before its first record, and verified at each write."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ def owner_problem(found: Transaction | None, producer_id: int, producer_epoch: i
     if found is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if found.state in PREPARED:
-        # The client may go on already with what it is given when this one is complete.
+        # The client may already use the producer id that it gets when this transaction is complete.
         if producer_id not in (found.producer_id, found.next_producer_id):
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         if producer_id == found.producer_id and producer_epoch != found.producer_epoch:
@@ -37,7 +37,7 @@ def add_partitions(
     now_ms: int,
     max_partitions: int,
 ) -> Step:
-    """The partitions become part of the open transaction; the first ones open it."""
+    """Adds partitions to the open transaction; the first partitions open it."""
     problem = owner_problem(found, producer_id, producer_epoch)
     if problem is not ErrorCode.NONE:
         return Step(problem)
@@ -68,7 +68,7 @@ def add_partitions(
 def verify_partitions(
     found: Transaction | None, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """For each partition whether the producer's open transaction has it; TRANSACTION_ABORTABLE if it has not."""
+    """Checks each partition against the producer's open transaction: TRANSACTION_ABORTABLE if it is not part of it."""
     problem = owner_problem(found, producer_id, producer_epoch)
     if problem is not ErrorCode.NONE:
         return dict.fromkeys(partitions, problem)

@@ -1,5 +1,4 @@
-"""InitProducerId with a transactional id: makes the caller the one producer of the id, and fences the producer before
-it."""
+"""InitProducerId with a transactional id: makes the caller the only producer of the id, and fences the former one."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -41,7 +40,7 @@ def init_producer(found: Transaction | None, asked: Beginning, new_producer_id: 
     if found.state is State.ONGOING:
         if asked.resumes and asked.producer_epoch != found.producer_epoch:
             return Step(ErrorCode.PRODUCER_FENCED)
-        # Nobody is given the epoch of the abort: the client comes again, and gets one above it.
+        # No client gets the epoch of the abort: the client asks again, and gets a higher one.
         last_epoch = found.producer_epoch if asked.resumes else NO_PRODUCER_EPOCH
         return Step(ErrorCode.CONCURRENT_TRANSACTIONS, found.fenced(now_ms, last_producer_epoch=last_epoch))
     return _raised(found, asked, new_producer_id, now_ms)
@@ -65,7 +64,7 @@ def _raised(found: Transaction, asked: Beginning, new_producer_id: NewProducerId
     )
     current = asked.producer_id == found.producer_id and asked.producer_epoch == found.producer_epoch
     if asked.resumes and not current:
-        # It was raised already, by the same request whose answer got lost, or it was fenced in the meantime.
+        # The epoch was raised already: by the same request, whose answer got lost, or by a fencing.
         if asked.producer_epoch != found.last_producer_epoch or asked.producer_epoch == NO_PRODUCER_EPOCH:
             return Step(ErrorCode.PRODUCER_FENCED)
         if found.producer_epoch <= LAST_CLIENT_EPOCH:

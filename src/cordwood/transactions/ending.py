@@ -66,7 +66,7 @@ def _repeated(found: Transaction, commit: bool) -> Step:
     if (found.state is State.COMPLETE_COMMIT) != commit:
         return Step(ErrorCode.INVALID_TXN_STATE)
     if found.producer_epoch > LAST_CLIENT_EPOCH:
-        # It was fenced with the last epoch there is, which is for nobody: InitProducerId gives it another id.
+        # The producer was fenced with the highest epoch, which no client gets: InitProducerId gives it another id.
         return Step(ErrorCode.PRODUCER_FENCED)
     return Step(ErrorCode.NONE, None, found.producer_id, found.producer_epoch)
 

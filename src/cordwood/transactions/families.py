@@ -1,8 +1,8 @@
 """The families that live in one partition of __transaction_state: one decision over many writers.
 
-A slot is joined (EMPTY, then ONGOING once something is written), ended (PREPARE_*, until the markers are written), and
-then free (COMPLETE_*) for the next writer, under a higher epoch. What a family remembers for ever is the batch that was
-decided last. All of this comes from replayed records; transitions are in `families_joining` and `families_deciding`.
+A slot is joined (EMPTY, then ONGOING once a record is written), ended (PREPARE_*, until the markers are written), and
+then free (COMPLETE_*) for the next writer, under a higher epoch. A family always remembers the last decided batch. All
+state comes from replayed records; transitions are in `families_joining` and `families_deciding`.
 """
 
 from bisect import bisect_left, insort
@@ -13,7 +13,7 @@ from cordwood.transactions.families_records import NOTHING_DECIDED, Memory
 from cordwood.transactions.transaction import PREPARED, State, Transaction
 
 JOINED = (State.EMPTY, State.ONGOING)
-"""Somebody may write in a slot's name."""
+"""The states in which a writer may use the slot."""
 
 FREE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
@@ -47,7 +47,7 @@ class Family:
         return next(number for number in range(count) if number not in self.slots)
 
     def joined(self, up_to_batch_id: int) -> list[Transaction]:
-        """Slots in whose name somebody may write for this batch or an earlier one."""
+        """Slots that writers may use for this batch or an earlier one."""
         return self._those(JOINED, up_to_batch_id)
 
     def completing(self, up_to_batch_id: int) -> list[Transaction]:
@@ -76,12 +76,12 @@ class Family:
 
 
 class Families:
-    """By name, those that remember something or have slots."""
+    """Families by name: those with a memory or with slots."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Family] = {}
         self.plan_bytes = 0
-        """Texts of plans that all of them keep."""
+        """Bytes of the plans that all families keep."""
 
     def __len__(self) -> int:
         return len(self._by_name)

@@ -1,13 +1,13 @@
 """FamilyDecide: a batch is committed or aborted as a whole, and every slot that was joined for it ends.
 
-A commit is one append: what the family remembers and the end of every winner. Either all of it is in the log or nothing
-is. The end of all others that were joined for this batch or an earlier one is in it too, as far as there is room, and
-follows otherwise. If it gets lost on the way nobody can win with them any more, and they end with the next decision or
-by time. Slots that were joined for a later batch are left alone, so that a decision that comes late, or twice, harms
-nobody.
+A commit is one append: the family's memory and the end of every winner. Either the whole append is in the log or
+nothing of it. The ends of the other slots that were joined for this batch or an earlier one are in the append, too, as
+far as there is room, and follow otherwise. If these get lost on the way, no writer can win with such slots any more,
+and they end with the next decision or by time. Slots that were joined for a later batch are left alone, so that a late
+or repeated decision does no harm.
 
-Every end raises the slot's epoch. Whoever joined before can write no more: where it wrote already the marker fences it,
-and anywhere else the coordinator, which is asked before the first write of an epoch in a partition.
+Every end raises the slot's epoch. A writer that joined before can write no more: in partitions that it wrote to the
+marker fences it, in all others the coordinator, which is asked before the first write of an epoch in a partition.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ FORGET_AFTER_MS = 600_000
 
 _BATCH_OVERHEAD_BYTES = 61
 _RECORD_OVERHEAD_BYTES = 24
-"""At most: lengths, attributes and deltas of a record."""
+"""The most bytes of a record's lengths, attributes and deltas."""
 
 Append = list[Record]
 """Records that are written together: all of them or none."""
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
     winners: Sequence[Winner] = ()
     """An abort that names writers ends only those: a failed task takes back only its own writes."""
     forget: bool = False
-    """No client will ask about this family again."""
+    """Whether the family may be forgotten: no client will ask about it again."""
     plan: Plan = NO_PLAN
     """The plan that a commit keeps with the batch."""
 
@@ -66,7 +66,7 @@ class Decision(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     already_decided: bool = False
-    """The batch was committed before, and that stands."""
+    """Whether the batch was committed before, which stands."""
     last_batch_id: int = NO_BATCH_ID
     appends: Sequence[Append] = ()
 
@@ -121,7 +121,7 @@ def _refusal(family: Family, batch_id: int, winner: Winner) -> Decision | None:
         message = f"{who} is no slot of family {family.name}."
     elif (slot.producer_id, slot.producer_epoch) != (winner.producer_id, winner.producer_epoch):
         message = (
-            f"{who} was ended: it timed out or somebody else decided. The slot has producer id {slot.producer_id}, "
+            f"{who} was ended: it timed out or another writer decided. The slot has producer id {slot.producer_id}, "
             f"epoch {slot.producer_epoch} now, joined for batch {slot.batch_id}."
         )
     elif slot.state not in JOINED or slot.batch_id != batch_id:
@@ -146,7 +146,7 @@ def _aborts(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> list[A
 
 
 def end(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
-    """The slot ends. With nothing written there are no markers to wait for, and it is free at once."""
+    """Ends a slot. A slot without records needs no markers, and is free at once."""
     assert slot.state in JOINED
     if slot.state is State.ONGOING:
         state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
@@ -155,7 +155,7 @@ def end(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
     return replace(
         slot,
         state=state,
-        # Nobody is told this epoch. When there is no higher one to join with, the slot gets a new producer id.
+        # No client gets this epoch. When there is no higher one to join with, the slot gets a new producer id.
         producer_epoch=slot.producer_epoch + 1,
         last_producer_epoch=NO_PRODUCER_EPOCH,
         client_version=EPOCH_BUMPED,
@@ -164,7 +164,7 @@ def end(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
 
 
 def in_appends(records: Sequence[Record], max_bytes: int) -> Iterator[Append]:
-    """In as few appends as their size allows."""
+    """Groups the records into as few appends as their size allows."""
     append: Append = []
     left = 0
     for record in records:
@@ -202,5 +202,5 @@ def forget(family: Family, now_ms: int) -> list[Record]:
     if memory is None or not memory.forgotten or not family.at_rest or memory.decided_ms + FORGET_AFTER_MS > now_ms:
         return []
     slots: list[Record] = [(encode_key(slot.transactional_id), None) for _, slot in sorted(family.slots.items())]
-    # The family last: what is cut off in between still answers for the batch.
+    # The family's record goes last: if the tombstones are cut off in between, the family still answers for the batch.
     return [*slots, (family_key(family.name), None)]

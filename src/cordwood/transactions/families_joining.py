@@ -11,7 +11,7 @@ from cordwood.transactions.log_records import Record, record_of
 from cordwood.transactions.transaction import NO_BATCH_ID, NewProducerId, Transaction
 
 MAX_SLOTS = 10_000
-"""Of one family. Every task of a batch, and every attempt at one, has a slot until the batch is decided."""
+"""The most slots of one family. Every attempt at a task of a batch has a slot until the batch is decided."""
 
 
 class Joined(NamedTuple):
@@ -20,7 +20,7 @@ class Joined(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     decided: bool = False
-    """The batch is decided: there is nothing to write any more."""
+    """Whether the batch is decided and needs no writer any more."""
     last_batch_id: int = NO_BATCH_ID
     slot: Transaction | None = None
 

@@ -1,8 +1,7 @@
-"""Signs of life: when somebody last joined or renewed a batch of a family.
-
-Soft state. After a restart everybody has the full timeout again. A batch is renewed as a whole by any of its writers,
-since those that are done write nothing more and still have to stay open until the decision. What nobody renews times
-out: writers of an earlier batch that were left behind do, while the next batch goes on.
+"""Leases: when a writer last joined or renewed a batch of a family. Leases are soft state: after a restart all have the
+full timeout again. Any writer renews its batch as a whole, since finished writers write nothing more and still have to
+stay open until the decision. A batch without renewals times out, as left-behind writers of an earlier batch do while
+the next batch goes on.
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ class Leases:
         self._seen_ms[family, batch_id] = now_ms
 
     def renew(self, family: str, batch_id: int, now_ms: int) -> None:
-        """Only a batch that somebody has joined can be renewed."""
+        """Renews a batch, if a writer has joined it."""
         if (family, batch_id) in self._seen_ms:
             self._seen_ms[family, batch_id] = now_ms
 

@@ -1,11 +1,10 @@
-"""What a family remembers, as a record of __transaction_state.
+"""The memory of a family, as a record of __transaction_state.
 
 Key: record type 10,000, as int16, and the name with its length as int16. Value: int16 version 0, int64 batch that was
 decided last, int64 when, int8 flags (1: may be forgotten, 2: the batch's plan follows). The plan is int64 rows, int8
-length and bytes of the digest, int32 length and bytes of the text. A null value forgets the family. Bytes that follow
-are of a later version and passed over, as a broker that knows no plans passes over the plan.
-
-The record has no partner that it could lose to compaction: it is the only one of its key, and it never expires.
+length and bytes of the digest, int32 length and bytes of the text. A null value forgets the family. Further bytes are
+of a later version and skipped, as a broker that knows no plans skips the plan. The record is complete by itself and
+never expires, so compaction cannot separate it from another record.
 """
 
 import struct
@@ -30,11 +29,11 @@ class Plan(NamedTuple):
     """The plan of a batch, as its decider described it. The coordinator stores it and never interprets it."""
 
     rows: int = -1
-    """How many rows were committed; -1 if the decider did not say."""
+    """The number of committed rows; -1 if the decider gave none."""
     digest: bytes = b""
-    """Identifies a repeated batch as the same; empty if the decider did not say."""
+    """Identifies a repeated batch; empty if the decider gave none."""
     text: bytes = b""
-    """From which the plan can be restored; empty: it was too long."""
+    """The text from which the plan can be restored; empty: it was too long."""
 
 
 NO_PLAN = Plan()
@@ -48,9 +47,9 @@ class Memory:
     """The highest batch id that was decided to be committed."""
     decided_ms: int = NO_TIMESTAMP_MS
     forgotten: bool = False
-    """No client will ask about the family any more: it is removed after a while."""
+    """Whether the family is removed after a while: no client will ask about it any more."""
     plan: Plan = NO_PLAN
-    """Of the batch that was decided last."""
+    """The plan of the last decided batch."""
 
 
 NOTHING_DECIDED = Memory()

@@ -16,7 +16,7 @@ from cordwood.records.written import Written
 from cordwood.transactions.transaction import NO_BATCH_ID, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, Transaction
 
 Record = tuple[bytes, bytes | None]
-"""Key and value to append; a null value removes."""
+"""Key and value to append; a null value removes the key."""
 
 KEY_TYPE = 0
 _VALUE_VERSION = 1
@@ -76,7 +76,7 @@ def encode_value(transaction: Transaction) -> bytes:
         ]
     )
     if transaction.state is State.EMPTY and transaction.partitions:
-        return bytes(out)  # it does not say all of this
+        return bytes(out)  # the encoded value lacks some fields
     return Written(bytes(out), transaction)
 
 

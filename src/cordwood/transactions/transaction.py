@@ -16,14 +16,14 @@ NO_PRODUCER_EPOCH = -1
 NO_BATCH_ID = -1
 MAX_EPOCH = 2**15 - 1
 LAST_CLIENT_EPOCH = MAX_EPOCH - 1
-"""No client is given a higher one: the coordinator must always be able to raise it once more, to fence."""
+"""The highest epoch of a client: the coordinator must be able to raise it once more, to fence."""
 
 EPOCH_BUMPED = 2
 """The transaction version (KIP-890) from which on every completion raises the epoch."""
 
 
 class State(IntEnum):
-    """As they are written in __transaction_state."""
+    """States of a transaction, numbered as in __transaction_state."""
 
     EMPTY = 0
     ONGOING = 1
@@ -41,14 +41,14 @@ class State(IntEnum):
 
 
 PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-"""Decided: the markers are on their way, and nothing can change the outcome."""
+"""Decided states: the markers are on their way, and the outcome is final."""
 
 AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id: who may write in its name, and the transaction that is open or was the last one."""
+    """One transactional id: its producer, and its open or last transaction."""
 
     transactional_id: str
     producer_id: int
@@ -59,16 +59,16 @@ class Transaction:
     partitions: frozenset[TopicPartition] = frozenset()
     started_ms: int = NO_TIMESTAMP_MS
     previous_producer_id: int = NO_PRODUCER_ID
-    """The one before a change of id: a client that missed the answer still uses it."""
+    """The producer id before a change: a client that missed the answer still uses it."""
     next_producer_id: int = NO_PRODUCER_ID
     """While the transaction completes: the producer id that the client goes on with, because the epochs of the old one
     are used up."""
     client_version: int = 0
     """The transaction version of the client's last request."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch that its client was raised from: a repeated request carries it. None after fencing somebody."""
+    """The client's epoch before it was raised, which a repeated request carries; none after a fencing."""
     batch_id: int = NO_BATCH_ID
-    """Of a family's slot: the batch that it was joined for last."""
+    """The last batch that a family's slot was joined for."""
 
     @property
     def epoch_exhausted(self) -> bool:
@@ -80,12 +80,12 @@ class Transaction:
         return self.state is State.PREPARE_COMMIT
 
     def fenced(self, now_ms: int, *, last_producer_epoch: int = NO_PRODUCER_EPOCH) -> "Transaction":
-        """The open transaction is aborted by the coordinator, and its producer can write no more."""
+        """The transaction, aborted by the coordinator, with its producer fenced."""
         assert self.state is State.ONGOING
         return replace(
             self,
             state=State.PREPARE_ABORT,
-            # No client is at the last one, but a log may say so.
+            # No client has the highest epoch, but a log may have it.
             producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
             last_producer_epoch=last_producer_epoch,
             updated_ms=now_ms,
@@ -107,9 +107,9 @@ NewProducerId = Callable[[], int]
 
 
 class NeedsProducerId(Exception):
-    """The transition cannot be taken without a fresh producer id: get one and ask again."""
+    """The transition needs a fresh producer id: the caller gets one and tries again."""
 
 
 def no_producer_id() -> int:
-    """For the first try: most transitions need none."""
+    """The source of producer ids for the first try: most transitions need none."""
     raise NeedsProducerId

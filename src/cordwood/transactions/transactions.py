@@ -19,11 +19,11 @@ class Transactions:
     def __init__(self) -> None:
         self._by_id: dict[str, Transaction] = {}
         self._shifted: dict[str, tuple[int, int]] = {}
-        """When open transactions began, as they say, and by how much the clock was set since."""
+        """The recorded starts of open transactions, with the shift of the clock since."""
         self.families = Families()
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """A record of the log becomes state. Records of types that are not known are passed over."""
+        """Replays a record of the log into state. Unknown record types are skipped."""
         kind = record_type(key)
         if kind == FAMILY_KEY_TYPE:
             self.families.replay_memory(decode_family_key(key), None if value is None else decode_memory(value))
@@ -94,7 +94,7 @@ class Transactions:
         return [(encode_key(each.transactional_id), None) for each in unused]
 
     def _those(self, wanted: Callable[[Transaction], bool], among: Iterable[str] | None) -> list[Transaction]:
-        # Sorted afterwards: mostly these are few, of very many.
+        # Sorted after filtering: mostly few of very many remain.
         known = self._by_id.values() if among is None else self._known(among)
         return sorted(filter(wanted, known), key=lambda each: each.transactional_id)
 

@@ -171,5 +171,5 @@ def test_a_record_need_not_be_as_tidy_as_ours() -> None:
 
 def test_a_member_of_the_classic_protocol_that_supports_none_is_damage() -> None:
     profile = Profile(None, None, "", "", frozenset(), 1, None, None, ClassicPart(1, ()))
-    with pytest.raises(UnreadableRecord, match="has none"):
+    with pytest.raises(UnreadableRecord, match="supports no protocol"):
         decode_profile(bytes(encode_profile(profile)))

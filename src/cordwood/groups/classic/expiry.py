@@ -14,7 +14,7 @@ from cordwood.model.errors import ErrorCode
 
 
 def time_passed(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
-    """Applies every deadline that has passed, and returns the next one."""
+    """Applies every deadline that has passed, and sets the next one."""
     _expire_sessions(group, out, now_ms, limits)
     if group.state is State.PREPARING_REBALANCE and group.join_deadline_ms <= now_ms:
         join_deadline_passed(group, out, now_ms, limits)
@@ -63,7 +63,7 @@ def _expire_syncs(group: Group, out: Outbox, now_ms: int, limits: Limits) -> Non
 
 
 def after_loading(group: Group, now_ms: int) -> None:
-    """The log was read: every member gets a whole session timeout to be heard of, and need not join again."""
+    """After the log was read: gives every member a whole session timeout. Members need not join again."""
     for member in group.members.values():
         group.heard_of(member, now_ms)
     if group.state is State.PREPARING_REBALANCE:

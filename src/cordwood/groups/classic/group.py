@@ -1,4 +1,4 @@
-"""A group of the classic protocol: its state, its members, and questions about them. Transitions are in their files."""
+"""A group of the classic protocol: its state, its members, and queries. Transitions have modules of their own."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,7 +18,7 @@ def shifted(deadline_ms: int, by_ms: int) -> int:
 
 
 class State(Enum):
-    """By the names that Kafka's tools show. A group that is not there is Dead."""
+    """The state of a group, by the names that Kafka's tools show. A group that does not exist is Dead."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -49,7 +49,7 @@ class Member:
     assignment: bytes = b""
     session_deadline_ms: int = NEVER_MS
     is_new: bool = False
-    """Waits for its first round: it cannot heartbeat yet, so it gets more time and none after that."""
+    """Whether the member waits for its first round. It cannot send heartbeats yet, so it gets more time, once."""
     join_ticket: JoinTicket | None = None
     sync_ticket: SyncTicket | None = None
 
@@ -83,21 +83,22 @@ class Group:
     state_timestamp_ms: int = -1
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    """Member id by instance id."""
+    """Member ids by instance id."""
     pending: dict[str, int] = field(default_factory=dict)
-    """Member ids that were given out and not used yet, with their deadlines."""
+    """Deadlines of member ids that were given out and not used yet."""
     pending_sync: set[str] = field(default_factory=set)
     join_deadline_ms: int = NEVER_MS
     sync_deadline_ms: int = NEVER_MS
     gathering_left_ms: int | None = None
-    """In the first round of an empty group: how much longer it may be put off for members that keep coming."""
+    """How much longer the first round of an empty group may be put off for new members; None in other rounds."""
     newcomer_in_round: bool = False
     wake_ms: int = NEVER_MS
-    """No deadline is before this. Heartbeats only move deadlines away, so it may be too early and is never too late."""
+    """A time that is not after the next deadline. Heartbeats move deadlines away, so it may be too early, never too
+    late."""
     _joined_count: int = 0
-    """How many members have joined the round under way. Counted, as the next is: a round of many is many requests."""
+    """The number of members that have joined the round, kept as a count: a round of many members is many requests."""
     _supporters: dict[str, int] = field(default_factory=dict)
-    """How many members support each protocol."""
+    """The number of members that support each protocol."""
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -108,7 +109,7 @@ class Group:
         return not self.pending and self._joined_count == len(self.members)
 
     def has_joined(self, member: Member, ticket: JoinTicket | None) -> None:
-        """Its request waits for the end of the round; None: it does not, or no longer."""
+        """Sets the member's JoinGroup request that waits for the end of the round; None: no request waits."""
         self._joined_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
@@ -143,7 +144,7 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """A static member came back: it is the same member under another id."""
+        """Gives a static member that came back its new member id."""
         assert member.instance_id is not None
         # Rebuilt in place, so that the order of members, which decides who leads next, stays the same.
         self.members = {
@@ -191,7 +192,7 @@ class Group:
                 del self._supporters[name]
 
     def select_protocol(self) -> str:
-        """Every member votes for the first protocol in its list that all know."""
+        """Selects the protocol with the most votes; a member votes for the first protocol in its list that all know."""
         candidates = {name for name, count in self._supporters.items() if count == len(self.members)}
         votes = dict.fromkeys(candidates, 0)
         for member in self.members.values():
@@ -218,7 +219,7 @@ class Group:
     # The log
 
     def stored(self, assignments: dict[str, bytes] | None = None) -> StoredGroup:
-        """As the log keeps it; with these assignments, if they are new."""
+        """The group for its record in the log, with new assignments if given."""
         return StoredGroup(
             self.protocol_type,
             self.generation,
@@ -241,7 +242,7 @@ class Group:
         )
 
     def restore(self, stored: StoredGroup) -> None:
-        """A record of the log becomes state. Members that are here keep what only lives in memory."""
+        """Replays a record of the log into state. Known members keep their soft state."""
         known = self.members
         self.members, self.static_members = {}, {}
         self._joined_count, self._supporters = 0, {}
@@ -269,6 +270,6 @@ class Group:
         self.leader = stored.leader
         self.state = State.STABLE if self.members else State.EMPTY
         if self.members and self.leader is None:
-            # They had it from a group of the consumer protocol, and have to share its work among themselves.
+            # The members come from a group of the consumer protocol, and need a round of their own.
             self.state = State.PREPARING_REBALANCE
         self.state_timestamp_ms = stored.state_timestamp_ms

@@ -25,7 +25,7 @@ def standing(group: Group | None, member_id: str, instance_id: str | None, gener
 
 
 def may_wait_ms(group: Group | None, member_id: str) -> int:
-    """How long a member need not be answered: as long as nothing is under way, and short beside its session."""
+    """How long the answer to a heartbeat may be held: 0 during a round, else a fraction of the session timeout."""
     if group is None or group.state is not State.STABLE or member_id not in group.members:
         return 0
     return group.members[member_id].session_timeout_ms // 4
@@ -37,7 +37,7 @@ def check_commit(
     """Whether positions may be committed by this member. A commit without a generation is allowed while the group has
     no members."""
     if generation < 0 and (group is None or group.state is State.EMPTY):
-        # As in Kafka: without a generation it is a reader that assigns to itself, whatever it calls itself.
+        # As in Kafka: a commit without a generation comes from a reader that assigns partitions to itself.
         return ErrorCode.NONE
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
@@ -45,8 +45,8 @@ def check_commit(
     if not isinstance(member, Member):
         return member
     group.heard_of(member, now_ms)
-    # Between join and sync the member does not know yet what it owns. Before, in PreparingRebalance, it still owns
-    # what it had, and this is its last chance to say how far it got. A producer could not make sense of the answer.
+    # Between join and sync the member does not know its partitions yet. Before, in PreparingRebalance, it still owns
+    # its old partitions, and this is its last chance to commit. A producer would not understand the answer.
     if group.state is State.COMPLETING_REBALANCE and not transactional:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE

@@ -26,11 +26,11 @@ class JoinRequest(NamedTuple):
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     new_member_id: str
-    """For a member that has none yet, else empty: ids are drawn outside."""
+    """A new member id for a member without one, else empty: the state machine draws no ids."""
     asks_for_id_first: bool
-    """The client takes MEMBER_ID_REQUIRED (version 4 and later)."""
+    """Whether the client understands MEMBER_ID_REQUIRED (version 4 and later)."""
     can_skip_assignment: bool
-    """The client knows that a leader need not assign (version 9 and later)."""
+    """Whether the client knows that a leader need not assign (version 9 and later)."""
 
 
 def join(group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits) -> None:
@@ -86,7 +86,8 @@ def _join_without_id(
         else:
             _add(group, request, member_id, ticket, out, now_ms, limits)
     elif request.asks_for_id_first:
-        # Only who comes back with the id takes a place: a client that gave up and joined anew leaves no ghost.
+        # Only a client that comes back with the id takes a place: a client that gave up and joined anew leaves no
+        # ghost.
         group.pending[member_id] = group.wake_at(now_ms + request.session_timeout_ms)
         out.joins.append((ticket, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
     else:
@@ -128,7 +129,7 @@ def _join_again(
         return
     unchanged = member.protocols == request.protocols
     leads = member.member_id == group.leader
-    # A lost answer is given again. A leader that joins a stable group wants a new round: something it read changed.
+    # A lost answer is given again. A leader that joins a stable group wants a new round: its metadata changed.
     if unchanged and (group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)):
         group.heard_of(member, now_ms)
         out.joins.append((ticket, joined(group, member)))
@@ -184,5 +185,5 @@ def _welcome_back(group: Group, member: Member, old_id: str, can_skip_assignment
         return answer
     if can_skip_assignment:
         return answer._replace(skip_assignment=True)
-    # An older client that is told it leads would assign anew. Told that its old self leads, it just syncs.
+    # An older client that is named as leader would assign anew. With its old id as leader it just syncs.
     return answer._replace(leader=old_id, members=())

@@ -1,4 +1,4 @@
-"""A member goes, by itself or because an administrator says so."""
+"""LeaveGroup: a member leaves by itself, or an administrator removes it."""
 
 from cordwood.groups.classic.group import Group, Limits, Member, State
 from cordwood.groups.classic.membership import find_member
@@ -11,7 +11,7 @@ Leaving = tuple[str, str | None]
 
 
 def leave(group: Group | None, leaving: list[Leaving], out: Outbox, now_ms: int, limits: Limits) -> list[ErrorCode]:
-    """One error code for each that was to leave."""
+    """Removes members; returns one error code for each."""
     if group is None:
         return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
     size_before = len(group.members)

@@ -52,7 +52,7 @@ class Outbox:
         return not (self.records or self.joins or self.syncs)
 
     def settle(self, error: ErrorCode) -> None:
-        """Gives every answer; if the records did not become safe, everybody learns that instead."""
+        """Gives every answer; if the records were not committed, the error goes to all instead."""
         for join_ticket, join_answer in self.joins:
             join_ticket(join_answer if error is ErrorCode.NONE else join_answer.failed(error))
         for sync_ticket, sync_answer in self.syncs:

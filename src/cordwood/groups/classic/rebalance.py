@@ -1,4 +1,4 @@
-"""The round itself: it begins, waits for its members, and ends with a new generation."""
+"""A round begins, waits for its members, and ends with a new generation."""
 
 from cordwood.groups.classic.group import NEVER_MS, Group, Limits, Member, State
 from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
@@ -6,12 +6,12 @@ from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.model.errors import ErrorCode
 
 LONELY_ROUND_MS = 1_000
-"""A round that no member has joined is looked at again after this time, or after the rebalance timeout if that is
-longer: static members may be away, and a client may name any timeout."""
+"""A round that no member has joined is checked again after this time, or after the rebalance timeout if that is longer:
+static members may be away, and a client may name any timeout."""
 
 
 def begin_or_go_on(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
-    """Something about the members changed: a round begins, or the one under way may be complete."""
+    """After a change of members: begins a round, or completes the round under way."""
     if group.state is State.PREPARING_REBALANCE:
         complete_if_all_joined(group, out, now_ms)
     else:
@@ -37,7 +37,7 @@ def begin(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
 
 
 def complete_if_all_joined(group: Group, out: Outbox, now_ms: int) -> None:
-    # The first round of a group waits out its delay even if all who are known have joined: more are expected.
+    # The first round of a group waits out its delay even if all known members have joined: more are expected.
     if group.gathering_left_ms is None and group.all_joined:
         complete(group, out, now_ms)
 
@@ -88,7 +88,7 @@ def become_empty(group: Group, out: Outbox, now_ms: int) -> None:
 
 
 def joined(group: Group, member: Member) -> JoinAnswer:
-    """The generation as a member learns of it; the leader also learns who is in it."""
+    """The JoinGroup answer of a member; the leader's lists all members."""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
     if member.member_id == group.leader:
         members = tuple(

@@ -69,7 +69,7 @@ def encode_group(group: StoredGroup) -> bytes:
         )
     value = b"".join(parts)
     if any(member.rebalance_timeout_ms < 0 for member in group.members):
-        return value  # it is read as the session timeout
+        return value  # readers take the session timeout
     return Written(value, group)
 
 

@@ -27,11 +27,11 @@ class Subscription(NamedTuple):
 class Assignment(NamedTuple):
     partitions: NamedPartitions
     has_user_data: bool
-    """An assignor of the client's own said more than that."""
+    """Whether the client's own assignor added data to the partitions."""
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a ConsumerProtocolSubscription, or None if these bytes are something else."""
+    """The topics of a ConsumerProtocolSubscription; None for other bytes."""
     try:
         fields = FieldReader(metadata)
         _version(fields)

@@ -1,4 +1,4 @@
-"""Members ask for their share; the leader brings everybody's."""
+"""SyncGroup: members ask for their shares; the leader brings all shares."""
 
 from typing import NamedTuple
 
@@ -49,8 +49,8 @@ def _refusal(group: Group | None, request: SyncRequest) -> ErrorCode:
     if request.protocol_type is not None and request.protocol_type != group.protocol_type:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is State.PREPARING_REBALANCE:
-        # Whatever protocol it thinks the group has: the round chooses one. In a group that was of the consumer protocol
-        # when it joined that was its own first, and a client that is refused for that gives up.
+        # The member's protocol is not checked: the round chooses one. A member that joined while the group had the
+        # consumer protocol names its own first protocol, and a client that is refused for it gives up.
         return ErrorCode.REBALANCE_IN_PROGRESS
     if request.protocol is not None and request.protocol != group.protocol:
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -13,7 +13,7 @@ Assign = Callable[[list[Subscriber], Topics], dict[str, Share]]
 
 
 def assign_range(subscribers: list[Subscriber], topics: Topics) -> dict[str, Share]:
-    """For each topic its subscribers in order, each with a stretch of neighbouring partitions."""
+    """Assigns each topic's partitions in stretches of neighbours, to its subscribers in order."""
     found: dict[str, dict[int, int]] = {each.member_id: {} for each in subscribers}
     readers_of: dict[str, list[str]] = {name: [] for name in topics}
     for each in sorted(
@@ -88,7 +88,7 @@ def _taken(share: Share, free: dict[int, int]) -> Share:
 
 
 def _first(share: Share, count: int, free: dict[int, int]) -> Share:
-    """The first so many of this; the others are free."""
+    """The first `count` partitions of a share; the others become free."""
     first = {}
     for topic, mask in sorted(share.masks.items()):
         there = mask.bit_count()
@@ -101,7 +101,7 @@ def _first(share: Share, count: int, free: dict[int, int]) -> Share:
 
 
 def _dealt(free: dict[int, int], missing: Iterable[tuple[int, int]]) -> Iterator[tuple[int, Share]]:
-    """To each place as many as it misses of all that is free, in the order of topics' ids and numbers."""
+    """Deals the free partitions, in the order of topic ids and numbers: each place gets as many as it misses."""
     topics = sorted([(topic, mask) for topic, mask in free.items() if mask], reverse=True)
     numbers: Sequence[int] = ()
     start = 0

@@ -37,15 +37,15 @@ def share_by_subscription(subscribers: Iterable[Subscriber], topics: Topics) -> 
 class _Topic:
     name: str
     free: int
-    """A mask."""
+    """The partitions that no member has, as a mask."""
     held: dict[int, list[int]] = field(default_factory=dict)
-    """The partitions' numbers by the place of the member that has them."""
+    """Partition numbers by the place of their member."""
     audiences: list[int] | None = None
-    """The places of the members that read the topic; None until they are asked for."""
+    """The numbers of the audiences that read the topic; None until first used."""
 
 
 class _Loads:
-    """How many partitions each member has, and who has the fewest in each audience.
+    """The number of partitions of each member, and the lightest member of each audience.
 
     A member is known by its place in the list, which also decides between equals. A rank is load and place in one
     number, because they are compared a hundred thousand times.
@@ -56,13 +56,13 @@ class _Loads:
         self._loads = loads
         self._audience_of = [0] * len(loads)
         self._ranks: list[list[int]] = []
-        """By audience a heap of all members as they are now, and of some as they were, which are passed over."""
+        """A heap of ranks by audience. Outdated ranks stay in it, and are skipped."""
         for number, places in enumerate(audiences):
             self._ranks.append(sorted(map(self.rank, places)))
             for place in places:
                 self._audience_of[place] = number
         self.lightest = [ranks[0] for ranks in self._ranks]
-        """By audience the lowest rank."""
+        """The lowest rank by audience."""
 
     def __getitem__(self, place: int) -> int:
         return self._loads[place]
@@ -80,7 +80,7 @@ class _Loads:
         return min(self._loads), max(self._loads)
 
     def change(self, place: int, by: int) -> int:
-        """The lowest rank in the member's audience after that."""
+        """Changes a member's load; returns the lowest rank in its audience."""
         self._loads[place] += by
         audience = self._audience_of[place]
         ranks = self._ranks[audience]
@@ -104,7 +104,7 @@ class _Balance:
         for place, member in enumerate(members):
             audiences.setdefault(member.topics, []).append(place)
         self._read = list(audiences)
-        """By audience."""
+        """Topics by audience."""
         self._sizes = [len(places) for places in audiences.values()]
         self._loads = _Loads([self._keep(place, member) for place, member in enumerate(members)], audiences.values())
 
@@ -135,13 +135,13 @@ class _Balance:
             topic.free = 0
 
     def _takers(self, topic: _Topic) -> list[int]:
-        """A heap of the lowest ranks in its audiences."""
+        """A heap of the lowest ranks in the topic's audiences."""
         takers = [*map(self._loads.lightest.__getitem__, self._audiences(topic))]
         heapify(takers)
         return takers
 
     def _give(self, topic: _Topic, partition: int, takers: list[int]) -> None:
-        """To the lightest."""
+        """Gives a partition to the lightest member."""
         place = self._loads.place(takers[0])
         topic.held.setdefault(place, []).append(partition)
         heapreplace(takers, self._loads.change(place, 1))
@@ -157,7 +157,8 @@ class _Balance:
         topics = [topic for topic in self._topics.values() if topic.held]
         ranked = [(-max(map(loads.__getitem__, topic.held)), place) for place, topic in enumerate(topics)]
         for load, place in sorted(ranked):
-            # Nobody becomes lighter than the lightest: who gives has no less than who takes, also after that.
+            # No member becomes lighter than the lightest: after a move the giver still has at least as many as the
+            # taker.
             if -load - lightest >= 2 and self._even_out(topics[place]):
                 even = False
                 lightest, _ = loads.extremes()
@@ -168,8 +169,8 @@ class _Balance:
         heaviest = max(map(loads.__getitem__, topic.held))
         if heaviest - loads.load(min(map(loads.lightest.__getitem__, self._audiences(topic)))) < 2:
             return False
-        # Who takes has then at most one more than the lightest, and who gives has no less than who took: neither has to
-        # change sides, so the heap of givers need not know of those who took, nor that of takers of those who gave.
+        # A taker then has at most one more than the lightest, and a giver at least as many as the taker: no member
+        # changes sides, so the heap of givers need not know the takers, nor the heap of takers the givers.
         givers = [(-loads[place], place) for place in topic.held]
         heapify(givers)
         takers = self._takers(topic)
@@ -194,6 +195,6 @@ class _Balance:
         shares: dict[str, Share] = {}
         for member, masks in zip(self._members, found, strict=True):
             share = Share(masks)
-            # The same object where nothing changed: it is compared with again and again.
+            # An unchanged share stays the same object, because shares are compared again and again.
             shares[member.member_id] = member.target if share == member.target else share
         return shares

@@ -33,7 +33,7 @@ class _Place(NamedTuple):
     member_id: str
     epoch: int
     replaced: str | None = None
-    """The static member whose place it takes."""
+    """The static member that the new member replaces."""
 
 
 def join(
@@ -91,13 +91,13 @@ def _join(
 
 
 def _place(group: ConsumerGroup, request: JoinRequest, owned: Share, limits: Limits) -> _Place | ErrorCode:
-    """Where the member is, or comes to be, in the group; or why it cannot."""
+    """The place of a joining member in the group, or the error why it has none."""
     if request.member_id:
         found = _find(group, request.member_id, request.instance_id)
         if isinstance(found, ConsumerMember):
-            found.session_deadline_ms = NEVER_MS  # its deadlines are counted anew when its step is taken
+            found.session_deadline_ms = NEVER_MS  # deadlines are counted anew after the step
             return _Place(request.member_id, group.current(request.member_id).epoch)
-        # It may have its id from us, a moment ago. Whoever it is, it has to say that it has nothing.
+        # The client may have got its id from this broker a moment ago. Any such member must own no partitions.
         if found is not ErrorCode.UNKNOWN_MEMBER_ID or request.instance_id is not None or owned:
             return found
         if not is_short(request.member_id):
@@ -131,7 +131,7 @@ def _gives_the_group_back(
 
 
 def _readable(request: JoinRequest) -> Subscription | None:
-    """All protocols of a member are about the same topics."""
+    """The subscription of a member: its protocols all name the same topics."""
     try:
         return read_subscription(request.protocols[0][1]) if request.protocols else None
     except UnreadableRecord:
@@ -149,7 +149,7 @@ def _fits(group: ConsumerGroup, request: JoinRequest) -> bool:
 
 
 def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember | ErrorCode:
-    """The member, if it speaks this protocol, or why these ids do not name one."""
+    """The member of the classic protocol, or the error why these ids name none."""
     if instance_id is not None:
         known_as = group.static_members.get(instance_id)
         if known_as is None:
@@ -178,8 +178,8 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now_ms: 
     current = group.current(request.member_id)
     if current.epoch < group.epoch and current.state != MemberState.UNREVOKED_PARTITIONS:
         return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
-    # It joined with all of these. In a round that was under way when the group went over another than the first may
-    # have been chosen, and a client that is refused for that gives up.
+    # The member joined with all of these protocols. A round that was under way at the conversion may have chosen
+    # another than the first, and a client that is refused for it gives up.
     protocols = [name for name, _ in member.profile.classic.protocols]
     protocol = protocols[0] if request.protocol is None else request.protocol
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or protocol not in protocols:

@@ -37,7 +37,7 @@ FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING, ())
 
 
 class ConsumerGroupState(Enum):
-    """By the names that Kafka's tools show."""
+    """The state of a group, by the names that Kafka's tools show."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -51,9 +51,9 @@ class ConsumerMember:
     session_deadline_ms: int = NEVER_MS
     revocation_deadline_ms: int = NEVER_MS
     revoking: Share = NOTHING
-    """The partitions that have to be given back before that deadline."""
+    """The partitions that the member has to give back before the rebalance deadline."""
     step_deadline_ms: int = NEVER_MS
-    """Until when a member of the classic protocol has to join again, or to sync."""
+    """The deadline by which a member of the classic protocol has to join again, or to sync."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,17 +66,17 @@ class ConsumerGroup:
     target_epoch: int = 0
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     currents: dict[str, Current] = field(default_factory=dict)
-    """Apart from the members: in a compacted log this record may stand before the member's own."""
+    """Kept apart from the members: in a compacted log this record may stand before the member's own."""
     targets: dict[str, Share] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     holdings: Holdings = field(default_factory=Holdings)
-    """Of all members, as their currents say."""
+    """The holdings of all members, from their current assignments."""
     expressions: dict[str, Resolution] = field(default_factory=dict)
     """The topics that each regular expression of the members matches."""
     wake_ms: int = NEVER_MS
-    """No deadline is before this."""
+    """A time that is not after the next deadline."""
     checked_version: tuple[int, int] | None = None
-    """The version of the topics for which the target is known to be right; None: it has to be looked at."""
+    """The version of the topics for which the target is known to be right; None: the target has to be checked."""
     _subscribed: frozenset[str] | None = None
     _expressions_in_use: frozenset[str] | None = None
 
@@ -163,7 +163,7 @@ class ConsumerGroup:
         known = self.members.get(member_id)
         self._subscribed = self._expressions_in_use = None
         if known is not None:
-            # Also one that stays: it may have joined again under another instance id.
+            # A member that stays may have joined again under another instance id.
             instance_id = known.profile.instance_id
             if instance_id is not None and self.static_members.get(instance_id) == member_id:
                 del self.static_members[instance_id]
@@ -175,7 +175,7 @@ class ConsumerGroup:
         else:
             known.profile = profile
             if profile.classic is None:
-                known.step_deadline_ms = NEVER_MS  # it may have spoken the other protocol before
+                known.step_deadline_ms = NEVER_MS  # the member may have changed its protocol
         if profile.instance_id is not None:
             self.static_members[profile.instance_id] = member_id
 
@@ -195,7 +195,7 @@ class ConsumerGroup:
         ]
 
     def tombstones(self) -> list[Record]:
-        """For everything that the log has of the group."""
+        """Tombstones for all records of the group."""
         members = sorted(self.members.keys() | self.currents.keys() | self.targets.keys())
         expressions = [(EXPRESSION_TYPE, expression) for expression in sorted(self.expressions)]
         return [

@@ -1,4 +1,4 @@
-"""A member's heartbeat: it joins, stays, changes what it reads, takes the next step, or leaves."""
+"""A member's heartbeat: the member joins, stays, changes its subscription, takes its next step, or leaves."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -33,7 +33,7 @@ JOINING = 0
 LEAVING = -1
 
 MAX_EXPRESSIONS = 100
-"""Different regular expressions in one group: each is kept with every topic that it matches."""
+"""The most regular expressions in one group: each is kept with all its matching topics."""
 
 NOBODY = Profile(None, None, "", "", frozenset(), -1, None)
 
@@ -60,9 +60,9 @@ class HeartbeatRequest(NamedTuple):
     owned: Share | None
     """None: as before."""
     expression: str | None = None
-    """None: as before; empty: no longer any. The caller knows that it is a regular expression."""
+    """None: as before; empty: no expression any more. The caller has checked the expression."""
     classic: ClassicPart | None = None
-    """It stands for the JoinGroup of a member that speaks the classic protocol."""
+    """Set if the request stands for the JoinGroup of a classic member."""
 
     @property
     def subscribes(self) -> bool:
@@ -70,7 +70,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def says_nothing(self) -> bool:
-        """Of itself, that is."""
+        """Whether the request leaves the member's profile as it is."""
         names = (self.instance_id, self.rack_id, self.topics, self.assignor, self.expression)
         return names == (None, None, None, None, None) and self.rebalance_timeout_ms < 0
 
@@ -93,7 +93,7 @@ def heartbeat(
     limits: ConsumerLimits,
     now_ms: int,
 ) -> HeartbeatAnswer:
-    """The records that the heartbeat makes, and what the member is told. Raises ProtocolError; then nothing happens."""
+    """The records of the heartbeat, and its answer. Raises ProtocolError, and then changes nothing."""
     if _changes_nothing(group, request, topics):
         return HeartbeatAnswer(request.epoch, None)
     if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
@@ -111,24 +111,24 @@ def advance(
     now_ms: int,
     max_profile_bytes: int,
 ) -> HeartbeatAnswer:
-    """The member is one, or becomes one, perhaps in the place of another: it takes its next step."""
+    """Takes the next step of a member, old or new, perhaps in the place of another."""
     known = group.members.get(replaced or request.member_id)
     current = group.current(replaced or request.member_id)
     if replaced is not None:
-        # A static member came back: what it had is still its own, under its new id.
+        # A static member came back: its assignment goes to its new id.
         records += group.member_tombstones(replaced)
         current = current._replace(epoch=JOINING, previous_epoch=JOINING)
     elif request.epoch == JOINING and known is not None:
-        # It lost what it knew: it has nothing now, and whoever waits for its partitions need not.
+        # The member joins anew without partitions, so other members need not wait for them.
         current = FRESH
     profile = updated(known, request)
     if known is None or replaced is not None or (profile is not known.profile and profile != known.profile):
         value = encode_profile(profile)
         if len(value) > max_profile_bytes:
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, "What the member says about itself is too long.")
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "The profile of the member is too long.")
         records.append((encode_consumer_key(MEMBER_TYPE, group.group_id, request.member_id), value))
     changed = known is None or (profile is not known.profile and _subscription(profile) != _subscription(known.profile))
-    # Who takes another's place and had one of its own leaves that.
+    # A member that takes another's place gives up its own.
     changed = changed or (replaced is not None and request.member_id in group.members)
     epoch, target = group.target_epoch, group.targets.get(request.member_id, NOTHING)
     if changed or replaced is not None or not is_up_to_date(group, topics):
@@ -164,7 +164,7 @@ def _changes_nothing(group: ConsumerGroup, request: HeartbeatRequest, topics: To
 
 
 def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimits) -> str | None:
-    """The id of the static member that this one replaces, if it does."""
+    """Checks the request. Returns the id of the static member that this member replaces, if any."""
     if not is_short(request.member_id) or not is_short(request.instance_id or ""):
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A member's id has at most {MAX_NAME_BYTES} bytes.")
     expression = request.expression
@@ -184,7 +184,7 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
     current = group.current(request.member_id)
     if request.epoch == current.epoch:
         return None
-    # The answer with the new epoch may have been lost: the member then still has what it had before, or less.
+    # The answer with the new epoch may have been lost: the member then has its old partitions, or fewer.
     behind = request.epoch == current.previous_epoch and request.owned is not None
     if not behind or not (request.owned or NOTHING) <= current.assigned:
         raise ProtocolError(
@@ -194,11 +194,11 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
 
 
 def _check_known(group: ConsumerGroup, request: HeartbeatRequest) -> None:
-    """An instance id belongs to the last who joined with it."""
+    """Refuses unknown members. An instance id belongs to the last process that joined with it."""
     if request.instance_id is not None:
         known_as = group.static_members.get(request.instance_id)
         if known_as is not None and known_as != request.member_id:
-            raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, f"{request.instance_id} is another member now.")
+            raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID, f"{request.instance_id} belongs to another member now.")
         if known_as is None:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"{request.instance_id} is no member's instance id.")
     if request.member_id not in group.members:
@@ -218,7 +218,7 @@ def _check_joining(group: ConsumerGroup, request: HeartbeatRequest, limits: Cons
     if request.instance_id is not None:
         there = group.static_members.get(request.instance_id)
         if there is not None and there != request.member_id:
-            # A member of the classic protocol cannot say that it will be back: whoever comes next takes its place.
+            # A member of the classic protocol cannot announce that it will be back: the next process takes its place.
             speaks_classic = group.members[there].profile.classic is not None
             if group.current(there).epoch != LEFT_FOR_A_WHILE and not speaks_classic:
                 raise ProtocolError(
@@ -285,9 +285,8 @@ def take_out(
     now_ms: int,
     max_record_bytes: int,
 ) -> list[ErrorCode]:
-    """Members that say so in the classic protocol, or that an administrator names, go, static ones for good.
-
-    One error code for each."""
+    """Removes members that leave by the classic protocol, or that an administrator names; static members for good.
+    Returns one error code for each."""
     errors: list[ErrorCode] = []
     gone: set[str] = set()
     for named, instance_id in leaving:
@@ -329,7 +328,8 @@ def remove(
 
 
 def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: ConsumerLimits) -> None:
-    """After replay: deadlines are soft state. A member that gives nothing back in time holds everybody up."""
+    """Sets the deadlines of a member after replay. A member that gives no partition back in time would hold up all
+    others."""
     member = group.members.get(member_id)
     if member is None:
         return
@@ -344,7 +344,7 @@ def count_from(
     member.session_deadline_ms = group.wake_at(now_ms + session_timeout_ms)
     revoking = group.current(member_id).revoking
     if revoking is not member.revoking and revoking != member.revoking:
-        # What it is asked for next, having given back what it was asked for first, has a whole timeout of its own.
+        # A new revocation after an old one was confirmed has a whole timeout of its own.
         member.revoking = revoking
         member.revocation_deadline_ms = NEVER_MS
         if revoking:

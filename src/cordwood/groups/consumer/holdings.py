@@ -1,7 +1,7 @@
-"""Which partitions the members of a group have, or have not given back yet, kept up with every replayed record.
+"""The partitions that members of a group have, or have not given back yet, updated by every replayed record.
 
-A partition has one holder at a time. Only while the records of a log are read in an order in which they were not
-written may it seem to have more: then each of them counts, and it is free when the last has given it back.
+A partition has one holder at a time. Only while a compacted log is replayed, in another order than written, may it seem
+to have several: then each holder counts, and the partition is free when the last has given it back.
 """
 
 from cordwood.groups.consumer.shares import Share

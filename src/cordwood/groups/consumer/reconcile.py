@@ -19,8 +19,8 @@ def next_step(
     held_by_others: Callable[[Share], Share],
     owned: Share | None,
 ) -> Current:
-    """`held_by_others` tells which partitions of a share others hold. `owned` is the assignment that the member
-    reports, or None if it reported none."""
+    """`held_by_others` gives the partitions of a share that other members hold. `owned` is the assignment that the
+    member reports, or None if it reported none."""
     if current.state == MemberState.STABLE and current.epoch == target_epoch:
         return current
     if current.state == MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & current.revoking):

@@ -37,7 +37,7 @@ _METADATA_HASH, _EMPTIED_MS = 0, 10_000
 _CLASSIC_PART = 0
 
 MAX_PARTITIONS = 1 << 24
-"""No cluster has as many, so no record means partitions that would: it is damaged, and its share would fill memory."""
+"""No topic has so many partitions: a record that names more is damaged, and its share would fill memory."""
 
 MAX_MASK_BITS = 1 << 30
 """The most bits of all masks of one topic in one record, one mask for each epoch: room for thousands of epochs of the
@@ -45,7 +45,7 @@ largest topics."""
 
 
 class MemberState:
-    """As Kafka numbers them."""
+    """States of a member, as Kafka numbers them."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -56,7 +56,7 @@ class GroupEpoch(NamedTuple):
     epoch: int
     metadata_hash: int
     emptied_ms: int = -1
-    """When its last member went; -1 while it has some, and where the record does not say."""
+    """When the last member left; -1 while the group has members, or if unknown."""
 
 
 class ClassicPart(NamedTuple):
@@ -78,9 +78,9 @@ class Profile(NamedTuple):
     rebalance_timeout_ms: int
     assignor: str | None
     expression: str | None = None
-    """It also reads every topic that this regular expression matches."""
+    """A regular expression of further topics that the member reads."""
     classic: ClassicPart | None = None
-    """None: it speaks the consumer protocol."""
+    """None: the member speaks the consumer protocol."""
 
 
 class Current(NamedTuple):
@@ -92,7 +92,7 @@ class Current(NamedTuple):
     assigned: Share
     revoking: Share
     since: Since
-    """Of `held`, and of nothing else."""
+    """The epochs in which the member got the partitions in `held`."""
 
     @property
     def held(self) -> Share:
@@ -116,7 +116,7 @@ class RecordKey(NamedTuple):
 
 
 def encode_consumer_key(kind: int, group_id: str, subject: str = "") -> bytes:
-    # Whatever happens in a group, it is said of the same few members. Expressions can be long, and seldom change.
+    # Keys of members are cached, because records repeat them. Expressions can be long, and seldom change.
     return _encode_key(kind, group_id, subject) if kind == EXPRESSION_TYPE else _kept_key(kind, group_id, subject)
 
 
@@ -210,7 +210,7 @@ def _read_classic_part(raw: bytes) -> ClassicPart | None:
         protocols.append((fields.string(), fields.octets()))
         fields.end_of_struct()
     if not protocols:
-        raise UnreadableRecord("a member of the classic protocol has none that it supports")
+        raise UnreadableRecord("a member of the classic protocol supports no protocol")
     return ClassicPart(session_timeout_ms, tuple(protocols))
 
 
@@ -223,7 +223,7 @@ def decode_profile(value: bytes) -> Profile:
     client_id = fields.string()
     client_host = fields.string()
     topics = frozenset(fields.string() for _ in range(fields.count()))
-    expression = fields.nullable_string() or None  # Kafka writes an empty one where there is none
+    expression = fields.nullable_string() or None  # Kafka writes an empty string for none
     timeout_ms = fields.int32()
     assignor = fields.nullable_string()
     tag = fields.tagged().get(_CLASSIC_PART)
@@ -257,7 +257,7 @@ def decode_current(value: bytes) -> Current:
     share = _share_of(assigned)
     since = latest_since([*revoking, *assigned])
     if len(since) == 1 and since[0][1] == share:
-        since = ((since[0][0], share),)  # kept once
+        since = ((since[0][0], share),)  # shared objects
     return Current(epoch, previous_epoch, state, share, _share_of(revoking), since)
 
 
@@ -301,7 +301,7 @@ def _share(share: Share, since: Since | None = None) -> bytes:
 
 
 def _epochs(topic: int, mask: int, numbers: Sequence[int], since: Since) -> bytes:
-    """One for each of the topic's partitions: mostly they are the same."""
+    """The epochs of the topic's partitions, which are mostly equal."""
     told: dict[int, int] = {}
     for epoch, got in since:
         both = mask & got.masks.get(topic, 0)

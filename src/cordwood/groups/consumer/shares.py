@@ -23,7 +23,7 @@ class Share:
     __slots__ = ("masks",)
 
     def __init__(self, masks: dict[int, int]) -> None:
-        """By the topic's id as a number, which is quicker to look up than the id. No mask is 0."""
+        """`masks` has a mask by topic id, as a number, which is quicker to look up than the id. No mask is 0."""
         self.masks = masks
 
     def __and__(self, other: "Share") -> "Share":
@@ -110,7 +110,7 @@ def union(shares: Iterable[Share]) -> Share:
 
 
 def by_topic_id(share: Share) -> list[tuple[TopicId, list[int]]]:
-    """Sorted, as answers list them."""
+    """Topic ids with their partitions, sorted, as answers list them."""
     return [(_topic_id(topic), list(numbers_in(mask))) for topic, mask in sorted(share.masks.items())]
 
 
@@ -122,10 +122,10 @@ def _topic_id(number: int) -> TopicId:
 # One topic's partitions
 
 FEW = 64
-"""So many bits are quicker set one by one."""
+"""Up to so many bits, setting them one by one is quicker."""
 
 SPARSE = 12
-"""With fewer bits set than one of so many it is quicker to look for each than to look at all."""
+"""If fewer than one bit of so many is set, looking for each set bit is quicker than looking at all."""
 
 _DIGITS_TO_FLAGS = bytes.maketrans(b"01", b"\0\1")
 
@@ -136,7 +136,7 @@ def run(start: int, end: int) -> int:
 
 
 def mask_of(numbers: Sequence[int]) -> int:
-    """In any order, and none of them negative."""
+    """The mask of these partitions, in any order, none negative."""
     count = len(numbers)
     if count == 1:
         return 1 << numbers[0]
@@ -155,7 +155,7 @@ def mask_of(numbers: Sequence[int]) -> int:
 
 
 def numbers_in(mask: int) -> Sequence[int]:
-    """Sorted. Most members have neighbours only."""
+    """The partitions of a mask, sorted. Most members have neighbours only."""
     end, count = mask.bit_length(), mask.bit_count()
     if mask == (1 << count) - 1 << end - count:
         return range(end - count, end)

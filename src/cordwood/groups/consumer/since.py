@@ -1,6 +1,5 @@
-"""In which epochs a member got its partitions: its positions there count from then on.
-
-Each epoch with its share, sorted, no partition twice. Mostly that is one epoch.
+"""The epochs in which a member got its partitions: its commits there count from then on. A list of epochs with their
+shares, sorted, no partition twice; mostly one epoch.
 """
 
 from collections.abc import Iterable
@@ -38,7 +37,7 @@ def had_all_in(since: Since, epoch: int, share: Share) -> bool:
 
 
 def latest_since(told: Iterable[tuple[int, int, int]]) -> Since:
-    """From epochs, topics and masks as a record lists them: the later counts where a partition is there twice."""
+    """The epochs in a record's list of epochs, topics and masks; of two epochs of a partition the later counts."""
     found: dict[int, dict[int, int]] = {}
     seen: dict[int, int] = {}
     for epoch, topic, mask in reversed([*told]):

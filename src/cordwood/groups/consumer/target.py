@@ -35,7 +35,7 @@ def retarget(
     *,
     changed: bool,
 ) -> tuple[int, dict[str, Share]]:
-    """The epoch and the target for these members; `changed` if it is known that they or their subscriptions did."""
+    """The epoch and the target for these members; `changed` if members or subscriptions are known to have changed."""
     expressions = _resolve(group, profiles, topics, records)
     changed = changed or any(found is not group.expressions.get(each) for each, found in expressions.items())
     subscriptions = {member_id: topics_of(profile, expressions) for member_id, profile in profiles.items()}
@@ -79,7 +79,7 @@ def assignor_of(group: ConsumerGroup) -> str:
 
 
 def _preferred_assignor(profiles: Iterable[Profile]) -> str:
-    """The assignor that most members prefer, among those that exist here: a log from elsewhere may name others."""
+    """The assignor that most members prefer, among known assignors: another broker's log may name others."""
     votes: dict[str, int] = {}
     for profile in profiles:
         if profile.assignor in ASSIGNORS:

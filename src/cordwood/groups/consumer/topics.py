@@ -1,4 +1,4 @@
-"""The topics as groups see them: those that exist, and those that a regular expression matches."""
+"""The topics as groups see them: existing topics, and the matches of regular expressions."""
 
 from typing import NamedTuple, Protocol
 
@@ -12,11 +12,11 @@ class TopicShape(NamedTuple):
 
 
 class TopicView(Protocol):
-    """Given to the machine from outside: it keeps no metadata of its own."""
+    """The port through which group state machines see topics."""
 
     @property
     def version(self) -> tuple[int, int]:
-        """Another one whenever an answer below may be another."""
+        """A version that changes whenever an answer of this view may change."""
 
     def shape_of(self, name: str) -> TopicShape | None:
         """A topic's id and partitions, or None if there is no such topic."""
