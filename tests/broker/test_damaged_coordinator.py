@@ -14,7 +14,10 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
-ONE_PARTITION: dict[str, str | int | float | bool] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+ONE_PARTITION: dict[str, str | int | float | bool] = {
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+}
 
 
 def cluster_of(broker: Broker) -> Cluster:

@@ -55,6 +55,7 @@ def test_no_row_is_lost_or_doubled_when_the_power_fails_after_the_decision(story
     story.check()
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(not LONG, reason="CORDWOOD_SPARK_CRASH_ROUNDS plays every step")
 @pytest.mark.parametrize("stateful", [False, True], ids=["without state", "with state"])
 def test_no_row_is_lost_or_doubled_when_the_power_fails_at_any_step(story: PowerCutStory) -> None:

@@ -13,6 +13,8 @@ from cordwood.log.flushing import FlushTicket, begin_flush, finish_flush
 from cordwood.log.segment import Segment
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments import leader_epochs
+from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
+from cordwood.segments.abort_witness import Witnessed, encode_witness, witness_of
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Suffix, segment_file
@@ -238,6 +240,10 @@ def begin_checkpoint(log: "Log") -> CheckpointTicket | None:
     _save_snapshots(log, ticket)
     if log.epochs_changed:
         ticket.epochs = log.leader_epochs.to_bytes()
+    if log.witness_due:
+        witness = {each.base_offset: each.witnessed for each in log.segments if each.witnessed is not None}
+        # Behind the indexes: a crash in between leaves a witness of fewer entries, which is no harm.
+        ticket.replaced.append((f"{log.directory}/{ABORTS_FILE}", encode_witness(witness)))
     return ticket
 
 
@@ -283,6 +289,8 @@ def _save_places(ticket: CheckpointTicket, segment: Segment, indexes: SegmentInd
 def _save_transactions(ticket: CheckpointTicket, segment: Segment, transactions: TransactionIndex) -> None:
     if len(transactions) == segment.saved_transactions and not segment.rewrite_transactions:
         return
+    segment.witnessed = _witness(segment, transactions)
+    ticket.log.witness_due = True
     if not segment.saved_transactions or segment.rewrite_transactions:
         # The old file is damaged, or has too many entries, and the recovery point vouches for part of it. If the file
         # were cut and a crash came before the entries are back, the segment would seem to have no aborts.
@@ -295,6 +303,14 @@ def _save_transactions(ticket: CheckpointTicket, segment: Segment, transactions:
                 transactions.to_bytes(segment.saved_transactions),
             )
         )
+
+
+def _witness(segment: Segment, transactions: TransactionIndex) -> Witnessed:
+    """What the index's file will hold. Only new entries are read, where those before them are known."""
+    before = segment.witnessed
+    if before is None or before.entries != segment.saved_transactions or segment.rewrite_transactions:
+        return witness_of(transactions.to_bytes())
+    return before.followed_by(transactions.to_bytes(before.entries))
 
 
 def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
@@ -355,7 +371,7 @@ def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
     if ticket.epochs is not None and ticket.epochs == log.leader_epochs.to_bytes():
         log.epochs_changed = False
     _let_go_of_closed(log)
-    log.checkpoint_due = False
+    log.checkpoint_due = log.witness_due = False
     log.recovery_point = max(log.recovery_point, ticket.end_offset)
 
 

@@ -60,6 +60,7 @@ class LogState:
         "unsaved_snapshots",
         "unsynced_directories",
         "unsynced_files",
+        "witness_due",
     )
 
     def __init__(
@@ -117,6 +118,8 @@ class LogState:
         self.epochs_changed = False
         self.checkpoint_due = False
         """Whether files beside the log are wrong: a checkpoint must write them even without new data."""
+        self.witness_due = False
+        """The witness of the transaction indexes has to be written anew (segments/abort_witness.py)."""
         self.on_recovery_point_lowered: Callable[[LogState], None] | None = None
         """Called before a cut; must make the lower recovery point durable before it returns."""
         self._recovery: RecoveryReport | None = None

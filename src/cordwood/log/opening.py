@@ -12,6 +12,8 @@ from cordwood.log.report import Damage
 from cordwood.log.segment import Segment
 from cordwood.log.topic_identity import restore_topic_id
 from cordwood.model.errors import DamagedLog
+from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
+from cordwood.segments.abort_witness import decode_witness
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Suffix
@@ -31,6 +33,10 @@ def open_files(log: "Log", *, clean: bool) -> None:
         files = sort_out(filesystem, directory, names)
         log.segments = tuple(Segment.existing(filesystem, directory, base) for base in files.segments)
         log.snapshots = files.snapshots
+    if ABORTS_FILE in names:
+        witness = decode_witness(filesystem.read_bytes(f"{directory}/{ABORTS_FILE}"))
+        for segment in log.segments if witness else ():
+            segment.witnessed = witness.get(segment.base_offset)
     if not log.segments and log.recovery_point <= log.log_start_offset:
         log.log_end_offset = log.durable_end_offset = log.recovery_point = log.log_start_offset
         replay.forget_later_snapshots(log)

@@ -3,13 +3,14 @@
 from typing import NamedTuple
 
 from cordwood.log.replacement import MANIFEST, finish_replacement
+from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.names import Stage, Suffix, parse_segment_file
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.set_aside import NOTE_FILE
 
-_OTHERS = frozenset({EPOCHS_FILE, MANIFEST, NOTE_FILE})
+_OTHERS = frozenset({EPOCHS_FILE, MANIFEST, NOTE_FILE, ABORTS_FILE})
 
 
 class PartitionFiles(NamedTuple):

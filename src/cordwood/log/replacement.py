@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cordwood.log.segment import SEGMENT_SUFFIXES, Deletion, Segment
+from cordwood.segments.abort_witness import witness_of
 from cordwood.segments.checkpoint_text import decode_lines, encode_lines, number
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem
@@ -43,6 +44,12 @@ def replace_segments(log: "Log", old: list[int], new: list[int]) -> None:
         paths = [segment_file(directory, segment.base_offset, suffix, Stage.DELETED) for suffix in SEGMENT_SUFFIXES]
         log.deletions.append(Deletion(None, segment.file, [path for path in paths if filesystem.exists(path)]))
     segments = [Segment.existing(filesystem, directory, base_offset) for base_offset in sorted(new)]
+    for segment in segments:
+        # Until that is written down the witness is of the old segments, and a start makes the indexes again.
+        path = segment.path(Suffix.TXN_INDEX)
+        segment.witnessed = witness_of(filesystem.read_bytes(path) if filesystem.exists(path) else b"")
+    if any(each.witnessed is not None and each.witnessed.entries for each in (*replaced, *segments)):
+        log.witness_due = log.checkpoint_due = True
     log.segments = (*log.segments[:first], *segments, *log.segments[last + 1 :])
     log.closing = [segment for segment in log.closing if segment not in replaced]
 

@@ -13,6 +13,7 @@ from cordwood.log.producers import ProducerStates
 from cordwood.log.segment import Segment
 from cordwood.model.errors import DiskFull
 from cordwood.records.batch import BatchHeader
+from cordwood.segments.abort_witness import witness_of
 from cordwood.segments.damaged import DamagedCheckpoint, DamagedIndex, DamagedSnapshot
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
 from cordwood.segments.leader_epochs import LeaderEpochs
@@ -154,6 +155,8 @@ def rebuild_transactions(log: "Log", place: int) -> None:
             transactions.append(aborted)
     segment.transactions = transactions
     segment.saved_transactions = 0
+    segment.witnessed = witness_of(transactions.to_bytes())
+    log.witness_due = log.checkpoint_due = True
     # A full disk must not keep readers from reading: the file is rebuilt at its next use.
     with suppress(DiskFull):
         log.filesystem.replace(segment.path(Suffix.TXN_INDEX), transactions.to_bytes())

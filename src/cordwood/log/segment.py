@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cordwood.log.holes import Hole, HoleyScan, read_batch_header
 from cordwood.model.errors import DiskFull
+from cordwood.segments.abort_witness import Witnessed
 from cordwood.segments.damaged import DamagedIndex
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.indexes import SegmentIndexes
@@ -62,6 +63,7 @@ class Segment:
         "size",
         "suspect",
         "transactions",
+        "witnessed",
     )
 
     def __init__(self, filesystem: Filesystem, directory: str, base_offset: int, file: File) -> None:
@@ -84,6 +86,8 @@ class Segment:
         """The number of entries that the index's file has; the same for the other two indexes."""
         self.saved_times = 0
         self.saved_transactions = 0
+        self.witnessed: Witnessed | None = None
+        """What the file of the transaction index must hold; None: nothing tells."""
         self.rewrite_transactions = False
         """Whether the transaction index's file may have wrong entries, and must be written anew, even without
         entries."""
@@ -198,6 +202,8 @@ class Segment:
                 data = self.filesystem.read_bytes(self.path(Suffix.TXN_INDEX))
             except FileNotFoundError:
                 data = b""
+            if self.witnessed is not None and not self.witnessed.covers(data):
+                raise DamagedIndex(f"transaction index: it must begin with {self.witnessed}")
             transactions = TransactionIndex.from_bytes(data, base_offset=self.base_offset)
             self.saved_transactions = len(transactions)
             self.transactions = transactions

@@ -48,6 +48,13 @@ def aborted_later(log: "Log", place: int) -> tuple[AbortedTransaction, ...]:
     return tuple(entry for entry in found if entry.first_offset < end_offset)
 
 
+def check_indexes(log: "Log", count: int) -> None:
+    """Makes those of the first `count` segments again that are not what they must be: compaction reads their files."""
+    for place in range(count):
+        if log.segments[place].witnessed is not None:
+            _index_of(log, place)
+
+
 def _index_of(log: "Log", place: int) -> TransactionIndex:
     segment = log.segments[place]
     try:

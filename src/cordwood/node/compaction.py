@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.log import Log
 from cordwood.log.recovery import first_timestamp_ms
-from cordwood.log.transactions import aborted_later
+from cordwood.log.transactions import aborted_later, check_indexes
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import NO_LIMIT
@@ -108,6 +108,7 @@ class Compaction:
         ratio = dirty_bytes / sum(segment.size for segment in segments)
         if ratio < settings.min_cleanable_dirty_ratio and not self._overdue(log, clean_offset, now_ms):
             return None
+        check_indexes(log, count)
         job = CompactionJob(
             directory=log.directory,
             segments=tuple(segment.base_offset for segment in segments),

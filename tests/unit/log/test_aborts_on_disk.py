@@ -1,9 +1,11 @@
 """The file of aborted transactions where it is not what the log has: what is too much in it is never believed."""
 
+import pytest
 from tests.unit.log.log_making import (
     NOW_MS,
     ONE_SEGMENT,
     append,
+    bases,
     beside,
     disk,
     end_transaction,
@@ -15,6 +17,8 @@ from tests.unit.log.log_making import (
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
+from cordwood.log.transactions import check_indexes
+from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.names import Suffix
 from cordwood.segments.transaction_index import ENTRY_SIZE
 
@@ -146,3 +150,56 @@ def test_aborted_transactions_are_known_on_a_full_disk_though_their_file_is_dama
     log = reopen(log, clean=True)
     assert aborted(log) == [(5, 0)]
     assert filesystem.open(beside(Suffix.TXN_INDEX)).size == ENTRY_SIZE
+
+
+def with_two_closed_aborts(filesystem: CrashingFilesystem) -> Log:
+    """Two segments with an abort each, closed and below the recovery point, and an open one behind them."""
+    log = open_log(filesystem, ONE_SEGMENT)
+    for place in range(2):
+        append(log, b"aborted", producer=5 + place, transactional=True, now_ms=NOW_MS + place * ONE_SEGMENT.segment_ms)
+        end_transaction(log, 5 + place, committed=False)
+        log.checkpoint()
+    append(log, b"plain", now_ms=NOW_MS + 2 * ONE_SEGMENT.segment_ms)
+    log.checkpoint()
+    assert bases(log) == [0, 2, 4]
+    log.close()
+    return log
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_index_of_aborts_that_is_lost_is_made_again(clean: bool) -> None:
+    filesystem = disk()
+    log = with_two_closed_aborts(filesystem)
+    filesystem.remove(beside(Suffix.TXN_INDEX, 2))
+    log = reopen(log, clean=clean)
+    assert aborted(log) == [(5, 0), (6, 2)]
+    log.checkpoint()
+    assert filesystem.open(beside(Suffix.TXN_INDEX, 2)).size == ENTRY_SIZE
+    assert aborted(reopen(log, clean=clean)) == [(5, 0), (6, 2)]
+
+
+@pytest.mark.parametrize("place", [5, 9, 17], ids=["another producer", "a higher id", "a later start"])
+def test_an_index_of_aborts_with_a_flipped_bit_is_made_again(place: int) -> None:
+    filesystem = disk()
+    log = with_two_closed_aborts(filesystem)
+    entry = bytearray(filesystem.read_bytes(beside(Suffix.TXN_INDEX)))
+    entry[place] ^= 1
+    filesystem.replace(beside(Suffix.TXN_INDEX), bytes(entry))
+    assert aborted(reopen(log, clean=True)) == [(5, 0), (6, 2)]
+
+
+def test_indexes_of_aborts_are_believed_where_the_witness_is_damaged() -> None:
+    filesystem = disk()
+    log = with_two_closed_aborts(filesystem)
+    witness = f"{log.directory}/{ABORTS_FILE}"
+    filesystem.replace(witness, filesystem.read_bytes(witness).replace(b"2 1 ", b"2 3 "))
+    assert aborted(reopen(log, clean=True)) == [(5, 0), (6, 2)]
+
+
+def test_compaction_finds_the_index_of_aborts_that_was_lost() -> None:
+    filesystem = disk()
+    log = with_two_closed_aborts(filesystem)
+    filesystem.remove(beside(Suffix.TXN_INDEX, 2))
+    log = reopen(log, clean=True)
+    check_indexes(log, 2)
+    assert filesystem.open(beside(Suffix.TXN_INDEX, 2)).size == ENTRY_SIZE
