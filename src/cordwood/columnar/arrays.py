@@ -16,7 +16,7 @@ NO_NUMBERS = numbers(np.empty(0, np.int64))
 
 
 class ByteStrings(NamedTuple):
-    """A column of byte strings. The one at `row` is data[ends[row]:ends[row + 1]]; without ends, all are null."""
+    """A column of byte strings. The string at `row` is data[ends[row]:ends[row + 1]]; without ends, all are null."""
 
     ends: "Longs"
     valid: "Bytes"
@@ -54,7 +54,7 @@ def byte_strings(column: pa.Array | pa.ChunkedArray | None) -> ByteStrings:
         except pa.ArrowNotImplementedError:
             raise TypeError(f"a column of {kind} holds neither strings nor bytes") from None
     valid, ends, data = array.buffers()
-    if len(array) == 0:  # it may have no buffers at all
+    if len(array) == 0:  # an array may have no buffers at all
         return ByteStrings(numbers(0), _NO_BYTES, 0, _NO_BYTES)
     places = numbers(np.frombuffer(ends, width)[array.offset : array.offset + len(array) + 1])
     bits = readable(valid) if valid is not None and array.null_count else _NO_BYTES

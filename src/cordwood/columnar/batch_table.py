@@ -1,4 +1,4 @@
-"""Which batches of a buffer hold wanted records, and whether they are whole."""
+"""Finds the batches of a buffer that hold wanted records, and checks that they are whole."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The columns that records become: those of Spark's Kafka source, as Arrow arrays."""
+"""The columns of decoded records: those of Spark's Kafka source, as Arrow arrays."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
-"""As Spark has it: array<struct<key: string, value: binary>>."""
+"""Spark's type of headers: array<struct<key: string, value: binary>>."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Origin:
     """The record's number among those that its producer sent to this partition; -1: there is none."""
     transactional: pa.BooleanArray
     control: pa.BooleanArray
-    """Not a record of anybody's: the end of a transaction, say."""
+    """Whether the record is no client's: the end of a transaction, say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Columns:
     value: pa.BinaryArray | None
     offset: pa.Int64Array
     timestamp: pa.TimestampArray
-    """Microseconds, UTC. Times beyond what those can say, 292,000 years away, are held at the end of the scale."""
+    """Microseconds, UTC. Times beyond 64 bits, 292,000 years away, are clamped to the end of the scale."""
     timestamp_type: pa.Int32Array
     """0: the producer's time, 1: the broker's when it appended the record."""
     headers: pa.ListArray | None
     """Never null: a record without headers has an empty list. Where a name is not UTF-8, it has U+FFFD."""
     origin: Origin | None = None
-    """Only where it was asked for."""
+    """Only if the origin was requested."""

@@ -1,12 +1,12 @@
-"""How this folder compiles: the decorator of its kernels, and where compiled code is kept.
+"""Compiles kernels: the decorator, and the directory of compiled code.
 
 A kernel is compiled for one signature when its module is imported, and kept on disk: seconds the first time on a
-machine, tenths of a second from then on. It runs without the GIL and knows nothing but numbers and arrays. numba checks
+machine, tenths of a second from then on. A kernel runs without the GIL and knows only numbers and arrays. numba checks
 no bounds: every kernel checks its own.
 
 numba notices a change in a kernel's own file only, and replaces an index before the code that it points to. So compiled
-code lives in a directory named after all that it depends on, which is never written to by another version: a kernel may
-call what stands in its own file or in memory.py, and Spark's many workers may compile it at the same time.
+code lives in a directory named after all that it depends on, to which no other version writes: a kernel may call what
+stands in its own file or in memory.py, and Spark's many workers may compile it at the same time.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Ints = np.ndarray[Any, np.dtype[np.int32]]
     Longs = np.ndarray[Any, np.dtype[np.int64]]
 
-    # To a reader, numbers of a certain width are numbers.
+    # To a type checker, numbers of a certain width are numbers.
     def int64(number: int) -> int: ...
     def uint32(number: int) -> int: ...
 else:
@@ -44,7 +44,7 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 BYTES_IN, INTS_IN, LONGS_IN = (
     types.Array(kind, 1, "C", readonly=True) for kind in (types.uint8, types.int32, types.int64)
 )
-"""What a kernel only reads. An array that may be written to is another type to numba: see `readable` and `numbers`."""
+"""The type of an array that a kernel only reads. To numba a writable array is another type (`readable`, `numbers`)."""
 
 
 def numbers(values: "Ints | Longs | int", kind: "type[np.int32 | np.int64]" = np.int64) -> Any:
@@ -72,8 +72,8 @@ def _compiled_from() -> str:
 
 
 def _cache_homes() -> Iterator[Path]:
-    """Where compiled code may be kept, best first: where numba is told to, beside the sources, with what else the user
-    keeps, or in a temporary place."""
+    """Directories for compiled code, best first: numba's own setting, beside the sources, the user's cache, or a
+    temporary directory."""
     if config.CACHE_DIR:
         yield Path(config.CACHE_DIR)
     yield Path(__file__).parent / "__pycache__"
@@ -82,7 +82,7 @@ def _cache_homes() -> Iterator[Path]:
 
 
 def _is_ours(home: Path) -> bool:
-    """False where others may have made the directory before us: its owner can make us run anything."""
+    """False if another user may have made the directory: its owner could make us run any code."""
     if not home.parent.stat().st_mode & 0o002:
         return True
     status = home.lstat()

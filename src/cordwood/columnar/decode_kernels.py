@@ -1,7 +1,6 @@
-"""Reading record batches in numba: which batches of a buffer are wanted, and their records into columns.
-
-Nothing here trusts a byte: each length is checked against what encloses it before it is followed. What is wrong comes
-back as a number of `FAULTS`, never as an exception, so that nothing is left half done between numba and Python.
+"""Reads record batches in numba: finds the wanted batches of a buffer, and puts their records into columns. The kernels
+trust no byte: each length is checked against the enclosing bytes before it is followed. A fault is returned as a number
+of `FAULTS`, never raised, so that no state is left half done between numba and Python.
 """
 
 from typing import TYPE_CHECKING
@@ -16,10 +15,10 @@ if TYPE_CHECKING:
 # A batch in the table that `find_batches` fills, one row each.
 POSITION, SIZE, BASE_OFFSET, LAST_DELTA, ATTRIBUTES, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT = range(8)
 START, END, UNPACKED = range(8, 11)
-"""Where its records are: in the buffer itself or, UNPACKED, among the sections that were compressed."""
+"""The place of a batch's records: in the buffer itself or, UNPACKED, among the decompressed sections."""
 FIELDS = 11
 
-# What `fill_columns` and `fill_headers` tell.
+# The counts that `fill_columns` and `fill_headers` return.
 ROWS, KEY_BYTES, VALUE_BYTES, NULL_KEYS, NULL_VALUES, HEADERS, NAME_BYTES, HEADER_BYTES, NULL_HEADERS, FAULTY = range(
     10
 )
@@ -34,7 +33,7 @@ FAULTS = {
     BAD_SIZE: "the batch claims a size that it cannot have",
     BAD_MAGIC: "the batch has a magic that is not supported",
     BAD_CHECKSUM: "the batch's checksum is wrong",
-    BACKWARDS: "the batch's offsets are not behind those of the one before",
+    BACKWARDS: "the batch's offsets are not behind those of the batch before",
     BAD_COUNT: "the batch claims a number of records that it cannot have",
     BAD_CONTROL: "a control batch has no type",
     LEFT_OVER: "bytes are left after the last record",
@@ -80,7 +79,7 @@ def _number(data: "Memory", position: int, end: int) -> tuple[int, int]:
 
 @part
 def _control_type(data: "Memory", position: int, end: int) -> int:
-    """The type of the one record of a control batch; -1 if there is none. Unknown types are not ours to judge."""
+    """The type of a control batch's record; -1 without a record. Unknown types are accepted."""
     size, position = _number(data, position, end)
     if position < 0 or size < 0 or size > end - position:
         return -1
@@ -141,9 +140,9 @@ def find_batches(
     fault and where it is. FULL is no fault: the tables want more rows.
 
     Batches beyond the limit, wanted or not, have their checksum left unchecked: position and size go to `unchecked`.
-    Left out are control batches unless they are asked for, batches without records, those before start_offset, all
-    from end_offset on, and what aborted transactions wrote: from the offset where one began (they come sorted by it)
-    to its producer's next abort marker. `inside` is room for the producers that are inside of one at a time.
+    Control batches are left out unless requested, and so are batches without records, batches before start_offset or
+    from end_offset on, and batches of aborted transactions: from a transaction's first offset (the list is sorted by
+    it) to its producer's next abort marker. `inside` is room for the producers with an open aborted transaction.
     """
     data = memory(wire)
     position, end, found = int64(0), int64(len(wire)), int64(0)
@@ -175,7 +174,7 @@ def find_batches(
             return found, large, LEFT_OVER, position
 
         wanted = count > 0 and next_offset > start_offset and (with_control or attributes & _CONTROL_BIT == 0)
-        # What compaction has emptied ends no transaction, though it may have been a marker.
+        # A batch that compaction has emptied ends no transaction, though it may have been a marker.
         if producer_id >= 0 and count > 0 and len(aborted_from) > 0:
             while known < len(aborted_from) and aborted_from[known] < next_offset:
                 seen = False
@@ -228,7 +227,8 @@ def _microseconds(base_ms: int, delta_ms: int) -> int:
 
 @part
 def _length(data: "Memory", position: int, end: int) -> tuple[int, int]:
-    """A length that fits before the end (-1: null), and the position after it: -1 if there is no such thing."""
+    """A length that fits before the end (-1: null), and the position after it; position -1 if there is no such
+    length."""
     size, position = _number(data, position, end)
     if size < -1 or size > end - position:
         return int64(0), int64(-1)
@@ -306,7 +306,7 @@ def fill_columns(
             if position < 0 or size < 0 or size > end - position:
                 return BAD_RECORD
             record_end = position + size
-            timestamp_delta, position = _number(data, position + 1, record_end)  # behind the attributes, unused
+            timestamp_delta, position = _number(data, position + 1, record_end)  # skips the unused attributes
             if position < 0:
                 return BAD_NUMBER
             delta, position = _number(data, position, record_end)

@@ -1,8 +1,6 @@
-"""Record batches, as a fetch answers them, to columns.
-
-One answer after the other goes through a `Decoder`. What one costs in Python does not depend on how many records there
-are, and for batches that are not compressed not on how many batches either: their records are copied once, from the
-buffer that they arrived in to their columns.
+"""Decodes record batches of fetch answers into columns. A `Decoder` takes one answer after the other. The Python cost
+of an answer does not depend on its number of records, and without compression not on its number of batches either:
+records are copied once, from the receive buffer to their columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +27,7 @@ _MAX_COLUMN_BYTES = 0x7FFF_0000
 
 
 class _Workspace(NamedTuple):
-    """Memory that one answer after the other is decoded with."""
+    """Memory that is reused for every answer."""
 
     table: BatchTable
     unpacker: Unpacker
@@ -40,10 +38,9 @@ _spare: list[_Workspace] = []
 
 
 class Decoder:
-    """Decodes answers to fetches. It keeps nothing from one to the next: each stands for itself.
-
-    Columns that are not asked for are skipped, not built. Records are handed out in pieces of about max_bytes once
-    uncompressed, or max_rows, whichever comes first; a piece is at least one batch.
+    """Decodes answers to fetches, each independently of the others. Columns that are not requested are skipped, not
+    built. Records are handed out in pieces of about max_bytes once uncompressed, or max_rows, whichever comes first; a
+    piece is at least one batch.
     """
 
     def __init__(
@@ -56,7 +53,7 @@ class Decoder:
         max_rows: int = 1 << 20,
         origin: bool = False,
     ) -> None:
-        """With `origin` each record says who wrote it, and control records are handed out, too."""
+        """With `origin` each record has its producer, and control records are handed out, too."""
         self._headers = headers
         self._key = key
         self._value = value
@@ -75,14 +72,13 @@ class Decoder:
     ) -> Iterator[Columns]:
         """The records of these whole batches with offsets in [start_offset, end_offset), in order.
 
-        Control batches are skipped, unless the origin of records is asked for. With read_committed, what aborted
-        transactions wrote is skipped too: `aborted` tells their (producer_id, first_offset), as the same answer does.
-        Usually there is one piece; none if there is nothing to hand out; several where compressed batches are many
-        times larger than they came. The buffer must stay as it is until the last piece is there; the pieces do not
-        refer to it.
+        Control batches are skipped, unless the origin of records is requested. With read_committed records of aborted
+        transactions are skipped, too: `aborted` has their (producer_id, first_offset), from the same answer. Usually
+        there is one piece; none if there are no records; several if compressed batches are many times larger once
+        uncompressed. The buffer must stay as it is until the last piece is there; the pieces do not refer to it.
 
-        CorruptRecords names the offset of the first batch that is not what it claims to be. What is wrong with a
-        batch's header or checksum is said before the first piece, what is wrong inside of it when its piece is due.
+        CorruptRecords names the offset of the first damaged batch. Faults of headers and checksums are raised before
+        the first piece, faults inside of a batch when its piece is due.
         """
         try:
             workspace = _spare.pop()
@@ -129,7 +125,7 @@ class Decoder:
             yield piece, readable(unpacker.data)
 
     def _cut(self, batches: "Longs") -> "Iterator[Longs]":
-        """These batches, or, where they are too much for one piece, some at a time."""
+        """Cuts batches that are too much for one piece."""
         ends = np.cumsum(batches[:, kernels.END] - batches[:, kernels.START])
         rows = np.cumsum(batches[:, kernels.COUNT])
         first, bytes_before, rows_before = 0, 0, 0
@@ -229,7 +225,7 @@ def _headers(
 def _text(names: pa.BinaryArray) -> pa.StringArray:
     try:
         return names.cast(pa.string())
-    except pa.ArrowInvalid:  # as Java's consumers read them
+    except pa.ArrowInvalid:  # as Java's consumers do
         return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
 
 

@@ -1,7 +1,5 @@
-"""Writing record batches in numba: where to cut rows into batches, and their bytes.
-
-`plan_batches` looks at everything that `write_batches` will follow, so that writing needs no checks: row numbers, and
-the places that arrays claim for their strings.
+"""Writes record batches in numba: cuts rows into batches, and writes their bytes. `plan_batches` checks all numbers
+that `write_batches` follows, so that writing needs no checks: row numbers, and the places of strings in their arrays.
 """
 
 from typing import TYPE_CHECKING
@@ -15,12 +13,12 @@ if TYPE_CHECKING:
 
     Strings = tuple[Memory, int, Memory, int, int, Memory, int]
 
-# A batch in the plan, one row each: which of the rows it ends before, its size, its records' largest time, and how many
-# rows of its group there are before it.
+# The columns of the plan, one row per batch: the end in the list of rows, the size, the largest timestamp, and the
+# number of earlier rows of the group.
 END, SIZE, MAX_TIMESTAMP, BEFORE = range(4)
 PLANNED = 4
 
-# What all batches of a call have in common.
+# Fields that all batches of a call share.
 ATTRIBUTES, PRODUCER_ID, PRODUCER_EPOCH = range(3)
 
 NO_FAULT, NO_SUCH_ROW, BAD_ARRAY, NO_NAME, TOO_LARGE = range(5)
@@ -37,7 +35,7 @@ _AHEAD = 12
 _LARGEST_SEQUENCE = 0x7FFFFFFF
 
 _STRINGS = (LONGS_IN, BYTES_IN, types.int64, BYTES_IN)
-"""A column as `arrays.ByteStrings` takes it apart."""
+"""A column, taken apart by `arrays.ByteStrings`."""
 _ROWS = (
     LONGS_IN,  # rows
     LONGS_IN,  # timestamps: one each, or one for all
@@ -51,7 +49,7 @@ _ROWS = (
 
 @part
 def _number_size(number: int) -> int:
-    """How many bytes the number (zigzag varint) takes."""
+    """The number of bytes of a zigzag varint."""
     bits = (number << 1) ^ (number >> 63)
     size = int64(1)
     while bits & ~0x7F != 0:
@@ -79,7 +77,7 @@ def _strings(ends: "Longs", valid: "Bytes", valid_at: int, data: "Bytes") -> "St
 
 @part
 def _string(strings: "Strings", row: int) -> tuple[int, int]:
-    """Where the string begins and its size: -1 if it is null, -2 if it is not there."""
+    """The start and size of a string; size -1: null, -2: outside of the data."""
     ends, end_count, valid, valid_count, valid_at, _, data_size = strings
     if end_count == 0:
         return int64(0), int64(-1)
@@ -97,7 +95,8 @@ def _string(strings: "Strings", row: int) -> tuple[int, int]:
 
 @part
 def _fetch_ahead(strings: "Strings", row: int) -> None:
-    """The rows of one partition are spread over the columns: without this, each would be waited for."""
+    """Prefetches a string: the rows of one partition are spread over the columns, and each access would wait for
+    memory."""
     if strings[1] > 0:
         start = at(strings[0], row)
         prefetch(strings[5], start)
@@ -116,7 +115,7 @@ def _put_string(out: "Memory", position: int, strings: "Strings", row: int) -> i
 
 @part
 def _headers_size(names: "Strings", values: "Strings", first: int, end: int) -> int:
-    """How many bytes the headers take; what is wrong with them is negative."""
+    """The number of bytes of the headers; a negative number is a fault."""
     size = _number_size(end - first)
     for header in range(first, end):
         name_size = _string(names, header)[1]

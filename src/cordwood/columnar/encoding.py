@@ -42,7 +42,7 @@ class EncodedBatch:
 
 
 class OutgoingRows:
-    """Rows to be sent, taken apart once for all the partitions that they go to.
+    """Rows to be sent, taken apart once for all their partitions.
 
     Keys and values are strings or bytes of any kind, null where there is none; no column at all means all null.
     Headers are lists of structs of a name and a value. Times are one for each row, or one for all.
@@ -80,8 +80,8 @@ class OutgoingRows:
         """The rows with these numbers (all, if none are given), in this order, as batches for one partition.
 
         A batch has as many records as fit into max_batch_bytes before compression, header included, and at least one;
-        fewer if their times are 2**63 ms or more apart, which no batch can tell.
-        Sequence numbers go on from batch to batch. ValueError if a row cannot be a record.
+        fewer if their timestamps are 2**63 ms or more apart, which no batch can hold. Sequence numbers go on from batch
+        to batch. ValueError if a row cannot be a record.
         """
         (batches,) = self.encode_groups(
             [(np.arange(self.count) if rows is None else rows, base_sequence)],
@@ -105,10 +105,8 @@ class OutgoingRows:
         producer_epoch: int = -1,
         transactional: bool = False,
     ) -> list[list[EncodedBatch]]:
-        """`encode` for many partitions, of which each has (rows, base_sequence): the batches of each.
-
-        All are written to one piece of memory, in one go. That is several times faster than one by one where each has
-        only some hundred rows.
+        """`encode` for many partitions, each with (rows, base_sequence). All batches are written to one piece of
+        memory, in one go, which is several times faster if each partition has only some hundred rows.
         """
         filled = [numbers(rows) for rows, _ in groups if len(rows)]
         if not filled:
@@ -155,7 +153,7 @@ def _finished(batch: memoryview, codec: int, level: int | None) -> bytearray | m
 
 
 def _header_parts(headers: Column) -> "tuple[Longs, *tuple[Any, ...]]":
-    """Where each row's headers end, and the names and values of all of them."""
+    """The ends of each row's headers, and the names and values of all headers."""
     if headers is None or arrow_types.is_null(headers.type):
         return NO_NUMBERS, *ALL_NULL, *ALL_NULL
     lists = one_chunk(headers)
@@ -165,7 +163,7 @@ def _header_parts(headers: Column) -> "tuple[Longs, *tuple[Any, ...]]":
     ):
         raise TypeError(f"headers are lists of structs of key and value, not {kind}")
     if lists.null_count:
-        lists = lists.fill_null([])  # a null list may still point to a place
+        lists = lists.fill_null([])  # a null list may still have a place
     structs = lists.values
     parts = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))  # null structs included
     return (

@@ -1,9 +1,7 @@
-"""What kernels do with memory: plain loads and stores, memcpy, and the processor's checksum instruction.
-
-A kernel gets arrays and asks for the place of their items, `memory(array)`. numba counts references to arrays, also in
-loops where it does not see that they stay, and that alone can take ten times as long as the work; a place has no
-references. No access is checked. Where numba is told not to compile (NUMBA_DISABLE_JIT), every access is: so kernels
-are tested for staying within their arrays.
+"""Memory access of kernels: plain loads and stores, memcpy, and the processor's checksum instruction. A kernel gets
+arrays and takes the address of their items, `memory(array)`. numba counts references to arrays, even in loops, which
+can take ten times as long as the work; an address has no references. No access is checked. Where numba is told not to
+compile (NUMBA_DISABLE_JIT), every access is: so kernels are tested for staying within their arrays.
 """
 
 import platform
@@ -28,7 +26,7 @@ intrinsic: Any = _intrinsic
 
 
 def _memory(_: Any, array: Any) -> Any:
-    """Where an array's items are."""
+    """The address of an array's items."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, value=args[0]).data
@@ -83,7 +81,7 @@ def _put_byte(_: Any, target: Any, position: Any, byte: Any) -> Any:
 
 
 def _prefetch(_: Any, source: Any, position: Any) -> Any:
-    """Asks for the bytes there ahead of time. Nothing is read, so the place need not exist."""
+    """Prefetches the bytes at an address. Nothing is read, so the address may be invalid."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         i32 = ir.IntType(32)
@@ -98,7 +96,7 @@ def _prefetch(_: Any, source: Any, position: Any) -> Any:
 
 
 def _copy_bytes(_: Any, target: Any, target_at: Any, source: Any, source_at: Any, size: Any) -> Any:
-    """memcpy, which numba's slices are far from."""
+    """Copies by memcpy, which is far faster than numba's slices."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         cgutils.raw_memcpy(
@@ -149,12 +147,12 @@ _INSTRUCTION = {"x86_64": "sse4.2", "aarch64": "crc", "arm64": "crc"}
 
 HAS_CRC32C = bool(
     not config.DISABLE_JIT
-    # Where numba is told to compile for another processor than this one, the instruction may not be there.
+    # If numba compiles for another processor, the instruction may be missing.
     and config.CPU_NAME is None
     and config.CPU_FEATURES is None
     and llvmlite.binding.get_host_cpu_features().get(_INSTRUCTION.get(_MACHINE, ""), False)
 )
-"""Whether kernels can compute checksums by themselves."""
+"""Whether kernels can compute checksums."""
 
 if config.DISABLE_JIT:
     # Kernels as plain Python, for tests: every access is checked.

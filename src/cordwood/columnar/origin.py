@@ -23,7 +23,7 @@ _FIELDS = np.dtype(
 
 
 def origin_of(wire: "Bytes", batches: "Longs", offsets: "Longs") -> Origin:
-    """From the headers of the batches that the records are in."""
+    """The origin of records, from the headers of their batches."""
     headers = np.lib.stride_tricks.sliding_window_view(wire, HEADER_SIZE)[batches[:, kernels.POSITION]]
     fields = np.ascontiguousarray(headers).view(_FIELDS)[:, 0]
     of_batch = np.searchsorted(batches[:, kernels.BASE_OFFSET], offsets, side="right") - 1

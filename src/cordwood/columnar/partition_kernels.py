@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, and rows in the order of their partitions, in numba."""
+"""Finds the partition of a key, and sorts rows by partition, in numba."""
 
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ def partition_keys(
 
 @kernel(types.int64(INTS_IN, types.int64[::1], types.int64[::1]))
 def sort_rows(partitions: "Ints", ends: "Longs", rows: "Longs") -> int:
-    """Puts the rows in the order of their partitions, and theirs within one; returns a row without a partition, or -1.
+    """Sorts the rows by partition, stable within a partition; returns a row without a valid partition, or -1.
 
     `ends` has one place more than there are partitions, all zero: partition p's rows then end at ends[p].
     """

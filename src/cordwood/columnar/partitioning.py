@@ -1,4 +1,4 @@
-"""Rows to partitions: by their keys as Apache Kafka's Java client does it, and together by partition."""
+"""Assigns rows to partitions by key, as Apache Kafka's Java client does, and groups rows by partition."""
 
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ def murmur2_partitions(keys: pa.Array | pa.ChunkedArray, partition_count: int) -
 
 
 def rows_by_partition(partitions: "Ints", partition_count: int) -> "list[tuple[int, Longs]]":
-    """Each partition that has rows, with their numbers in order. ValueError if a row's partition is none of these."""
+    """Each partition with rows, and their numbers in order. Raises ValueError for a row with an unknown partition."""
     ends = np.zeros(partition_count + 1, np.int64)
     rows = np.empty(len(partitions), np.int64)
     row = sort_rows(numbers(partitions, np.int32), ends, rows)

@@ -1,8 +1,6 @@
-"""The records of compressed batches, one behind the other in memory that is used again and again.
-
-Half of what decompression costs is memory that was never touched before. So codecs that can write to a given place do
-that here, in room that stays; what they refuse, or what does not fit, goes through `records.compression`, whose verdict
-it is: data that is refused there is refused here.
+"""Decompresses records into memory that is reused. Half of the cost of decompression is memory that was never touched
+before. So codecs that can write to given memory do so here; data that they refuse, or that does not fit, goes through
+`records.compression`, whose verdict counts.
 """
 
 import cramjam
@@ -19,7 +17,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 
 
 class Unpacker:
-    """Room for the records of several batches. Not for two threads at a time."""
+    """Room for the records of several batches, for one thread at a time."""
 
     def __init__(self, size: int = 1 << 20) -> None:
         self._size = size
@@ -33,11 +31,12 @@ class Unpacker:
 
     @property
     def data(self) -> memoryview:
-        """All that was unpacked since `used` was last set to 0."""
+        """The bytes unpacked since `used` was last set to 0."""
         return self._room[: self.used]
 
     def unpack(self, codec: int, section: memoryview, max_size: int) -> tuple[int, int]:
-        """Where the section's records are in `data` now; CorruptRecords if they are not valid, or too large."""
+        """Unpacks a section; returns the place of its records in `data`. Raises CorruptRecords if they are invalid or
+        too large."""
         if not self._room:
             self._grow(self._size)
         size = self._unpack_in_place(codec, section, self._room[self.used : self.used + max_size])
@@ -76,7 +75,7 @@ class Unpacker:
             reader = self._zstd.stream_reader(section, read_across_frames=True)
             while part := reader.readinto(room[size:]):
                 size += part
-            # A frame that is cut short ends silently, and so does room that is too small.
+            # An incomplete frame ends silently, and so does a frame that does not fit into the room.
             return size if size >= announced and not (size == len(room) and reader.read(1)) else -1
         except zstandard.ZstdError:
             self._zstd = zstandard.ZstdDecompressor()
@@ -84,7 +83,8 @@ class Unpacker:
 
 
 def _lz4_at_once(section: memoryview, max_size: int) -> bytes | None:
-    """What is in the frame; None if it could be too large, or is not valid. By steps, and bounded, it is slower."""
+    """The content of the frame; None if it may be too large, or is invalid. Bounded decompression in steps is
+    slower."""
     if len(section) * _LZ4_LARGEST_RATIO > max_size or (
         len(section) > _LZ4_FLAGS and section[_LZ4_FLAGS] & _LZ4_CONTENT_SIZE_BIT
     ):

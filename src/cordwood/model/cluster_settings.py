@@ -20,5 +20,7 @@ class ClusterSettings:
     node_id: int = int32(1, "This broker's number: unique in the cluster and the same for ever.", low=0)
     num_partitions: int = int32(1, "Partitions of a topic that is created without saying how many.", low=1)
     partitions_max: int = int32(
-        50_000, "Partitions that this cluster holds at most, over all topics: what would go beyond is refused.", low=1
+        50_000,
+        "Partitions that this cluster holds at most, over all topics: a topic that would exceed the limit is refused.",
+        low=1,
     )

@@ -1,12 +1,12 @@
-"""Which partition of an internal topic a group or a transactional id lives in."""
+"""The partition of an internal topic that a group or a transactional id lives in."""
 
 from functools import lru_cache
 
 from cordwood.model.families import is_reserved
 
 MAX_NAME_BYTES = 1024
-"""Of groups, members, instances and transactional ids: they are kept in memory, the hash below looks at every letter
-in the loop, and keys of records take no more than 32,767."""
+"""The longest name of groups, members, instances and transactional ids: names are kept in memory, the hash below reads
+every letter in the loop, and keys of records take at most 32,767 bytes."""
 
 
 def is_too_long(name: str) -> bool:
@@ -24,7 +24,7 @@ def coordinating_partition(key: str, partition_count: int) -> int:
 
 
 def transaction_partition(transactional_id: str, partition_count: int) -> int:
-    """As for a group, except that a family and all its slots live together: one append decides about all of them."""
+    """As for a group, except that a family and all its slots share a partition: one append decides about all slots."""
     if is_reserved(transactional_id):
         family, _, _ = transactional_id.partition("/")
         return coordinating_partition(family, partition_count)

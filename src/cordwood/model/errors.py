@@ -152,7 +152,8 @@ class ErrorCode(IntEnum):
 
 
 LONGEST_MESSAGE = 2000
-"""In characters. Messages repeat what the peer sent, and most versions of most responses have room for 32,767 bytes."""
+"""The longest message, in characters. Messages repeat the peer's texts, and most responses have room for 32,767
+bytes."""
 
 
 class ProtocolError(Exception):

@@ -1,7 +1,7 @@
 """Names of families and of their slots.
 
-A family is many writers about which one decision is made. Its slots are ordinary transactional ids, `family:NAME/3`,
-and are given out by the family's coordinator only.
+A family is a set of writers with one common decision. Its slots are ordinary transactional ids, `family:NAME/3`, which
+only the family's coordinator gives out.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 FAMILY_PREFIX: Final = "family:"
 MAX_FAMILY_NAME_LENGTH: Final = 249
 MAX_PLAN_BYTES: Final = 16 << 10
-"""Of the plan that a decision keeps. A longer one is kept as its digest only."""
+"""The longest plan that a decision keeps. Of a longer plan only the digest is kept."""
 MAX_PLAN_DIGEST_BYTES: Final = 32
 
 _NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_FAMILY_NAME_LENGTH}}}")
@@ -23,7 +23,8 @@ class Slot(NamedTuple):
 
 
 def is_family_name(name: str) -> bool:
-    """Names are made of what topics' names are made of: no "/", so that a slot's id has one reading."""
+    """Whether a family may have this name. The letters are those of topic names: without "/" a slot's id has one
+    reading."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -43,7 +44,7 @@ def slot_id(family: str, number: int) -> str:
 
 
 def slot_of(transactional_id: str) -> Slot | None:
-    """The slot that a transactional id is; None for the id of a producer of its own."""
+    """The slot of a transactional id; None for the id of an ordinary producer."""
     if not is_reserved(transactional_id):
         return None
     found = _SLOT.fullmatch(transactional_id)

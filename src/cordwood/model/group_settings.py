@@ -59,7 +59,7 @@ class GroupSettings:
         high=32_767,
     )
     offsets_retention_check_interval_ms: int = int64(
-        600_000, "How often committed offsets are looked at for expiry.", low=1
+        600_000, "How often committed offsets are checked for expiry.", low=1
     )
     offsets_retention_minutes: int = int32(
         10_080, "How long committed offsets are kept after their group was last heard of.", low=1
@@ -79,7 +79,7 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class OneGroupSettings:
-    """What can be set on a single group while it works; what is not set comes from the broker."""
+    """The settings of a single group; the broker's settings are the defaults."""
 
     consumer_heartbeat_interval_ms: int = int32(
         1000,
@@ -99,12 +99,12 @@ ONE_GROUP_SETTINGS = table(settings_of(OneGroupSettings, changeable=True))
 
 
 def resolve_group(overrides: Mapping[str, str], broker_texts: Mapping[str, str]) -> OneGroupSettings:
-    """A group's settings from what was set on it and on the broker. Raises InvalidSetting."""
+    """Resolves a group's settings from its overrides and the broker's texts. Raises InvalidSetting."""
     return _resolve(tuple(sorted({**group_defaults(broker_texts), **overrides}.items())))
 
 
 def group_defaults(broker_texts: Mapping[str, str]) -> dict[str, str]:
-    """What was set on the broker, by the names that a group has for it."""
+    """The texts that were set on the broker, by the names of a group's settings."""
     return {
         name: broker_texts[setting.broker_name]
         for name, setting in ONE_GROUP_SETTINGS.items()

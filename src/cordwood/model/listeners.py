@@ -18,7 +18,7 @@ class Listener(NamedTuple):
 
 
 def parse_listener(text: str) -> Listener:
-    """`PLAINTEXT://host:port`, or just `host:port`. ValueError with the reason for anything else."""
+    """`PLAINTEXT://host:port`, or just `host:port`. Raises ValueError with the reason for other texts."""
     name, separator, address = text.strip().rpartition("://")
     if not separator:
         name = "PLAINTEXT"

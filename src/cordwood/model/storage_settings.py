@@ -15,7 +15,7 @@ class StorageSettings:
 
     cold_read_threads: int = int32(
         4,
-        "Threads that read what is not in the page cache, so that a back-filling reader stalls nobody.",
+        "Threads that read records outside of the page cache, so that a back-filling reader stalls no other client.",
         low=1,
         high=256,
     )
@@ -35,13 +35,13 @@ class StorageSettings:
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are compacted.")
     log_dirs: str = string(
         "./cordwood-data",
-        "The directory that holds the data. One, in spite of its name: to use more disks run more brokers.",
+        "The one directory that holds the data, in spite of the plural: to use more disks run more brokers.",
         check=directory,
     )
     log_flush_offset_checkpoint_interval_ms: int = int32(
-        60_000, "How often recovery points are written: after a crash only what came after them is checked.", low=1
+        60_000, "How often recovery points are written: after a crash only later records are checked.", low=1
     )
-    log_retention_check_interval_ms: int = int64(300_000, "How often segments are looked at for retention.", low=1)
+    log_retention_check_interval_ms: int = int64(300_000, "How often segments are checked for retention.", low=1)
     log_scrub_bytes_per_second: int = int64(
         4_194_304,
         "How fast closed segments are read in the background, to find damage before a reader does; 0: not at all. "

@@ -10,7 +10,7 @@ class TransactionSettings:
     """Transactions and the internal topic that holds them."""
 
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = int32(
-        10_000, "How often open transactions are looked at for their timeout.", low=1
+        10_000, "How often open transactions are checked for their timeout.", low=1
     )
     transaction_max_timeout_ms: int = int32(
         900_000, "The longest transaction timeout that a producer may ask for.", low=1
@@ -22,7 +22,7 @@ class TransactionSettings:
         low=1,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = int32(
-        3_600_000, "How often transactional ids are looked at for expiry.", low=1
+        3_600_000, "How often transactional ids are checked for expiry.", low=1
     )
     transaction_state_log_min_isr: int = int32(
         1,

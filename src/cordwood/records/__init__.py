@@ -1,1 +1,1 @@
-"""Record batches: their bytes, reading and building them, and what a client may append. No files, no network."""
+"""Record batches: reading, building and validating them. No files, no network."""

@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2): where its fields are, reading them, and setting those that a broker may.
+"""The header of a record batch (magic 2): reads its fields, and sets those that a broker may set.
 
 A batch is opaque bytes to the broker: its cost in Python is per batch, not per record. Big-endian throughout;
 the layout is Apache Kafka's, byte for byte (docs/formats.md).
@@ -15,12 +15,12 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""Bytes before and including the length field, which counts what follows it."""
+"""Bytes up to and including the length field, which counts the bytes behind it."""
 
 MAGIC = 2
 CRC_POSITION = 17
 CRC_START = 21
-"""The CRC covers everything from here on: base offset and leader epoch can be set without touching it."""
+"""The CRC covers all bytes from here on: base offset and leader epoch can be set without a new CRC."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
@@ -99,13 +99,13 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones in this batch may go, if compaction has already set it."""
+        """When compaction may remove the tombstones in this batch; None if it is not set yet."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at this position. The caller knows that 61 bytes are there; nothing is checked."""
-    # As BatchHeader._make does it, without counting the fields that the layout has: this is done for every batch.
+    # BatchHeader._make without its count of fields: this runs for every batch.
     return tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
 
 
@@ -116,7 +116,7 @@ def read_offset_and_size(buffer: Buffer, position: int = 0) -> tuple[int, int]:
 
 
 def batches_in(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch in the buffer; ends at the first that is cut short."""
+    """Position and header of every whole batch in the buffer; ends at the first incomplete batch."""
     position, end = 0, len(buffer)
     while position + HEADER_SIZE <= end:
         header = read_header(buffer, position)
@@ -127,14 +127,14 @@ def batches_in(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_is_right(buffer: Buffer, position: int, size: int) -> bool:
-    """Whether the batch of this size at this position has the CRC that its bytes give."""
+    """Whether the CRC of the batch at this position matches its bytes."""
     view = memoryview(buffer)
     (stored,) = _CRC.unpack_from(view, position + CRC_POSITION)
     return bool(crc32c(view[position + CRC_START : position + size]) == stored)
 
 
 def assign_offset(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Gives the batch its place in the log, in the buffer that it arrived in. The CRC does not cover these fields."""
+    """Writes the batch's offset and leader epoch into its buffer. The CRC does not cover these fields."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, 12, leader_epoch)
 

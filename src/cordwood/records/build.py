@@ -1,4 +1,4 @@
-"""Building a batch from records, as a Kafka client builds it: for internal topics, compaction, the CLI and tests."""
+"""Builds a batch from records, as a Kafka client does: for internal topics, compaction, the CLI and tests."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -20,14 +20,14 @@ from cordwood.records.records import PackedHeaders
 
 RecordHeaders = Sequence[tuple[str, bytes | None]]
 NewRecord = tuple[int, Buffer | None, Buffer | None, RecordHeaders]
-"""(timestamp_ms, key, value, headers)"""
+"""Timestamp in ms, key, value, headers."""
 PackedNewRecord = tuple[int, Buffer | None, Buffer | None, PackedHeaders]
 
 _BEFORE_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _NO_HEADERS = b"\x00"
 _NOTHING_SINCE = b"\x00\x00"
-"""No attributes, and the time of the batch."""
+"""The start of a record without attributes, with the time of the batch."""
 
 
 class _Varints(dict[int, bytes]):
@@ -145,7 +145,7 @@ def build_batch_of_now(
 
 
 def _sealed(base_offset: int, leader_epoch: int, covered: bytes) -> bytearray:
-    """The batch whose CRC covers these bytes."""
+    """A whole batch around the bytes that its CRC covers."""
     length = len(covered) + CRC_START - LOG_OVERHEAD
     batch = bytearray(_BEFORE_CRC.pack(base_offset, length, leader_epoch, MAGIC, crc32c(covered)))
     batch += covered

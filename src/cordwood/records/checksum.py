@@ -1,8 +1,8 @@
-"""CRC-32C (Castagnoli), in hardware where the processor has it: what protects every batch and snapshot.
+"""CRC-32C (Castagnoli), the checksum of batches and snapshots, in hardware where the processor has it.
 
 The `crc32c` package looks up its own version when it is imported; that alone takes tens of milliseconds and several
-megabytes (it brings in importlib.metadata and email), more than the rest of a broker's start. Its compiled module needs
-none of that, so it is loaded by itself; where that does not work the package is imported as usual.
+megabytes (it brings in importlib.metadata and email), more than the rest of a broker's start. The package's compiled
+module needs none of that, so it is loaded by itself; if that fails, the package is imported as usual.
 """
 
 import importlib.machinery
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _load() -> "Checksum":
-    package = importlib.util.find_spec("crc32c")  # does not import it
+    package = importlib.util.find_spec("crc32c")  # finds the package without importing it
     if package is not None and package.submodule_search_locations:
         spec = importlib.machinery.PathFinder.find_spec("_crc32c", package.submodule_search_locations)
         if spec is not None and spec.loader is not None:

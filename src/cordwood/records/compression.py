@@ -1,8 +1,7 @@
 """The four codecs of a record batch, bounded: a few bytes can claim to be gigabytes.
 
-Only what must look inside a batch uses this (compaction, validation on compacted topics, the CLI, tests); the append
-path keeps a batch as the producer compressed it. So a broker may run for ever without a codec: each is imported when it
-is first needed.
+Only code that opens batches uses codecs (compaction, validation on compacted topics, the CLI, tests); the append path
+keeps a batch as the producer compressed it. So a broker may never need a codec: each is imported at first use.
 """
 
 import struct
@@ -13,7 +12,7 @@ from cordwood.records.batch import Buffer, Codec
 from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
 
 GZIP_WINDOW_BITS = 31
-"""zlib's way of saying: a gzip header and trailer around the largest window."""
+"""zlib's code for a gzip header and trailer around the largest window."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
@@ -21,14 +20,16 @@ _XERIAL_BLOCK_SIZE = 32 * 1024
 """The block size of Java's writer; readers take any size."""
 
 _MAX_GZIP_MEMBERS = 100
-"""Every known client writes one. zlib copies all that is behind a member, so many small ones would cost the square."""
+"""The most gzip members; known clients write one. zlib copies the bytes behind each member, so many small members would
+cost quadratic time."""
 
 _MANY_SNAPPY_BLOCKS = 20_000
 _SMALL_SNAPPY_BLOCK = 50
-"""Beyond so many blocks they must be larger than so many bytes on average: opening one costs far more than a byte."""
+"""Beyond so many blocks the average block must have more than so many bytes: opening a block costs far more than a
+byte."""
 
 _STEP_SIZE = 1024 * 1024
-"""How much the readers that reserve memory ahead are asked for at a time."""
+"""The bytes asked of a reader at a time, for readers that reserve memory ahead."""
 
 _INT32 = struct.Struct(">i")
 
@@ -36,7 +37,8 @@ _INT32 = struct.Struct(">i")
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """The records section of a batch, as a client that uses this codec would send it.
 
-    The level is the codec's own (gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22); None is its usual one. Snappy has none.
+    The level is the codec's own (gzip 1 to 9, lz4 1 to 17, zstd -131072 to 22); None is the default level. Snappy has
+    no levels.
     """
     if codec == Codec.NONE:
         return bytes(data)
@@ -82,7 +84,7 @@ def _cut_short(codec: Codec) -> CorruptRecords:
 
 
 def _gunzip(data: Buffer, max_size: int) -> bytes:
-    # A gzip file may be several members one after the other; Java's reader takes that.
+    # A gzip file may have several members, as Java's reader accepts.
     parts: list[bytes] = []
     left = max_size
     rest: Buffer = data
@@ -132,7 +134,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
             raise CorruptRecords("snappy: too many small blocks")
         left -= 1
         if view[position : position + 8] == _XERIAL_MAGIC:
-            # At the start, and again where streams were appended to each other: Java's reader takes that.
+            # The header stands at the start, and again where streams were concatenated, as Java's reader accepts.
             position += len(_XERIAL_HEADER)
             if position > end:
                 raise _cut_short(Codec.SNAPPY)
@@ -181,7 +183,7 @@ def _decompress_lz4(data: Buffer, max_size: int) -> bytes:
             raise _too_large(max_size)
         rest = b""
     if frame.unused_data:
-        # Java's reader does not look behind the first frame, so records there would be seen by some and not by others.
+        # Java's reader ignores bytes behind the first frame, so only some clients would see records there.
         raise CorruptRecords("lz4: data behind the frame")
     return b"".join(parts)
 
@@ -203,8 +205,7 @@ def _decompress_zstd(data: Buffer, max_size: int) -> bytes:
                 raise _too_large(max_size)
     except zstandard.ZstdError as error:
         raise _not_valid(Codec.ZSTD, error) from error
-    # The reader is silent about a frame that is cut short. Those that announce no size (Java's) are found out by their
-    # records, which do not come to their end.
+    # The reader does not report an incomplete frame. In frames without a size (Java's) the incomplete records show it.
     if max_size - left < announced:
         raise _cut_short(Codec.ZSTD)
     return b"".join(parts)

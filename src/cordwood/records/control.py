@@ -1,6 +1,6 @@
-"""Control batches: what the cluster writes between the clients' records. Consumers skip them, and an offset is used up.
-
-One record each. Key: int16 version 0, int16 type. The value depends on the type; types that are not known are skipped.
+"""Control batches, which the cluster writes between the clients' records. Consumers skip them, but each takes an
+offset. A control batch has one record. Key: int16 version 0, int16 type. The value depends on the type; unknown types
+are skipped.
 """
 
 import struct
@@ -31,7 +31,7 @@ class ControlType(IntEnum):
 
 
 class ControlRecord(NamedTuple):
-    """A control record as it is: a type beyond ControlType is one of a newer version."""
+    """A control record. A type beyond ControlType comes from a newer version."""
 
     type: int
     value: bytes
@@ -89,7 +89,7 @@ def build_leader_change(
 
 
 def read_control_record(batch: Buffer) -> ControlRecord:
-    """The one record of a control batch. CorruptRecords if it is not one."""
+    """The one record of a control batch. Raises CorruptRecords for other batches."""
     if len(batch) < HEADER_SIZE or not read_header(batch).attributes & CONTROL_BIT:
         raise CorruptRecords("not a control batch")
     records = list(records_in(batch))
@@ -105,7 +105,7 @@ def read_control_record(batch: Buffer) -> ControlRecord:
 
 
 def read_transaction_marker(batch: Buffer) -> TransactionMarker | None:
-    """The end of a transaction that this control batch stands for; None if it is another kind of control batch."""
+    """The transaction marker in a control batch; None for another kind of control batch."""
     kind, value = read_control_record(batch)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None
@@ -118,7 +118,7 @@ def read_transaction_marker(batch: Buffer) -> TransactionMarker | None:
 
 
 def read_leader_change(batch: Buffer) -> LeaderChange | None:
-    """The change of leader that this control batch stands for; None if it is another kind of control batch."""
+    """The change of leader in a control batch; None for another kind of control batch."""
     kind, value = read_control_record(batch)
     if kind != ControlType.LEADER_CHANGE:
         return None

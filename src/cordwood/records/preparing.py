@@ -1,4 +1,4 @@
-"""What a batch may need before a log takes it: its records looked at, its codec changed. For another process.
+"""Prepares batches for a log: checks their records, changes their codec. Runs in another process.
 
 `prepare_each` gets the batches of one request as bytes and answers with plain values.
 """
@@ -12,24 +12,24 @@ from cordwood.records.validate import InvalidBatch
 
 
 class Task(NamedTuple):
-    """One batch, and what is to be done with it."""
+    """One batch, and how to prepare it."""
 
     batch: Buffer
     rules: RecordRules | None
-    """What its records must have; None: anything."""
+    """The rules for its records; None: no rules."""
     codec: Codec | None
-    """The codec that it is to have; None: its own."""
+    """The codec to compress with; None: the batch's own."""
     level: int | None = None
     max_bytes: int = 0
-    """How large it may be with that codec."""
+    """The most bytes of the batch with that codec."""
 
 
 Prepared = bytes | Refusal | None
-"""The batch with its new codec, why it is refused, or None: as it was."""
+"""The batch with its new codec, its refusal, or None: the batch is unchanged."""
 
 
 def prepare_each(tasks: list[Task], left_bytes: int) -> list[Prepared]:
-    """What becomes of each batch. Small ones can grow a thousandfold: together they get no larger than `left_bytes`."""
+    """Prepares each batch. Small batches can grow a thousandfold: together they get at most `left_bytes`."""
     outcome: list[Prepared] = []
     for task in tasks:
         prepared = _prepare(task, left_bytes)
@@ -40,7 +40,7 @@ def prepare_each(tasks: list[Task], left_bytes: int) -> list[Prepared]:
 
 
 def _is_whole(batch: Buffer) -> bool:
-    """Whether this is one batch with its CRC. If not, the log refuses it before it asks about records."""
+    """Whether the bytes are one batch with its CRC. If not, the log refuses them before any rule for records."""
     header = read_header(batch)
     size = len(batch)
     return header.magic == MAGIC and header.batch_length + LOG_OVERHEAD == size and crc_is_right(batch, 0, size)

@@ -1,7 +1,6 @@
-"""A batch with its records compressed anew, for topics whose compression.type names a codec.
-
-The records section is opened and closed as bytes: no record is looked at, so the cost is the codecs' and their threads
-run beside the loop (they let go of the GIL). Offsets, times, producer and record count stay as they are.
+"""Compresses batches anew, for topics whose compression.type names a codec. The records section is decompressed and
+compressed as bytes: no record is read, so the cost is the codecs', which release the GIL. Offsets, times, producer and
+record count stay as they are.
 """
 
 import struct
@@ -40,11 +39,11 @@ _CODECS = {
     "zstd": Codec.ZSTD,
 }
 _JAVAS_FAST_LZ4 = 9
-"""Kafka's default level, at which its lz4 is the fast one; other levels are those of the slow one."""
+"""Kafka's default level of lz4, which selects the fast compressor; other levels select the slow one."""
 
 
 def codec_of(settings: TopicSettings) -> Codec | None:
-    """The codec that a topic's batches have in its log; None: each the one that its producer chose."""
+    """The codec of a topic's batches; None: each producer's own."""
     return _CODECS.get(settings.compression_type)
 
 
@@ -60,7 +59,7 @@ def level_of(settings: TopicSettings, codec: Codec) -> int | None:
 
 
 def needs_recompression(batch: Buffer, codec: Codec) -> bool:
-    """Whether the batch says that it has another codec. One too short to say anything is for the log to refuse."""
+    """Whether the batch has another codec. The log refuses a batch that is too short to tell."""
     return len(batch) >= HEADER_SIZE and batch[_ATTRIBUTES_POSITION + 1] & CODEC_MASK != codec
 
 

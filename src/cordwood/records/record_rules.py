@@ -1,7 +1,7 @@
-"""What a topic's settings ask of single records: a key on a compacted topic, times within message.timestamp.*.max.ms.
+"""The rules of a topic for single records: a key on a compacted topic, times within message.timestamp.*.max.ms.
 
-Looking at a record costs a microsecond of Python, so no thread of a broker does it for a whole batch: `look_briefly`
-stops at a bound, and says so; `look` goes on to the end and belongs in another process. Both answer with plain values.
+Reading a record costs a microsecond of Python, so no thread of a broker reads a whole batch: `look_briefly` stops at a
+bound; `look` reads to the end and belongs in another process. Both return plain values.
 """
 
 from typing import NamedTuple
@@ -13,16 +13,15 @@ from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
 from cordwood.records.records import LEAST_RECORD_BYTES, count_headers, packed_records_in, uncompressed_records
 
 MAX_HEADERS = 500_000
-"""So many headers are looked at in one batch, or as many as fit into its bytes: more come only from hostile clients.
-
-It is what an uncompressed batch of the usual max.message.bytes has room for, if all of them are empty.
+"""The most headers that are read in one batch, or as many as fit into its bytes: more come only from hostile clients.
+An uncompressed batch of the usual max.message.bytes has room for so many empty headers.
 """
 
 MAX_OPENED = 500_000
-"""So many records are opened in one batch, or as many as fit into its bytes."""
+"""The most records that are read in one batch, or as many as fit into its bytes."""
 
 MAX_RECORD_ERRORS = 500
-"""So many records at fault are named; then no more are looked at."""
+"""The most records at fault that are named; then the check ends."""
 
 OUT_OF_BOUNDS = (
     "Timestamps are further from the broker's clock than message.timestamp.before.max.ms and "
@@ -35,19 +34,19 @@ RecordErrors = tuple[tuple[int, str], ...]
 
 
 class RecordRules(NamedTuple):
-    """What each record of a batch must have."""
+    """The rules for each record of a batch."""
 
     needs_key: bool
     times_ms: tuple[int, int] | None
-    """The earliest and the latest time; None: any."""
+    """The earliest and the latest timestamp; None: any."""
 
 
 class LookedAt(bytearray):
-    """A batch whose records were looked at and are as its topic asks: its type tells the log not to do it again."""
+    """A batch whose records were checked and follow the topic's rules: the type tells the log not to check again."""
 
 
 class Refusal(NamedTuple):
-    """Why a batch is refused, and its first records at fault by their index in it."""
+    """The reason why a batch is refused, and its first records at fault, by index."""
 
     code: int
     message: str
@@ -55,7 +54,7 @@ class Refusal(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What looking at the records of a batch gave, and how much was opened for it."""
+    """The result of a check of records, and how much was opened for it."""
 
     refusal: Refusal | None
     records: int = 0
@@ -64,7 +63,7 @@ class Look(NamedTuple):
 
 
 def rules_of(settings: TopicSettings, now_ms: int) -> RecordRules:
-    """What this topic asks of records that arrive now."""
+    """The topic's rules for records that arrive now."""
     times_ms = None
     if not settings.log_append_time:
         times_ms = (
@@ -75,10 +74,10 @@ def rules_of(settings: TopicSettings, now_ms: int) -> RecordRules:
 
 
 def look(batch: Buffer, rules: RecordRules) -> Look:
-    """Looks at every record of a batch. Takes a second for a million of them: call it in another process."""
+    """Checks every record of a batch. A million records take a second, so callers use another process."""
     count = read_header(batch).record_count
     if count > max(MAX_OPENED, len(batch) // LEAST_RECORD_BYTES):
-        # Not INVALID_RECORD: a client that packed so much into one batch takes it apart and sends it again.
+        # The code is not INVALID_RECORD: with this one a client splits the batch and sends it again.
         message = f"The record batch has {count} records; this topic looks at {MAX_OPENED} at most."
         return Look(Refusal(int(ErrorCode.MESSAGE_TOO_LARGE), message))
     try:
@@ -90,7 +89,7 @@ def look(batch: Buffer, rules: RecordRules) -> Look:
 def look_briefly(
     batch: Buffer, rules: RecordRules, *, max_records: int, max_bytes: int, max_headers: int
 ) -> Look | None:
-    """As `look`, but None if that means opening more than this."""
+    """As `look`, but None if the check would open more than these bounds."""
     if read_header(batch).record_count > max_records:
         return None
     try:

@@ -1,8 +1,8 @@
-"""The records inside one batch: reading them one after the other.
+"""Reads the records of one batch, one after the other.
 
 A Python object per record is slow by nature: the broker's append and fetch paths never come here. Compaction, checks on
-compacted topics, `inspect`, the in-process API and tests do. Whoever does not hand a record's headers on leaves them
-packed: one record of a small batch can have millions.
+compacted topics, `inspect`, the in-process API and tests do. Callers that do not need headers leave them packed: one
+record of a small batch can have millions.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,17 +22,17 @@ LEAST_RECORD_BYTES = 7
 """A record without key, value and headers: its length, attributes, two deltas, two lengths and a count, a byte each."""
 
 MAX_RECORDS_PER_COMPRESSED_BYTE = 8
-"""A batch that claims more records than this is not what it says.
+"""A batch that claims more records than this is damaged or hostile.
 
-Neighbouring records differ at least in their offsets, which takes a codec a bit for each of them. The densest batches
-of empty records that zstd writes, at any level, have 1.7 of them in a byte, gzip's 0.75, lz4's and snappy's 0.25.
+Neighbouring records differ at least in their offsets, which takes a codec a bit per record. The densest batches of
+empty records that zstd writes, at any level, have 1.7 records in a byte, gzip's 0.75, lz4's and snappy's 0.25.
 """
 
 
 class Record(NamedTuple):
     """One record. A header's name that is not UTF-8 has its odd bytes as surrogates, so that nothing is lost.
 
-    Its time is the sum of two numbers that its producer chose: one of a hostile batch may take more than 64 bits.
+    The timestamp is the sum of two numbers that the producer chose: in a hostile batch it may take more than 64 bits.
     """
 
     offset: int
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 class PackedHeaders(bytes):
     """A record's headers as its bytes have them, their number first; empty if there are none.
 
-    Of what they hold only that number was looked at. It is not more than there are bytes.
+    Only the number was read, and checked against the bytes.
     """
 
 
@@ -91,7 +91,7 @@ def records_in(batch: Buffer, max_size: int | None = None) -> Iterator[Record]:
 def packed_records_in(
     batch: Buffer, max_size: int | None = None, *, uncompressed: bytes | None = None
 ) -> Iterator[PackedRecord]:
-    """As records_in, but stepping over headers: what they hold may be malformed, and costs nothing.
+    """As records_in, without reading headers: these may be malformed, and cost nothing.
 
     `uncompressed`: the records section, for a caller that has it.
     """
@@ -99,14 +99,14 @@ def packed_records_in(
 
 
 def max_record_count(section_bytes: int, codec: int) -> int:
-    """How many records can be in the records section of a batch that has so many bytes."""
+    """The most records in a records section of so many bytes."""
     if codec:
         return section_bytes * MAX_RECORDS_PER_COMPRESSED_BYTE
     return section_bytes // LEAST_RECORD_BYTES
 
 
 def count_headers(packed: PackedHeaders, max_count: int) -> int:
-    """How many headers these are. CorruptRecords if they are malformed, TooMuchToOpen if they are more than so many."""
+    """The number of headers. Raises CorruptRecords if they are malformed, TooMuchToOpen beyond max_count."""
     if not packed:
         return 0
     end = len(packed)
@@ -157,7 +157,7 @@ def _walk(
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
-    last_number = header.last_offset_delta << 1  # as a varint has it: zigzag
+    last_number = header.last_offset_delta << 1  # zigzag, as in a varint
     offset_number = -1
     new = tuple.__new__
     position, end = 0, len(data)
@@ -193,7 +193,7 @@ def _walk(
             if number & 1 or number > last_number:
                 raise CorruptRecords("a record's offset is not within its batch")
             if number <= offset_number:
-                # Records that differ in nothing compress a thousandfold: a small batch would be millions of them.
+                # Equal records compress a thousandfold: a small batch would be millions of records.
                 raise CorruptRecords("the offsets within it do not rise")
             offset_number = number
             offset = base_offset + (number >> 1)

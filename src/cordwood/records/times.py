@@ -15,7 +15,7 @@ class FoundInBatch(NamedTuple):
     offset: int
     timestamp_ms: int
     uncompressed_bytes: int
-    """What was opened for it."""
+    """The bytes that were opened for the search."""
 
 
 def first_as_late(batch: Buffer, timestamp_ms: int, start_offset: int, max_size: int | None = None) -> FoundInBatch:

@@ -1,8 +1,8 @@
-"""What the broker checks before it takes a batch from a client: the batch is then appended as it is, or not at all.
+"""Checks a client's batch before the append: the batch is appended as it is, or not at all.
 
 The header is always checked, and the CRC over everything. Records are opened only where a topic's settings ask about
 single records (a compacted topic needs keys, message.timestamp.before.max.ms bounds the oldest record), and a few to
-name those that are too late: a batch's cost stays independent of how many records it has. A broker looks at many
+name records that are too late: the cost of a batch stays independent of its number of records. A broker checks many
 records in another process, and marks the batch (`LookedAt`).
 """
 
@@ -38,7 +38,7 @@ from cordwood.records.records import LEAST_RECORD_BYTES, max_record_count
 
 _FEW_RECORDS = 1000
 _FEW_BYTES = 256 * 1024
-"""Of a batch that is refused anyway so many records, so large once uncompressed, are opened to name those at fault."""
+"""The most records and uncompressed bytes of a refused batch that are opened to name the records at fault."""
 
 _ZSTD = int(Codec.ZSTD)
 
@@ -52,7 +52,8 @@ class InvalidBatch(ProtocolError):
 
 
 def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) -> BatchHeader:
-    """The header of the one batch that a client sent for a partition; InvalidBatch if the log must not take it."""
+    """The header of the one batch that a client sent for a partition. Raises InvalidBatch if the log must not take
+    it."""
     size = len(records)
     if size < HEADER_SIZE:
         raise _invalid("a produce request must have exactly one whole record batch per partition")
@@ -128,7 +129,7 @@ def _check_producer(header: BatchHeader) -> None:
 
 
 def _too_late(records: Buffer, rules: RecordRules) -> InvalidBatch:
-    """The header's times are enough to refuse a batch: the time index would believe them, whatever its records say."""
+    """Refuses a batch by the times in its header: the time index would believe them, whatever the records have."""
     brief = look_briefly(records, rules, max_records=_FEW_RECORDS, max_bytes=_FEW_BYTES, max_headers=_FEW_RECORDS)
     if brief is not None and brief.refusal is not None and brief.refusal.code == ErrorCode.INVALID_TIMESTAMP:
         return refused(brief.refusal)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Written(bytes):
-    """Equal to the plain bytes in every way, and so to be told apart only by who asks for `says`."""
+    """Bytes with the value that they encode, in `says`. They are equal to plain bytes in every other way."""
 
     says: Any
 

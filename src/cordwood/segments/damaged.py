@@ -1,4 +1,4 @@
-"""Files beside the log that are damaged. All of them can be rebuilt from the log."""
+"""Errors of damaged files beside the log. All such files can be rebuilt from the log."""
 
 from cordwood.model.errors import StorageFailure
 

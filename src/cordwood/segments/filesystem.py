@@ -11,7 +11,7 @@ from cordwood.records.batch import Buffer
 
 
 class Readable(Protocol):
-    """As much of a file as a scan needs."""
+    """The part of a file that a scan needs."""
 
     path: str
 
@@ -22,7 +22,7 @@ class Readable(Protocol):
 
 
 class File(Protocol):
-    """One file, open as long as its owner wants; the handle behind it may come and go."""
+    """One file. Its handle may be closed and opened behind the scenes."""
 
     path: str
 
@@ -33,7 +33,7 @@ class File(Protocol):
         """Writes at the end, all or nothing: without space the file is cut back and DiskFull raised."""
 
     def read(self, position: int, length: int) -> bytes:
-        """These bytes; may block; short only at the end of the file."""
+        """Reads these bytes; may block; short only at the end of the file."""
 
     def read_now(self, position: int, into: memoryview) -> int:
         """Fills `into` from memory without ever blocking; how many bytes it got. 0: not there, or not supported."""
@@ -53,7 +53,7 @@ class File(Protocol):
     def reserve(self, total_bytes: int) -> None:
         """Asks the disk for room up to this size, without making the file longer; room beyond that is given back.
 
-        A wish: a disk that cannot reserve, or has not that much, is no failure. The next append says what it can take.
+        A disk that cannot reserve, or has not enough room, is no failure: the next append finds out.
         """
 
     def sync(self) -> None:
@@ -81,7 +81,7 @@ class Filesystem(Protocol):
         """The names in a directory, sorted; none if there is no such directory."""
 
     def make_directory(self, path: str) -> None:
-        """Makes the directory and those above it. Durable once the caller has synced the parent directory."""
+        """Makes the directory and its parents. Durable once the caller has synced the parent directory."""
 
     def rename(self, old: str, new: str) -> None:
         """Renames a file or directory, replacing one of the new name. Durable once the directory is synced."""
@@ -104,4 +104,4 @@ class Filesystem(Protocol):
         """Gives a file this content, atomically and durably: temporary file, fsync, rename, fsync of the directory."""
 
     def free_bytes(self) -> tuple[int, int]:
-        """How many bytes there are, and how many can still be used."""
+        """The size of the disk and its free bytes."""

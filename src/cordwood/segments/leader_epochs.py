@@ -1,4 +1,4 @@
-"""Which leader wrote which part of a partition's log: what two replicas compare to find where they part ways.
+"""The leader epochs of a partition's log, by which two replicas find where they diverge.
 
 A list of (epoch, start offset), both strictly increasing. Kept in `leader-epoch-checkpoint`: text, version 0, count,
 lines "epoch offset". The rules are KIP-101's and KIP-279's (docs/formats.md).
@@ -45,7 +45,7 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Notes that this epoch writes from this offset on; True if that changed anything.
 
-        A new entry removes those at the end that contradict it (epoch or start offset not below its own).
+        A new entry removes entries at the end that contradict it (epoch or start offset not below its own).
         """
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset
@@ -59,7 +59,7 @@ class LeaderEpochs:
         return True
 
     def truncate_to_end(self, end_offset: int) -> bool:
-        """The log now ends here: drops epochs that begin at or after it. True if that changed anything."""
+        """Drops epochs that begin at or after the new end of the log. True if there were any."""
         entries = self._entries
         before = len(entries)
         while entries and entries[-1].start_offset >= end_offset:
@@ -68,7 +68,7 @@ class LeaderEpochs:
         return len(entries) != before
 
     def truncate_to_start(self, start_offset: int) -> bool:
-        """The log now begins here: drops older epochs, and the one that covers the offset begins at it."""
+        """Drops epochs before the new start of the log; the epoch that covers the start begins there."""
         entries = self._entries
         covering = bisect_right(entries, start_offset, key=lambda entry: entry.start_offset) - 1
         if covering < 0 or (covering == 0 and entries[0].start_offset == start_offset):
@@ -82,14 +82,14 @@ class LeaderEpochs:
         return self._entries[covering].epoch if covering >= 0 else UNDEFINED_EPOCH
 
     def start_offset_of(self, epoch: int) -> int:
-        """Where this epoch begins, UNDEFINED_OFFSET if it is not in the list."""
+        """The start offset of an epoch; UNDEFINED_OFFSET if it is not in the list."""
         place = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch) - 1
         if place >= 0 and self._entries[place].epoch == epoch:
             return self._entries[place].start_offset
         return UNDEFINED_OFFSET
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch not above the one asked, offset at which it ends); (-1, -1) where nothing is known."""
+        """The largest epoch at or below `epoch`, and its end offset; (-1, -1) if unknown."""
         if epoch == UNDEFINED_EPOCH or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:

@@ -1,8 +1,8 @@
-"""The names of a segment's files: Kafka's, so that its tools find their way.
+"""The names of a segment's files, as in Kafka, so that Kafka's tools can read them.
 
-`00000000000000368769.log` begins at offset 368769. A file on its way out has `.deleted` at its end; compaction writes
-`.cleaned` files, which get their final names when they take the place of the old ones (log/replacement.py). Kafka's
-`.swap` files are recognised.
+`00000000000000368769.log` begins at offset 368769. A file that is being removed ends in `.deleted`; compaction writes
+`.cleaned` files, which get their final names when they replace the old files (log/replacement.py). Kafka's `.swap`
+files are recognised.
 """
 
 import re
@@ -19,7 +19,7 @@ class Suffix(StrEnum):
 
 
 class Stage(StrEnum):
-    """Where in its life a file is; a file in use has none of the endings."""
+    """The stage of a file; a file in use has no such suffix."""
 
     LIVE = ""
     DELETED = ".deleted"

@@ -14,7 +14,7 @@ class OpenTransactions:
 
     def __init__(self, first_offsets: Mapping[int, int] | None = None) -> None:
         """first_offsets: where the open transaction of each producer id begins, from a snapshot."""
-        # In order of their first offsets, as the log is: the first item is always the oldest open transaction.
+        # In the order of first offsets, as in the log: the first item is the oldest open transaction.
         self._first_offsets = dict(sorted((first_offsets or {}).items(), key=lambda item: item[1]))
 
     @property
@@ -27,7 +27,7 @@ class OpenTransactions:
         return dict(self._first_offsets)
 
     def first_offset_of(self, producer_id: int) -> int | None:
-        """Where this producer's open transaction begins; None if it has none."""
+        """The first offset of this producer's open transaction; None if it has none."""
         return self._first_offsets.get(producer_id)
 
     def data(self, producer_id: int, base_offset: int) -> None:
@@ -35,7 +35,7 @@ class OpenTransactions:
         self._first_offsets.setdefault(producer_id, base_offset)
 
     def marker(self, producer_id: int, marker_offset: int, *, committed: bool) -> AbortedTransaction | None:
-        """The end of this producer's transaction; the entry for the index, if it is one that readers must skip."""
+        """Ends this producer's transaction. Returns the entry for the index if the transaction is aborted."""
         first_offset = self._first_offsets.pop(producer_id, None)
         if committed or first_offset is None:
             return None

@@ -1,7 +1,8 @@
-"""The snapshot of a partition's producers at an offset (`<offset>.snapshot`): recovery need not replay what is before.
+"""The snapshot of a partition's producers at an offset (`<offset>.snapshot`): recovery need not replay earlier batches.
 
-int16 version 1, uint32 CRC-32C of all that follows, int32 count, then 46 bytes per producer. It has only the last
-batch of each producer: after a restart the window of known duplicates grows again from what is replayed.
+int16 version 1, uint32 CRC-32C of all that follows, int32 count, then 46 bytes per producer. Kafka writes the last
+batch of each producer only; this broker writes an entry per remembered batch (log/producers.py), so a restart keeps the
+window of known duplicates.
 """
 
 import struct
@@ -30,7 +31,7 @@ class ProducerSnapshotEntry(NamedTuple):
     timestamp_ms: int
     coordinator_epoch: int
     transaction_first_offset: int
-    """Where its open transaction begins, -1 if none is open."""
+    """The first offset of the open transaction; -1: none is open."""
 
 
 def encode_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:

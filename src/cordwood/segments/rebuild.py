@@ -34,8 +34,8 @@ def rebuild(
 ) -> RebuiltSegment:
     """Makes a segment's indexes anew from its log file.
 
-    open_transactions: those open where the segment begins; it is carried on and returned. closed: the segment gets no
-    more appends, so its time index ends with its largest timestamp.
+    `open_transactions` are those open at the segment's base; they are updated and returned. `closed`: the segment gets
+    no more appends, so its time index ends with its largest timestamp.
     """
     indexes = SegmentIndexes(base_offset, interval_bytes)
     transactions = TransactionIndex()
@@ -62,7 +62,7 @@ def note_transaction(
     try:
         marker = read_transaction_marker(batch)
     except CorruptRecords:
-        return  # its CRC is right, so a newer version wrote it; markers that are not understood end nothing
+        return  # with a right CRC a newer version wrote the marker, which ends no transaction here
     if marker is None:
         return
     aborted = pending.marker(header.producer_id, header.base_offset, committed=marker.committed)

@@ -24,7 +24,7 @@ SMALLEST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
 
 class InvalidPlace(NamedTuple):
-    """Where a log file stops being one."""
+    """The place where a log file becomes invalid."""
 
     position: int
     offset: int
@@ -37,9 +37,8 @@ class _Invalid(Exception):
 
 
 class SegmentScan:
-    """Iterates over (position, header) of a log file's valid batches; afterwards `invalid` says why it stopped early.
-
-    `position` and `next_offset` are those after the last valid batch: the size and end that a sound log would have.
+    """Iterates over (position, header) of a log file's valid batches; afterwards `invalid` says why the scan stopped
+    early. `position` and `next_offset` point behind the last valid batch: the size and end of the sound part.
     """
 
     def __init__(
@@ -56,8 +55,8 @@ class SegmentScan:
     ) -> None:
         """Starts at the batch at `position`, whose offsets must not be below next_offset (default: base_offset).
 
-        contiguous: no offset may be missing. The CRC does not cover a batch's base offset, so this alone finds a
-        flipped bit in it; but what was compacted, here or on the leader it came from, has gaps.
+        `contiguous`: no offset may be missing. The CRC does not cover a batch's base offset, so only this check finds a
+        flipped bit in it; but a log that was compacted, here or on its leader, has gaps.
         """
         self.file = file
         self.base_offset = base_offset

@@ -1,9 +1,8 @@
-"""A partition's directory that was set aside: its name, and the note in it that says what it was.
-
-A broker sets aside what its metadata does not know and nobody has deleted. The name ends as Kafka's stray directories
-do: `orders-0.3-stray`. The number keeps directories of one partition apart, and long names are cut to what a
-filesystem takes, so the note has the partition's whole name. It also has the offsets that the data directory's
-checkpoints held for the partition, without which putting it back would show deleted records again.
+"""A partition's directory that was set aside: its name, and the note in it. A broker sets a directory aside if its
+metadata does not know the partition and has no tombstone. The name ends as Kafka's stray directories do:
+`orders-0.3-stray`. The number keeps directories of one partition apart, and long names are cut to what a filesystem
+takes, so the note has the partition's whole name. The note also has the partition's offsets from the data directory's
+checkpoints: without these, deleted records would be back after the directory is put back.
 """
 
 import json
@@ -18,18 +17,18 @@ from cordwood.segments.partition_metadata import parse_topic_id, topic_id_text
 NOTE_FILE = "set-aside.json"
 
 SET_ASIDE = "-stray"
-"""How the name of a directory ends that was set aside."""
+"""The suffix of a directory that was set aside."""
 
 LONGEST_PART = 235
-"""A file name has at most 255 bytes, and a topic's name may take nearly all of them."""
+"""The longest part of a partition's name: a file name has at most 255 bytes."""
 
 
 class Note(NamedTuple):
-    """What was known of a partition when it was set aside. An offset is None where no checkpoint had one."""
+    """The facts about a partition when it was set aside. An offset is None if no checkpoint had it."""
 
     partition: TopicPartition
     topic_id: TopicId | None
-    """None: no id could be read."""
+    """The topic id; None: unreadable."""
     reason: str
     time_ms: int
     recovery_point: int | None = None
@@ -42,7 +41,7 @@ def set_aside_name(partition: str, number: int) -> str:
 
 
 def set_aside_part(name: str) -> str | None:
-    """What is left of a partition's name in the name of a directory that was set aside; None if it is not one."""
+    """The part of a partition's name in the name of a directory that was set aside; None for other directories."""
     part, _, number = name.removesuffix(SET_ASIDE).rpartition(".")
     return part if name.endswith(SET_ASIDE) and part and number.isdecimal() else None
 

@@ -1,8 +1,8 @@
-"""The index of a segment's aborted transactions: what a read_committed consumer is told to skip.
+"""The index of a segment's aborted transactions, which read_committed consumers skip.
 
 An entry is 34 bytes: int16 version 0, then producer id, first offset, last offset (that of the abort marker) and the
 last stable offset when the marker was written, int64 each. Entries are in the order of their markers, in the segment
-that holds the marker. Only aborts of transactions that wrote something are kept.
+that holds the marker. Only aborts of transactions with records are kept.
 """
 
 import struct
@@ -55,9 +55,8 @@ class TransactionIndex:
         self._entries.append(aborted)
 
     def collect(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that touch [from_offset, end_offset), and whether that is all of them.
-
-        If not, later segments may have more: a transaction's entry is with its marker, which can be far from its data.
+        """The aborted transactions that touch [from_offset, end_offset), and whether the list is complete. If not,
+        later segments may have more: an entry stands with its marker, which can be far from the data.
         """
         found: list[AbortedTransaction] = []
         for entry in self._entries:

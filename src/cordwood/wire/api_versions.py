@@ -1,7 +1,7 @@
-"""ApiVersions, versions 0 to 5: the first request of every client, and what it is told.
+"""ApiVersions, versions 0 to 5: the first request of every client, and its response.
 
-The response header is version 0 in every version, so that a client can read the answer before it knows ours. A request
-of a version that we do not know is answered too: see `encode_unsupported_version`.
+The response header is version 0 in every version, so that a client can read the answer before it knows our versions. A
+request of an unknown version is answered, too (`encode_unsupported_version`).
 """
 
 import re
@@ -51,7 +51,7 @@ class ApiVersionsRequest(NamedTuple):
     node_id: int = -1
 
     def error_code(self, version: int, cluster_id: str, node_id: int) -> ErrorCode:
-        """What is wrong with this request at the broker `node_id` of the cluster `cluster_id`."""
+        """The error of this request at the broker `node_id` of the cluster `cluster_id`."""
         if version >= FLEXIBLE_FROM and not (
             _SOFTWARE.fullmatch(self.client_software_name) and _SOFTWARE.fullmatch(self.client_software_version)
         ):

@@ -1,7 +1,6 @@
-"""The APIs of the Kafka protocol, and four of our own: keys, the versions our codecs know, which of these are flexible.
-
-The ranges are Kafka 4.4's as far as there is a codec; what a broker serves and advertises is declared beside its
-handlers and is never more than this.
+"""The APIs of the Kafka protocol and some of our own: keys, the versions that our codecs know, and the flexible
+versions. The ranges are Kafka 4.4's as far as there is a codec; the versions that a broker serves and advertises are
+declared beside its handlers, and are never more.
 """
 
 from enum import IntEnum
@@ -116,7 +115,7 @@ class Api(NamedTuple):
     max_version: int
     flexible_from: int
     advertised_min: int | None = None
-    """The lowest version to advertise, where it is lower than the lowest that is served."""
+    """The lowest version to advertise, if lower than the lowest served version."""
 
     @property
     def listed_min(self) -> int:
@@ -127,7 +126,7 @@ class Api(NamedTuple):
         return self.min_version <= version <= self.max_version
 
     def narrowed(self, min_version: int, max_version: int) -> "Api":
-        """This API at fewer versions, for a handler that serves less than the codec knows."""
+        """This API with fewer versions, for a handler that serves less than the codec knows."""
         assert self.min_version <= min_version <= max_version <= self.max_version
         return self._replace(min_version=min_version, max_version=max_version)
 
@@ -236,7 +235,7 @@ APIS: Final[dict[int, Api]] = {
         Api(10_100, "DamageList", 0, 0, 0),
     )
 }
-"""By key. A key that is not here is unknown to us: the connection of a peer that uses it is closed."""
+"""APIs by key. The connection of a peer that uses an unknown key is closed."""
 
 FLEXIBLE_FROM: Final = {key: api.flexible_from for key, api in APIS.items()}
 

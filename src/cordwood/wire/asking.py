@@ -1,8 +1,8 @@
-"""The other end of the wire: requests as a client writes them, and responses as it reads them.
+"""The client's side of the wire: writes requests and reads responses.
 
-`requests.py` is the broker's side of the same frames. Everything follows the schemas in `messages/`; what is hot has a
-codec written by hand in `produce_request.py` and `fetch_response.py`. A response that cannot be read raises
-`BadResponse` and nothing else: after it the connection is worth nothing.
+`requests.py` is the broker's side of the same frames. Messages follow the schemas in `messages/`; `produce_request.py`
+and `fetch_response.py` have hand-written codecs of hot messages. A response that cannot be read raises `BadResponse`
+and nothing else: the connection is useless then.
 """
 
 from collections.abc import Mapping
@@ -34,19 +34,19 @@ def request_start(api_key: int, api_version: int, correlation_id: int, client_id
 
 
 def encode_request(api_key: int, api_version: int, values: Mapping[str, Any]) -> bytes:
-    """The body of a request made of these values. What is missing gets its default, and what this version does not
-    have is left out; a name that no version has is our own mistake and fails. ValueError if a value has no room: a
-    number beyond its bits, a text that is none."""
+    """The body of a request made of these values. Missing fields get their defaults, and fields that this version does
+    not have are left out; a name that no version has is our own mistake and fails. Raises ValueError if a value does
+    not fit: a number beyond its bits, a text that is none."""
     parts: list[bytes] = []
     try:
         _request_writer(api_key, api_version)(values, parts.append)
     except (StructError, UnicodeEncodeError) as reason:
-        raise ValueError(f"{APIS[api_key].name} has no room for a value that it was to carry: {reason}") from reason
+        raise ValueError(f"{APIS[api_key].name} has no room for a value: {reason}") from reason
     return b"".join(parts)
 
 
 def correlation_id_of(frame: Frame) -> int:
-    """Which request this frame, without its size prefix, answers."""
+    """The correlation id of a response frame without its size prefix."""
     try:
         (correlation_id,) = INT32.unpack_from(frame, 0)
     except MALFORMED:
@@ -55,7 +55,7 @@ def correlation_id_of(frame: Frame) -> int:
 
 
 def response_body_start(api_key: int, api_version: int, frame: Frame) -> int:
-    """Where the body begins. ApiVersions has no tags in its header, so that it can be read by whoever asked."""
+    """The position of the body. ApiVersions has no tags in its header, so that every client can read it."""
     if api_key == ApiKey.API_VERSIONS or not flexible(api_key, api_version):
         return 4
     try:

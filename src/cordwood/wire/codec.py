@@ -1,14 +1,13 @@
 """Readers and writers of one version of a message, made from its schema when they are first needed.
 
-A reader takes a frame and a position and gives the value and the next position; it may raise what
-`primitives.MALFORMED` lists. A writer takes a value and appends its bytes. Values are what attributes of an `Entity`
-hold: ints, str, bytes, lists, and None for null and for the zero id. A struct is written from a mapping or an entity;
-what it does not have gets its default, and what the version does not have is left out, so that one answer serves every
+A reader takes a frame and a position and gives the value and the next position; it may raise the errors in
+`primitives.MALFORMED`. A writer takes a value and appends its bytes. Values are what attributes of an `Entity` hold:
+ints, str, bytes, lists, and None for null and for the zero id. A struct is written from a mapping or an entity; missing
+fields get their defaults, and fields that the version does not have are left out, so that one answer serves every
 version.
 
 Each message becomes a function whose source is written and compiled here: straight lines for its fields instead of a
-loop that looks each of them up. Nothing of a request gets into a source, only names and numbers of the schemas in
-`messages/`.
+loop over them. No byte of a request gets into a source, only names and numbers of the schemas in `messages/`.
 """
 
 from collections.abc import Callable

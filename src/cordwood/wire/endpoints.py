@@ -1,4 +1,4 @@
-"""Where a broker listens, as responses tell clients that went to the wrong one (KIP-951)."""
+"""Endpoints of brokers, for responses to clients that asked the wrong broker (KIP-951)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

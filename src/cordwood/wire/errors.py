@@ -11,7 +11,7 @@ class BadRequest(ProtocolError):
 
 
 class FrameTooLarge(BadRequest):
-    """A size prefix beyond what one request may take. Nothing was allocated for it."""
+    """A size prefix beyond the limit of a request. No memory was allocated for it."""
 
 
 class AnswerTooLarge(Exception):

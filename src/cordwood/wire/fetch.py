@@ -51,7 +51,7 @@ NO_SESSION: Final = (0, -1)
 """Session id and epoch of a request that has nothing to do with sessions."""
 
 UNKNOWN_HIGH_WATERMARK: Final = 2**63 - 1
-"""The replica does not say which high watermark it knows."""
+"""The high watermark of a replica that does not name one."""
 
 
 class FetchPartition(NamedTuple):
@@ -60,7 +60,7 @@ class FetchPartition(NamedTuple):
     fetch_offset: int
     last_fetched_epoch: int
     log_start_offset: int
-    """The follower's; -1 from a consumer."""
+    """The follower's log start; -1 from a consumer."""
     max_bytes: int
     replica_directory_id: TopicId | None = None
     high_watermark: int = UNKNOWN_HIGH_WATERMARK
@@ -94,11 +94,11 @@ _HEAD_V7: Final = Struct(">iiiibii")
 _HEAD_V15: Final = Struct(">iiibii")
 
 PARTITIONS_PER_STEP: Final = 500
-"""About a microsecond each."""
+"""Partitions in one step, at about a microsecond each."""
 
 LimitsAndSession = tuple[int, int, int, int, int, int]
 _Head = tuple[int, LimitsAndSession]
-"""The replica id, and what the request says of itself before its topics."""
+"""The replica id and the other fields before the topics."""
 
 _PARTITION_V4: Final = Struct(">iqi")
 _PARTITION_V5: Final = Struct(">iqqi")
@@ -110,10 +110,10 @@ _OLD_PARTITIONS: Final = {
 }
 _REPLICA_STATE: Final = Struct(">iq")
 
-# Readers without sessions send every partition with every fetch, and making a named tuple by its own constructor would
-# be half of what each of them costs.
+# Readers without sessions send every partition with every fetch, and the constructor of a named tuple would be half of
+# the cost of each.
 _new_tuple: Final = tuple.__new__
-# Most requests forget nothing, and most readers have no rack: the byte for that is looked at in place.
+# Most requests forget no topics, and most readers have no rack: the byte for these is tested in place.
 _NO_ELEMENTS: Final = 1
 _NO_BYTES: Final = 1
 _OLD_NO_ELEMENTS: Final = bytes(4)
@@ -121,7 +121,7 @@ _NOTHING_TAGGED: Final = (None, UNKNOWN_HIGH_WATERMARK)
 
 
 def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
-    """In one go: for a frame that is not wide."""
+    """Decodes a narrow request in one go."""
     version = header.api_version
     layout = _LAYOUTS.get(version)
     if layout is None:
@@ -153,7 +153,7 @@ def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
 
 
 def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, FetchRequest]:
-    """As `decode_fetch`, with a pause after every so many partitions. The frame is needed to the end."""
+    """As `decode_fetch`, with a pause after each step of partitions. The frame must stay until the end."""
     version = header.api_version
     layout = _LAYOUTS.get(version)
     if layout is None:
@@ -192,14 +192,14 @@ def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None
 
 
 class _Layout(NamedTuple):
-    """The parts of a request in the order in which they are read. Each reader gives the position after its part."""
+    """Readers of the parts of a request, in their order. Each returns the position after its part."""
 
     head: Callable[[Frame, int, int], tuple[_Head, int, int]]
-    """Also gives the number of topics."""
+    """Also returns the number of topics."""
     topic: Callable[[Frame, int, int], tuple[str | TopicId, int, int]]
-    """Also gives the number of the topic's partitions."""
+    """Also returns the number of the topic's partitions."""
     partitions: Callable[[Frame, int, int, int, list[FetchPartition]], int]
-    """Adds so many partitions to the list."""
+    """Adds `count` partitions to the list."""
     end: Callable[[Frame, int, int, _Head, FetchTopics], tuple[FetchRequest, int]]
 
 
@@ -272,7 +272,7 @@ def _read_topic(frame: Frame, position: int, version: int) -> tuple[str | TopicI
 
 
 def _read_partitions(frame: Frame, position: int, version: int, count: int, partitions: list[FetchPartition]) -> int:
-    """Adds so many partitions to the list; the position after them."""
+    """Adds `count` partitions to the list; returns the position after them."""
     fixed_size = _PARTITION_V12.size
     for _ in range(count):
         fields = _PARTITION_V12.unpack_from(frame, position)
@@ -403,7 +403,7 @@ _LAYOUTS: Final = {
 
 
 class SizedPart(Protocol):
-    """Records that are elsewhere, say in a file: the sender of the response puts `length` bytes in this place."""
+    """Records outside of memory, say in a file: the sender of the response puts `length` bytes in this place."""
 
     @property
     def length(self) -> int: ...
@@ -455,7 +455,7 @@ _SNAPSHOT: Final = Struct(">qiB")
 
 
 class _Body:
-    """Chunks of bytes that are joined, until records come that are sent from where they are."""
+    """The parts of a response: chunks of bytes are joined; records outside of memory stay parts of their own."""
 
     __slots__ = ("chunks", "parts", "size")
 
@@ -490,7 +490,7 @@ def encode_fetch_response(
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
-    """The whole frame as parts to send one after another. The first has the size prefix, which counts all of them."""
+    """The whole frame as parts to send one after another. The first part has the size prefix of all."""
     body = _Body()
     chunks = body.chunks
     if version >= FLEXIBLE_FROM:
@@ -510,7 +510,7 @@ def encode_fetch_response(
 def encode_fetch_in_steps(
     version: int, correlation_id: int, topics: FetchedTopics, *, session_id: int = 0
 ) -> Generator[None, None, list[Part]]:
-    """As `encode_fetch_response`, with a pause after every so many partitions."""
+    """As `encode_fetch_response`, with a pause after each step of partitions."""
     body = _Body()
     chunks = body.chunks
     flexible = version >= FLEXIBLE_FROM
@@ -594,7 +594,7 @@ def _write_partitions(body: _Body, partitions: Sequence[FetchedPartition]) -> No
             chunks.extend(_ABORTED_V12.pack(producer_id, offset, 0) for producer_id, offset in aborted)
             chunks.append(INT32.pack(replica))
         else:
-            # A compact array's null is 0, an empty one is 1; so it is with the records.
+            # Null is 0 in a compact array, and empty is 1; the same holds for records.
             absent = 0 if aborted is None else 1
             if length == 0 and not tagged:
                 chunks.append(
@@ -609,7 +609,7 @@ def _write_partitions(body: _Body, partitions: Sequence[FetchedPartition]) -> No
 
 
 def _partition_tags(partition: FetchedPartition) -> bytes:
-    # A struct within a tag has a tag buffer of its own: the 0 at its end. What equals the default is not sent.
+    # A struct within a tag has a tag buffer of its own: the 0 at its end. Default values are not sent.
     fields: list[tuple[int, bytes]] = []
     if partition.diverging_epoch not in (None, (-1, -1)):
         fields.append((0, _DIVERGING.pack(*partition.diverging_epoch, 0)))

@@ -1,9 +1,9 @@
-"""From a stream of bytes to frames, for a reader that receives straight into our memory.
+"""Cuts a stream of bytes into frames; the transport receives straight into our memory.
 
-A `FrameReader` belongs to one connection. Its buffers come from a pool that all connections share, so that a
-connection at rest holds no memory, and large frames reuse what earlier ones used. A frame is a writable view of a
-request without its size prefix; it is valid until the next `get_buffer` or `release` of its reader. "More bytes are
-needed" is the end of the iteration, not an exception; a size that is not allowed is one, and then the stream is lost.
+A `FrameReader` belongs to one connection. Its buffers come from a pool that all connections share, so that a connection
+at rest holds no memory, and large frames reuse the buffers of earlier ones. A frame is a writable view of a request
+without its size prefix; it is valid until the next `get_buffer` or `release` of its reader. "More bytes are needed" is
+the end of the iteration, not an exception; a size that is not allowed is one, and then the stream is lost.
 
 Memory follows what has arrived, not what a size prefix claims: the buffer of a large frame doubles as it fills. Only a
 connection that has just delivered a frame of some size gets that much at once.
@@ -25,11 +25,11 @@ KEEP_BYTES: Final = 16 * 1024 * 1024
 
 
 class BufferPool:
-    """Memory for receiving, shared by the connections of one loop. Keeps some free buffers and knows what is lent."""
+    """Memory for receiving, shared by the connections of one loop. Keeps some free buffers and counts lent bytes."""
 
     def __init__(self, *, buffer_bytes: int = BUFFER_BYTES, keep_bytes: int = KEEP_BYTES) -> None:
         self.buffer_bytes = buffer_bytes
-        """The size of an ordinary buffer. Larger ones are multiples of it."""
+        """The size of an ordinary buffer. Larger buffers are multiples of it."""
         self.lent_bytes = 0
         """Bytes lent to connections now: the number to bound when many large requests arrive at once."""
         self.free_bytes = 0
@@ -38,7 +38,7 @@ class BufferPool:
         self._large: list[memoryview] = []
 
     def take(self, size: int) -> memoryview:
-        """A buffer of at least this many bytes. Its content is whatever was there before."""
+        """A buffer of at least this many bytes, with arbitrary content."""
         ordinary = self.buffer_bytes
         if size <= ordinary and self._ordinary:
             self.free_bytes -= ordinary
@@ -56,7 +56,7 @@ class BufferPool:
         return found
 
     def _fitting(self, size: int) -> memoryview | None:
-        # Not more than twice what is needed, or one huge frame's buffer would go on to serve smaller ones.
+        # At most twice the needed size, or the buffer of one huge frame would go on to serve smaller frames.
         sizes = [(len(buffer), place) for place, buffer in enumerate(self._large)]
         fitting = [(length, place) for length, place in sizes if size <= length <= 2 * size]
         return self._large.pop(min(fitting)[1]) if fitting else None
@@ -88,17 +88,17 @@ class FrameReader:
         self._buffer_bytes = pool.buffer_bytes
         self._buffer: memoryview | None = None
         self._start = 0
-        """Up to here the bytes have been handed out as frames."""
+        """The end of the bytes that have been handed out as frames."""
         self.unread_bytes = 0
-        """How many have arrived after that: of frames that wait to be taken, or of one that is not complete."""
+        """The number of bytes behind that: of whole frames that wait, or of an incomplete frame."""
         self._pending = 0
         """Size with prefix of the frame at `_start`, once it is known and while it is incomplete."""
         self._expected = 0
-        """Size with prefix of the last large frame, as long as only large ones come."""
+        """The size, with prefix, of the last large frame, as long as only large frames come."""
         self._failure: BadRequest | None = None
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where to receive into; never empty. Frames handed out before are void now."""
+        """The memory to receive into; never empty. Frames handed out before become invalid."""
         assert self._failure is None, "the stream is lost"
         buffer = self._buffer
         if buffer is None:
@@ -150,7 +150,7 @@ class FrameReader:
         return self._pending > BUFFER_BYTES
 
     def expect_small(self) -> None:
-        """Memory is short: the next frame gets a large buffer only as it fills, whatever came before it."""
+        """Lets the next frame get a large buffer only as it fills, because memory is short."""
         self._expected = 0
 
     def release(self) -> None:
@@ -161,12 +161,12 @@ class FrameReader:
             self._start = 0
 
     def close(self) -> None:
-        """The connection is gone, with whatever had arrived of its next frame."""
+        """Frees the buffer: the connection is gone."""
         self.unread_bytes = 0
         self.release()
 
     def _room_for_large(self) -> memoryview:
-        # Only up to the frame's end: what follows it would have to be moved to the front of the next buffer.
+        # Only up to the frame's end: later bytes would have to be moved to the front of the next buffer.
         assert self._buffer is not None
         buffer, arrived = self._buffer, self.unread_bytes
         capacity = len(buffer) - self._start

@@ -48,7 +48,7 @@ NULL_NAMES_FROM: Final = 12
 _WIDTH: Final = max_elements(ApiKey.METADATA)
 
 OPERATIONS_NOT_ASKED_FOR: Final = -(2**31)
-"""In place of a bit field of authorized operations that the request did not ask for."""
+"""The value of authorized operations that the request did not ask for."""
 
 
 _START_FLEXIBLE: Final = Struct(">iiB")
@@ -78,8 +78,8 @@ def decode_metadata(header: RequestHeader, frame: Frame) -> MetadataRequest:
             frame, header.body_start, version
         )
         flags, end = _read_flags(frame, position, version)
-        # librdkafka (seen in 2.16) asks for all topics with a null of one byte and forgets to take back the other three
-        # of the old count that it had reserved. Kafka ignores what is left over; we find the flags behind it.
+        # librdkafka (seen in 2.16) asks for all topics with a null of one byte and leaves the other three bytes of the
+        # old count in place. Kafka ignores the left-over bytes; we find the flags behind them.
         all_topics = topics is None and version >= FLEXIBLE_FROM
         if end != len(frame) and all_topics and frame[position : position + 3] == b"\x00\x00\x00":
             flags, end = _read_flags(frame, position + 3, version)
@@ -154,7 +154,7 @@ class PartitionMetadata(NamedTuple):
 
 class TopicMetadata(NamedTuple):
     name: str | None
-    """None where a topic was asked for by an id that no topic has (version 12 and later)."""
+    """The name; None for a requested id that no topic has (version 12 and later)."""
     topic_id: TopicId | None
     partitions: Sequence[PartitionMetadata]
     is_internal: bool = False
@@ -172,7 +172,7 @@ def layout_of(version: int) -> int:
 
 
 def encode_topic(version: int, topic: TopicMetadata) -> bytes:
-    """One topic's entry, to be put into `encode_metadata_response` of any version of the same layout."""
+    """One topic's entry, for `encode_metadata_response` in any version of the same layout."""
     name, topic_id, partitions, is_internal, error_code, operations = topic
     assert name is not None or version >= NULL_NAMES_FROM, topic
     if version >= FLEXIBLE_FROM:
@@ -230,7 +230,7 @@ def _partitions(version: int, partitions: Iterable[PartitionMetadata]) -> list[b
 def _partition_layout(
     version: int, replicas: int, isr: int, offline: int
 ) -> tuple[Callable[..., bytes], bytes, bytes, bytes]:
-    """How to pack a partition with this many nodes in its three lists, and the encoded counts of these."""
+    """The layout of a partition with so many nodes in its three lists, and the encoded counts."""
     count = compact_array_count if version >= FLEXIBLE_FROM else array_count
     counts = count(replicas), count(isr), count(offline)
     nodes = f"{len(counts[0])}s{replicas}i{len(counts[1])}s{isr}i"

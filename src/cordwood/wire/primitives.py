@@ -29,10 +29,10 @@ Frame = memoryview | bytes
 """A request without its size prefix. A memoryview makes records views into it instead of copies."""
 
 MAX_ELEMENTS: Final = 250_000
-"""How many elements any array may have. What a request may have in all is said in `widths`."""
+"""The most elements of an array. `widths` bounds the elements of a whole request."""
 
 MAX_TAGS: Final = 32
-"""How many tagged fields one struct may have. Kafka has at most four."""
+"""The most tagged fields of a struct. Kafka has at most four."""
 
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 
@@ -54,13 +54,13 @@ def trailing_bytes(what: str, version: int, count: int) -> BadRequest:
 
 
 def check_elements(count: int, limit: int) -> None:
-    """Decoders of nested arrays add up what they have read and call this as they go."""
+    """Refuses too many elements. Decoders of nested arrays call this with the sum so far."""
     if count > limit:
         raise BadRequest(f"A request of this API has at most {limit} elements, this one has {count} or more.")
 
 
 class Elements:
-    """How many array elements one message has had so far, and how many it may have."""
+    """The number of array elements of a message so far, and its limit."""
 
     __slots__ = ("count", "limit")
 
@@ -124,7 +124,7 @@ def present(text: str | None) -> str:
 
 
 def read_array_count(frame: Frame, position: int, element_size: int) -> tuple[int, int]:
-    """How many elements follow, or -1 for a null array; checked against the bytes that are there."""
+    """The number of elements that follow, checked against the available bytes; -1 for a null array."""
     (count,) = INT32.unpack_from(frame, position)
     position += 4
     if count * element_size > len(frame) - position:
@@ -176,7 +176,7 @@ def skip_tagged_fields(frame: Frame, position: int) -> int:
 
 
 def read_tagged_fields(frame: Frame, position: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Where each tagged field lies, as tag -> (start, end), and the position after the tag buffer."""
+    """The place of each tagged field, as tag -> (start, end), and the position after the tag buffer."""
     count, position = read_uvarint(frame, position)
     if count > MAX_TAGS:
         raise too_many_tags()

@@ -31,7 +31,7 @@ _HEADER: Final = Struct(">hhih")
 _SIZE_CORRELATION_NO_TAGS: Final = Struct(">iix")
 
 MAX_ANSWER_BYTES: Final = 100 * 1024 * 1024
-"""As large as a request may be. librdkafka takes no larger one (receive.message.max.bytes)."""
+"""The largest response: librdkafka takes no larger one (receive.message.max.bytes)."""
 
 
 class RequestHeader(NamedTuple):
@@ -40,7 +40,7 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     body_start: int
-    """Where in the frame the body begins."""
+    """The position of the body in the frame."""
 
 
 def parse_header(frame: Frame) -> RequestHeader:
@@ -62,7 +62,7 @@ def parse_header(frame: Frame) -> RequestHeader:
         raise BadRequest(f"The request header cannot be read: {reason}") from None
     except KeyError:
         raise BadRequest(f"There is no API with key {api_key}.") from None
-    # As RequestHeader() does it, with a call less: this is done for every request.
+    # RequestHeader() with one call less: this runs for every request.
     return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
 
 
@@ -82,7 +82,7 @@ def decode_request(header: RequestHeader, frame: Frame) -> Any:
 
 
 def decode_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, Any]:
-    """As `decode_request`, with pauses. The frame is needed until the first of them."""
+    """As `decode_request`, with pauses. The frame must stay until the first pause."""
     key, version = header.api_key, header.api_version
     size = len(frame)
     read = _request_reader_in_steps(key, version)
@@ -108,12 +108,12 @@ def encode_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes:
 
 
 def begin_response(header: RequestHeader, values: Mapping[str, Any]) -> bytes | Generator[None, None, list[bytes]]:
-    """The frame, with its size, of the response made of these values: mappings for structs, sequences for arrays. If
-    it is wide, the first step is taken and the generator takes the others: it gives the parts of the frame.
+    """The frame, with its size, of the response made of these values: mappings for structs, sequences for arrays. For a
+    wide response the first step is taken, and a generator takes the others and returns the parts of the frame.
 
-    One set of values serves every version: what is missing gets its default, and what the request's version does not
-    have is left out. A name that no version has is our own mistake and fails. `AnswerTooLarge` comes as soon as there
-    are too many bytes, not when all are there.
+    One set of values serves every version: missing fields get their defaults, and fields that the request's version
+    does not have are left out. A name that no version has is our own mistake and fails. `AnswerTooLarge` is raised as
+    soon as there are too many bytes, not at the end.
     """
     write, write_in_steps, start = _response_writers(header.api_key, header.api_version)
     parts: list[bytes] = []
@@ -164,7 +164,7 @@ def _messages(api_key: int) -> "dict[str, Message]":
 
 @cache
 def _request_reader(api_key: int, api_version: int) -> "tuple[ReadCounting, Elements]":
-    """A reader that reads a request in one go, and its counter, which is used for one request after the other."""
+    """A reader for requests in one go, and its counter, which is reused for every request."""
     from cordwood.wire.codec import counting_reader
 
     return counting_reader(_request_message(api_key, api_version), api_version), Elements(max_elements(api_key))

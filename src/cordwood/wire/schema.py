@@ -13,7 +13,7 @@ A file describes one API:
 
 A field is `name type [versions] [null] [tag:N] [=default]`. Types are Kafka's; `{}` is a struct whose fields are
 indented below it, and `[]` in front makes an array. Versions are `5`, `5+` or `2-4`, and those of the enclosing struct
-if none are given. `null:2+` means that null is allowed in these versions only. A default that is not given is 0,
+if none are given. `null:2+` means that null is allowed in these versions only. The default of a field without one is 0,
 false, empty or the zero id. Names are Kafka's, in snake case.
 """
 
@@ -62,7 +62,8 @@ class Field(NamedTuple):
     nullable: Versions
     tag: int | None
     default: Any
-    """As it is read. A writer takes the same, and for a struct anything that `Entity` would have as attributes."""
+    """The default value when reading. A writer takes the same, and for a struct a mapping or an object with its
+    fields."""
     struct: "Struct | None"
 
 
@@ -133,7 +134,7 @@ def _field(words: list[str], versions: Versions, struct: Struct | None) -> Field
 
 
 def _struct(name: str, fields: list[Field]) -> Struct:
-    # Defaults are class attributes: an entity holds only what its version has, and still answers for every field.
+    # Defaults are class attributes: an entity holds only the fields of its version, and still has every attribute.
     return Struct(tuple(fields), type(name, (Entity,), {field.name: field.default for field in _each_once(fields)}))
 
 

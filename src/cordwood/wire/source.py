@@ -31,7 +31,7 @@ class Source:
         self._lines.append("    " * (depth + 1) + text)
 
     def name(self, thing: Any) -> str:
-        """How the lines call this object."""
+        """The name of this object in the generated lines."""
         called = f"_{len(self._names)}"
         self._names[called] = thing
         return called

@@ -1,7 +1,7 @@
 """Readers of messages: one function for each message in each version, as `codec` describes.
 
-Structs within structs and arrays of them are written out in place, as loops of the one function: a call for each of
-them took longer than what it read. A reader in steps is the same function with a `yield` in its loops.
+Nested structs and arrays are written out in place, as loops of the one function: a call for each struct took longer
+than reading it. A reader in steps is the same function with a `yield` in its loops.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -25,12 +25,12 @@ ReadCounting = Callable[[Frame, int, Elements], tuple[Any, int]]
 """Reads a value at a position; returns it with the position after it."""
 ReadInSteps = Callable[[Frame, int, Elements], Generator[None, None, tuple[Any, int]]]
 Slot = tuple[str, str]
-"""Where a number goes, and what `struct` calls its type."""
+"""The target of a number, and its format letter for `struct`."""
 
 _WITH_LENGTH = ("string", "bytes", "records")
 
 ELEMENTS_PER_STEP = 500
-"""One to two microseconds each."""
+"""Elements in one step, at one to two microseconds each."""
 
 
 class ReaderMaker:
@@ -59,7 +59,7 @@ class ReaderMaker:
         return self._function(source, struct.entity.__name__)
 
     def _field_reader(self, field: Field) -> ReadCounting:
-        """For a field that stands alone, in a tag. It is read in one step: no request has an array in a tag."""
+        """The reader of a tagged field. It reads in one step: no request has an array in a tag."""
         source = self._source()
         maker = ReaderMaker(self._version, self._flexible)
         maker._read_field(source, field, "found", 0, [])
@@ -87,7 +87,7 @@ class ReaderMaker:
         source.line("return found, position")
         return source.function(name)
 
-    # Lines that read something into a target, at a depth of indentation
+    # Lines that read a value into a target, at a depth of indentation
 
     def _read_struct(self, source: Source, struct: Struct, target: str, depth: int) -> None:
         entity = source.variable("entity")
@@ -135,7 +135,7 @@ class ReaderMaker:
     def _read_value(
         self, source: Source, field: Field, nullable: bool, target: str, depth: int, before: list[Slot]
     ) -> None:
-        """One value, or one element of an array."""
+        """Lines that read one value, or one element of an array."""
         if field.type in _WITH_LENGTH:
             self._read_text(source, field, nullable, target, depth, before)
             return
@@ -169,7 +169,7 @@ class ReaderMaker:
     ) -> None:
         count, elements, element = map(source.variable, ("count", "elements", "element"))
         self._read_length(source, count, "i", depth, before)
-        # A count is checked against the bytes that are there before anything is made.
+        # A count is checked against the available bytes before any element is made.
         source.line(f"if {count} < -1 or {count} * {max(self._least(field), 1)} > size - position:", depth)
         source.line(f"raise unfit({count})", depth + 1)
         source.line(f"if {count} < 0:", depth)

@@ -1,7 +1,7 @@
 """Writers of messages: one function for each message in each version, as `codec` describes.
 
-As in `struct_readers`, structs within structs and arrays of them are written out in place, and a writer in steps is the
-same function with a `yield` in its loops. An array is iterated once, after its length: it may make its elements then.
+As in `struct_readers`, nested structs and arrays are written out in place, and a writer in steps is the same function
+with a `yield` in its loops. An array is iterated once, after its length, so it may make its elements lazily.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -32,7 +32,7 @@ EncodeTag = Callable[[Mapping[str, Any]], tuple[int, bytes] | None]
 
 
 ELEMENTS_PER_STEP = 150
-"""Two to five microseconds each, with what it takes to make them."""
+"""Elements in one step, at two to five microseconds each, including the time to make them."""
 
 NUMBERS_PER_ELEMENT = 20
 """Numbers of an array that cost as much as an element of another kind."""
@@ -62,7 +62,7 @@ class WriterMaker:
         return self._function(source, struct.entity.__name__)
 
     def _field_writer(self, field: Field) -> Write:
-        """For a field that stands alone, in a tag."""
+        """The writer of a tagged field."""
         source = self._source()
         WriterMaker(self._version, self._flexible)._write_field(source, field, "value", 0)
         return self._function(source, field.name)  # type: ignore[no-any-return]
@@ -76,7 +76,7 @@ class WriterMaker:
     def _function(self, source: Source, name: str) -> Any:
         return source.function(name)
 
-    # Lines that write what an expression gives, at a depth of indentation
+    # Lines that write the value of an expression, at a depth of indentation
 
     def _write_struct(self, source: Source, struct: Struct, expression: str, depth: int) -> None:
         given, get = source.variable("given"), source.variable("get")
@@ -142,7 +142,7 @@ class WriterMaker:
             source.line("yield", depth + 2)
 
     def _write_value(self, source: Source, field: Field, nullable: bool, expression: str, depth: int) -> None:
-        """One value, or one element of an array."""
+        """Lines that write one value, or one element of an array."""
         if field.struct is not None:
             self._write_struct(source, field.struct, expression, depth)
             return
@@ -161,7 +161,7 @@ class WriterMaker:
         source.line(f'assert {value} is not None, "{field.name} cannot be null in version {self._version}"', depth)
 
     def _encoder(self, field: Field) -> Encode:
-        """Of one value that is not a struct."""
+        """The encoder of a value that is not a struct."""
         if field.type in FIXED:
             return layout_of([field]).pack
         if field.type == "string":

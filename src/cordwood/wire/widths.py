@@ -1,8 +1,7 @@
-"""How wide a request may be: the number of its array elements in all, nested arrays included, for each API.
-
-Bytes are no bound: two of them can make an object of 300, and a request of 100 MB would be millions of these. Each
-width is a real need with room to spare; elements are counted while they are read, and one too many closes the
-connection, as bytes that are not a request do. An element costs at most about 1 KB while its request is handled.
+"""The width limits of requests: the number of array elements, nested arrays included, for each API. A limit of bytes
+does not suffice: two bytes can make an object of 300, and a request of 100 MB would be millions of objects. Each width
+is a real need with room to spare. Elements are counted while they are read, and one too many closes the connection, as
+a malformed request does. An element costs at most about 1 KB while its request is handled.
 """
 
 from typing import Final
@@ -19,7 +18,7 @@ ADMINISTERED_AT_ONCE: Final = 10_000
 """Topics, groups, settings and the like. Kafka's controller takes 10,000 changes in one operation."""
 
 MEMBERS: Final = 5_000
-"""Of one group, in one request: they leave, or get their assignments, together."""
+"""The members of one group in one request: members leave, or get their assignments, together."""
 
 FEW: Final = 1_000
 """Filters, and protocols of a member."""
@@ -76,7 +75,7 @@ MAX_ELEMENTS: Final[dict[int, int]] = {
     ApiKey.FAMILY_RECALL: NONE,
     ApiKey.DAMAGE_LIST: ADMINISTERED_AT_ONCE,
 }
-"""By API key. An API that is served and is not here takes no array at all."""
+"""Widths by API key. A served API without an entry takes no arrays."""
 
 
 def max_elements(api_key: int) -> int:
