@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# Where it is set, every process that a test starts would compile the package again.
+# With this variable set, every process that a test starts would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Runs a command and prints its time against the budget of its suite.
@@ -28,7 +28,7 @@ lint: env
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# At once, since mypy keeps one core busy for most of a minute; both have to pass.
+# Runs lint and tests side by side, since mypy keeps one core busy for most of a minute. Both have to pass.
 test: env
 	@$(SUITE) landing -- $(MAKE) --no-print-directory --jobs=2 lint pytest
 
@@ -45,7 +45,7 @@ test-crash: env
 	@$(SUITE) crash -- $(PYTEST) -m crash
 
 # Other people's software: Kafka Streams, Connect with Debezium, MirrorMaker, clients in Go and JavaScript. Writes
-# docs/compatibility.md. STORY=streams plays one of them.
+# docs/compatibility.md. STORY=streams plays one story.
 interop: env
 	$(BIN)/python -m tests.interop_software $(STORY)
 

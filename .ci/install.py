@@ -1,9 +1,9 @@
-"""Makes the environment of the Makefile, and says what it is doing: the first run installs for minutes.
+"""Makes the environment of the Makefile, and prints each step: the first run installs for minutes.
 
     python3 .ci/install.py .venv 'dev'
 
-Needs nothing but Python. pip's own lines are shortened to one for each package that is fetched; the size is what pip
-announces. The lines are plain text, so they look the same in a terminal and in a file.
+Needs nothing but Python. pip's output is shortened to one line for each package, with the size that pip announces. The
+lines are plain text, so they look the same in a terminal and in a file.
 """
 
 import re
@@ -29,10 +29,10 @@ def main() -> int:
     venv.create(directory, with_pip=True, upgrade_deps=False)
     pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "--no-compile"]
     _say("[2/4] Spark: a source distribution of some 450 MB, which pip makes a wheel of")
-    # The wheel is unpacked at once. Its jars are compressed already; to compress them again takes half of the time.
+    # The wheel is unpacked at once, and its jars are compressed already: compressing them again takes half of the time.
     stored = "--config-settings=--build-option=--compression=stored"
     if _install([*pip, "--no-deps", stored, _spark_requirement()]) != 0:
-        _say("      pip does not know this short cut: Spark is built the long way, with the other packages")
+        _say("      pip does not know the short cut: Spark is built with the other packages, which takes longer")
     _say(f"[3/4] the other packages of cordwood[{extras}]: some 250 MB")
     code = _install([*pip, "--editable", f".[{extras}]"])
     if code == 0:
@@ -47,7 +47,7 @@ def _spark_requirement() -> str:
 
 
 def _install(command: list[str]) -> int:
-    """Runs pip; tells its steps while it runs, and all that it said last if it fails."""
+    """Runs pip and prints its steps; if pip fails, prints its last lines."""
     options = ["--progress-bar", "off", "--disable-pip-version-check", "--no-input"]
     lines: list[str] = []
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:

@@ -51,9 +51,13 @@ def audit(
         import pyspark  # noqa: F401
     except ImportError:
         raise Failure("SPARK_MISSING", "the audit runs on Spark", "in a clone: pip install '.[spark]'") from None
+    from cordwood.cli.connection import Connection
     from cordwood.cli.output import print_json, remark
+    from cordwood.cli.topic.view import partition_indexes
 
     questions = _questions(topic, event_id, fail_on, samples, skew_ratio, bootstrap_servers)
+    # Spark takes seconds to start, and its client a minute to give up on a broker that is not there.
+    partition_indexes(Connection(bootstrap_servers), topic)
     if not as_json:
         remark(f"Spark reads all of {topic} ({master}) ...")
     report = _run(questions, master)

@@ -11,9 +11,7 @@ from cordwood.cli.options import AsJson
 def check(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE...", help="A recorded history (JSON lines); several are merged.", show_default=False
-        ),
+        typer.Argument(metavar="FILE", help="A recorded history (JSON lines); several are merged.", show_default=False),
     ],
     listed: Annotated[int, typer.Option("--list", min=1, help="How many findings of each kind to list.")] = 50,
     as_json: AsJson = False,

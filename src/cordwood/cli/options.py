@@ -93,7 +93,7 @@ TopicName = Annotated[
 
 TopicNames = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC...", callback=checked_names, help="One or more topics.", show_default=False),
+    typer.Argument(metavar="TOPIC", callback=checked_names, help="One or more topics.", show_default=False),
 ]
 
 Assignments = Annotated[

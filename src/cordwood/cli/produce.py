@@ -53,7 +53,7 @@ def produce(
     values: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[VALUE]...", help="The records' values. Without any, each line of stdin.", show_default=False
+            metavar="VALUE", help="The records' values. Without any, each line of stdin.", show_default=False
         ),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,

@@ -96,15 +96,17 @@ def _parameters(command: Callable[..., Any]) -> Iterator[_Parameter]:
         assert get_origin(annotation) is Annotated, f"{command.__qualname__}: {name} is not annotated"
         kind, info = get_args(annotation)[:2]
         if isinstance(info, ArgumentInfo):
-            yield _argument(name, info, required=parameter.default is inspect.Parameter.empty)
+            yield _argument(name, info, kind, required=parameter.default is inspect.Parameter.empty)
         elif isinstance(info, OptionInfo):
             yield _option(name, info, _innermost(kind), parameter.default)
 
 
-def _argument(name: str, info: ArgumentInfo, *, required: bool) -> _Parameter:
+def _argument(name: str, info: ArgumentInfo, kind: Any, *, required: bool) -> _Parameter:
     metavar = info.metavar or name.upper()
-    usage = metavar if required or metavar.startswith("[") else f"[{metavar}]"
-    return _Parameter(f"`{_in_cell(metavar)}`", usage, True, required, _in_cell(info.help or ""))
+    usage = metavar if required else f"[{metavar}]"
+    if _is_list(kind):
+        usage += "..."
+    return _Parameter(f"`{_in_cell(usage)}`", usage, True, required, _in_cell(info.help or ""))
 
 
 def _option(name: str, info: OptionInfo, kind: type, default: Any) -> _Parameter:
@@ -130,6 +132,11 @@ def _option(name: str, info: OptionInfo, kind: type, default: Any) -> _Parameter
 def _in_cell(text: str) -> str:
     """A bar would end the cell of the table, also within a code span."""
     return text.replace("|", "\\|")
+
+
+def _is_list(kind: Any) -> bool:
+    """Whether an argument may be given several times."""
+    return any(get_origin(part) is list for part in (kind, *get_args(kind)))
 
 
 def _innermost(kind: Any) -> type:

@@ -34,6 +34,7 @@ BROKER_COMMANDS = [
     ["consume", "t"],
     ["config", "describe", "--topic", "t"],
     ["config", "alter", "--topic", "t", "--set", "retention.ms=1"],
+    ["audit", "t"],
 ]
 
 

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+from typer.testing import CliRunner
+
 from cordwood.cli.app import app
 from cordwood.cli.reference import commands, render
 
@@ -29,6 +31,18 @@ def test_every_option_has_its_name() -> None:
     blank = [line for line in render().splitlines() if line.startswith("|  ")]
     assert not blank
     assert "`--skew-ratio` N" in render()
+
+
+def test_the_usage_line_of_a_command_is_that_of_the_reference() -> None:
+    # typer adds brackets and dots of its own: a metavar that has them was shown as `[[VALUE]...]...`.
+    page = render()
+    for path, arguments in (("produce", ["produce"]), ("inspect", ["inspect"]), ("topic delete", ["topic", "delete"])):
+        shown = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "200"}).stdout
+        [usage] = re.findall(r"Usage: \S+ (.*\S)", shown)
+        assert f"cordwood {usage.replace('{', '').replace('}', '')}\n" in page
+        assert path in usage
+        assert "[[" not in usage
+        assert "......" not in usage
 
 
 def test_every_row_of_a_table_has_the_cells_of_its_head() -> None:

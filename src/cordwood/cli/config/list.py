@@ -14,7 +14,7 @@ def list_settings(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TEXT]...", help="Only settings whose name contains one of these texts.", show_default=False
+            metavar="TEXT", help="Only settings whose name contains one of these texts.", show_default=False
         ),
     ] = None,
     of_topics: Annotated[bool, typer.Option("--topics", help="Only settings of topics.")] = False,

@@ -1,5 +1,5 @@
-"""`make demo` and `cordwood demo`: the main job, shown on a real broker process with a real client, and checked.
+"""`make demo` and `cordwood demo`: show and check the main job, on a real broker process with a real client.
 
-Everything happens in a temporary directory and ends by itself; what is claimed is counted, and the exit code says
-whether all of it held.
+Everything happens in a temporary directory and ends by itself. Claims are counted, and the exit code says whether all
+held.
 """

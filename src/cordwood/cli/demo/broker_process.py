@@ -13,11 +13,11 @@ _START_TIMEOUT_S = 30.0
 
 
 class BrokerFailed(Exception):
-    """The broker did not start or did not stop; carries what it said."""
+    """The broker did not start or did not stop; the message has its output."""
 
 
 class BrokerProcess:
-    """One data directory, one address, and the process that serves them at the moment."""
+    """One data directory, one address, and the process that serves both at the moment."""
 
     def __init__(self, data_directory: str, log_path: str) -> None:
         self.data_directory = data_directory
@@ -35,7 +35,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> float:
-        """Starts it, on the address that it had before if it ran before; how many ms until clients could connect."""
+        """Starts the broker, again on its first address. Returns how many ms it took until clients could connect."""
         assert self._process is None
         command = [sys.executable, "-m", "cordwood.cli", "serve"]
         command += ["--data-dir", self.data_directory, "--listen", self._address]
@@ -60,14 +60,14 @@ class BrokerProcess:
         raise BrokerFailed(f"the broker did not start:\n{self._said()}")
 
     def kill(self) -> None:
-        """kill -9: no goodbye, nothing flushed."""
+        """kill -9: the broker flushes nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         self._process = None
 
     def stop(self) -> None:
-        """SIGTERM: finish, flush, close."""
+        """SIGTERM: the broker finishes, flushes and closes."""
         assert self._process is not None
         self._process.terminate()
         code = self._process.wait(timeout=_START_TIMEOUT_S)
@@ -76,7 +76,7 @@ class BrokerProcess:
             raise BrokerFailed(f"the broker stopped with {code}:\n{self._said()}")
 
     def close(self) -> None:
-        """Whatever state it is in, afterwards it does not run."""
+        """Kills the broker if it runs."""
         if self._process is not None:
             self.kill()
 

@@ -1,4 +1,4 @@
-"""The demo's chapters by name: which there are, what each needs, and which of them to play."""
+"""The demo's chapters by name, the chapters that each needs, and the choice of chapters to play."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class UnknownChapter(Exception):
 
 
 def chosen(chapters: Sequence[Chapter], names: Collection[str]) -> list[Chapter]:
-    """The named chapters and those that they need, in the order of the story; without names, all."""
+    """The named chapters and the chapters that they need, in the order of the story; without names, all."""
     by_name = {chapter.name: chapter for chapter in chapters}
     wanted: set[str] = set()
     waiting = list(names or by_name)

@@ -14,11 +14,11 @@ def demo(
         typer.Option(
             "--chapter",
             metavar="NAME",
-            help="Play only this chapter and those that it needs; may be given several times.",
+            help="Play only this chapter and the chapters that it needs; may be given several times.",
             show_default=False,
         ),
     ] = None,
-    only_list: Annotated[bool, typer.Option("--list", help="List the chapters and play none.")] = False,
+    only_list: Annotated[bool, typer.Option("--list", help="List the chapters, and play none.")] = False,
 ) -> None:
     """Show the main job in the terminal: a real broker, a real client, real kills, and pipelines on a real Spark.
 
@@ -36,6 +36,6 @@ def demo(
     try:
         code = run(names or ())
     except UnknownChapter as unknown:
-        hint = near_names(str(unknown), [each.name for each in CHAPTERS]) or "`cordwood demo --list` names them"
+        hint = near_names(str(unknown), [each.name for each in CHAPTERS]) or "`cordwood demo --list` lists the chapters"
         raise Failure("USAGE", f"the demo has no chapter {unknown}", hint, ExitCode.USAGE) from None
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""The demo's data: customers' orders and what becomes of them, sent by a real client and accounted for."""
+"""The demo's data: events of customers' orders, sent by a real client and counted."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ STEPS = ("placed", "paid", "packed", "shipped", "delivered")
 
 
 class Order(NamedTuple):
-    """One event. `number` counts all of them; `step` is the customer's own count, which must stay in order."""
+    """One event. `number` counts all events; `step` counts the customer's events, which must stay in order."""
 
     number: int
     customer: str
@@ -28,7 +28,7 @@ class Order(NamedTuple):
 
 
 def orders(first: int, count: int) -> Iterator[Order]:
-    """The events from this number on: customers take turns."""
+    """`count` events from number `first` on: customers take turns."""
     for number in range(first, first + count):
         yield Order(number, CUSTOMERS[number % len(CUSTOMERS)], number // len(CUSTOMERS))
 
@@ -40,7 +40,7 @@ class Acknowledged(NamedTuple):
 
 
 class Shop:
-    """Sends orders with an idempotent producer and remembers what was acknowledged, and where."""
+    """Sends orders with an idempotent producer, and remembers the partition and offset of each acknowledged order."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.acknowledged: list[Acknowledged] = []
@@ -77,7 +77,7 @@ class Shop:
         self._producer.poll(timeout_s)
 
     def finish(self, timeout_s: float = 30.0) -> None:
-        """Waits until everything sent is acknowledged or has failed."""
+        """Waits until all orders are acknowledged or have failed."""
         self._producer.flush(timeout_s)
 
 

@@ -1,7 +1,7 @@
 """A reader of the demo, as a process of its own: `python -m cordwood.cli.demo.reader`.
 
-It reads every partition from its committed position on, writes what it has worked on to a file, and commits its
-position after every few records: at least once. It can be killed at any instant and started again.
+The reader reads every partition from its committed position on, writes each record to a file, and commits its position
+after every few records: at least once. It can be killed at any instant and started again.
 """
 
 import argparse
@@ -15,7 +15,7 @@ COMMIT_EVERY = 25
 
 
 class Line(NamedTuple):
-    """One record that was worked on, as the file has it."""
+    """One record that the reader has worked on, as a line of its file."""
 
     partition: int
     offset: int
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def lines_of(path: str) -> list[Line]:
-    """What a reader has worked on so far. A line without its end was being written when the reader was killed."""
+    """The records that a reader has worked on so far. A kill can leave a line without its end, which is left out."""
     try:
         with open(path) as file:
             whole = [line for line in file if line.endswith("\n")]

@@ -1,4 +1,4 @@
-"""How the demo talks: chapters, sentences, tables, and checks that are counted."""
+"""The demo's output: chapters, sentences, tables, and claims that are counted."""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 class Stage:
-    """What the audience sees. Every claim goes through `check`, so that the end can say whether all held."""
+    """The demo's output. `check` counts every claim, so that `finish` can say whether all held."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -34,7 +34,7 @@ class Stage:
         self._console.print(Padding(Text(text), (0, 0, 0, 3)))
 
     def lines(self, texts: Sequence[str]) -> None:
-        """What a program said."""
+        """Prints the output of a program."""
         for text in texts:
             self._console.print(Padding(Text(text, style="dim"), (0, 0, 0, 5)))
 
@@ -51,7 +51,7 @@ class Stage:
         self._console.print(Padding(table, (0, 0, 0, 2)))
 
     def check(self, claim: str, holds: bool) -> None:
-        """A claim, and whether it is so."""
+        """Prints a claim, and whether it holds."""
         if holds:
             self.held += 1
             self._console.print(Padding(Text.assemble(("✓ ", "bold green"), claim), (0, 0, 0, 3)))
@@ -60,7 +60,7 @@ class Stage:
             self._console.print(Padding(Text.assemble(("✗ ", "bold red"), claim), (0, 0, 0, 3)))
 
     def finish(self) -> int:
-        """The verdict and the exit code."""
+        """Prints the verdict, and returns the exit code."""
         took = f"{time.monotonic() - self._began:.0f} s"
         self._console.print()
         if self.failed:

@@ -21,7 +21,7 @@ from cordwood.cli.output import count_in_words, remark, say
 def delete_groups(
     groups: Annotated[
         list[str],
-        typer.Argument(metavar="GROUP...", callback=checked_names, help="One or more groups.", show_default=False),
+        typer.Argument(metavar="GROUP", callback=checked_names, help="One or more groups.", show_default=False),
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation; needed in scripts.")] = False,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,

@@ -18,7 +18,7 @@ def inspect(
     ] = "./cordwood-data",
     partition: Annotated[
         str | None,
-        typer.Argument(metavar="[TOPIC-PARTITION]", help="One partition, such as `orders-0`. Default: all."),
+        typer.Argument(metavar="TOPIC-PARTITION", help="One partition, such as `orders-0`. Default: all."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read and check every batch, record, index, snapshot and checkpoint.")

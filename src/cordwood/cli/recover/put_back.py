@@ -18,7 +18,7 @@ def put_back(
     directory: DataDirectoryArgument = "./cordwood-data",
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC|DIRECTORY]...", help="Topics or directories that `recover list` shows."),
+        typer.Argument(metavar="TOPIC|DIRECTORY", help="Topics or directories that `recover list` shows."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Put back all topics that are set aside.")] = False,
     new_name: Annotated[
