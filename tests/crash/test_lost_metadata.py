@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from tests.broker_process import EXECUTABLE, BrokerProcess
 from tests.crash.conftest import StartBroker
 from tests.deadline import eventually
@@ -192,6 +192,7 @@ def test_topics_that_an_older_store_does_not_know_are_kept_and_put_back(
     (restored,) = json.loads(recover("put-back", broker.data_dir, "late", "--json").stdout)
     assert (restored["topic"], restored["partition_count"]) == ("late", 1)
     assert restored["settings"]["retention.ms"] == "-1"
+    assert restored["retention_before"] == {"retention.ms": "1234567890"}
     broker.start()
     assert read(broker, "late") == ["c", "d", "e"], "what was deleted stays deleted"
     send(broker, "late", ["f"])
@@ -229,6 +230,92 @@ def test_a_store_that_is_gone_is_refused_and_begun_anew_by_recover(start_broker:
     broker.start()
     assert read(broker, "orders") == ["a", "b"]
     assert committed(broker, TopicPartition("orders", 0)) == 1, "the group is found in the partition that it was in"
+
+
+def without_a_store(broker: BrokerProcess) -> None:
+    """The store and its witness are gone; all that is left of topics is in their directories, which are set aside."""
+    broker.stop()
+    for file in broker.data_dir.glob("metadata.sqlite*"):
+        file.unlink()
+    assert recover("metadata", broker.data_dir).returncode == 0
+    broker.start()
+    broker.stop()
+
+
+def settings_of(broker: BrokerProcess, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    entries = admin.describe_configs([resource])[resource].result(30)
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def partition_count(broker: BrokerProcess, topic: str) -> int:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    return len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed, with the change in the files of the next start"])
+def test_a_topic_is_rebuilt_with_its_empty_partitions_and_its_settings(start_broker: StartBroker, end: str) -> None:
+    """Only partition 0 has a record, and so a directory."""
+    broker = start_broker()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    config = {"retention.ms": "1234567890", "max.message.bytes": "54321"}
+    admin.create_topics([NewTopic("orders", 3, 1, config=config)], operation_timeout=20)["orders"].result(30)
+    send(broker, "orders", ["a"])
+    metadata = (broker.data_dir / "orders-0" / "partition.metadata").read_text()
+    assert "partitions: 3" in metadata, "with the first record"
+    admin.create_partitions([NewPartitions("orders", 7)])["orders"].result(30)
+    change = ConfigEntry("max.message.bytes", "65432", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "orders", incremental_configs=[change])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    if end != "stopped":
+        broker.kill()
+        broker.start()
+    without_a_store(broker)
+    (restored,) = json.loads(recover("put-back", broker.data_dir, "--all", "--json").stdout)
+    assert (restored["partition_count"], restored["partition_count_known"]) == (7, True)
+    assert restored["retention_before"] == {"retention.ms": "1234567890"}
+    broker.start()
+    assert partition_count(broker, "orders") == 7
+    settings = settings_of(broker, "orders")
+    assert (settings["max.message.bytes"], settings["retention.ms"]) == ("65432", "-1")
+    assert read(broker, "orders") == ["a"]
+
+
+def test_the_operator_says_how_many_partitions_a_topic_of_an_earlier_version_had(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    create(broker, "orders")
+    send(broker, "orders", ["a"])
+    without_a_store(broker)
+    (metadata,) = broker.data_dir.glob("orders-0*/partition.metadata")
+    version, topic_id = metadata.read_text().splitlines()[:2]
+    metadata.write_text(f"{version}\n{topic_id}\n")
+    (restored,) = json.loads(recover("put-back", broker.data_dir, "orders", "--partitions", "4", "--json").stdout)
+    assert restored["partition_count"] == 4
+    broker.start()
+    assert partition_count(broker, "orders") == 4
+    assert read(broker, "orders") == ["a"]
+
+
+@pytest.mark.parametrize("lost", ["the store", "the store and its witness"])
+def test_positions_are_found_though_their_topic_has_an_unusual_number_of_partitions(
+    start_broker: StartBroker, lost: str
+) -> None:
+    broker = start_broker(settings={"offsets.topic.num.partitions": "7"})
+    create(broker, "orders")
+    send(broker, "orders", ["a", "b"])
+    commit(broker, TopicPartition("orders", 0, 1))
+    if lost == "the store":
+        broker.stop()
+        (broker.data_dir / "metadata.sqlite").unlink()
+        assert recover("metadata", broker.data_dir).returncode == 0
+    else:
+        without_a_store(broker)
+        assert recover("put-back", broker.data_dir, "--all").returncode == 0
+    broker.settings = {}
+    broker.start()
+    assert partition_count(broker, "__consumer_offsets") == 7
+    assert committed(broker, TopicPartition("orders", 0)) == 1
 
 
 def test_a_topic_whose_name_was_taken_since_is_put_back_under_another(

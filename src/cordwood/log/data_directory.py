@@ -20,6 +20,7 @@ from cordwood.log.partition_files import holds_a_log
 from cordwood.log.retention import condemn_directory, condemned_part, lose_files
 from cordwood.log.set_aside import read_note, remove_note, set_aside
 from cordwood.log.strays import Fate, Known, Verdict, judge, read_topic_id
+from cordwood.log.topic_descriptions import TopicDescriptions
 from cordwood.log.topic_identity import restore_topic_id
 from cordwood.model.errors import DiskFull, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
@@ -27,6 +28,7 @@ from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Suffix
 from cordwood.segments.offset_checkpoint import CLEANER_FILE, RECOVERY_POINT_FILE
+from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note, set_aside_part
 
 LOCK_FILE = ".lock"
@@ -71,6 +73,7 @@ class DataDirectory:
         self._sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
         self._offsets = KeptOffsets(filesystem, path)
+        self._descriptions = TopicDescriptions(filesystem, path)
         self._on_disk: set[TopicPartition] = set()
         self._set_aside: list[str] = []
         self._put_back: set[TopicPartition] = set()
@@ -136,9 +139,7 @@ class DataDirectory:
 
     def partitions_on_disk(self) -> dict[TopicPartition, TopicId | None]:
         """The partitions that have a directory, with their topic ids; None for a missing or damaged id."""
-        return {
-            partition: read_topic_id(self.filesystem, self._directory(partition)) for partition in sorted(self._on_disk)
-        }
+        return {partition: self._descriptions.read(partition) for partition in sorted(self._on_disk)}
 
     def strays(self, known: Known) -> dict[TopicPartition, Verdict]:
         """Verdicts on the directories that are not simply opened. Directories that are left alone are no partitions."""
@@ -152,6 +153,10 @@ class DataDirectory:
             if verdict.fate is not Fate.OPENED:
                 found[partition] = verdict
         return found
+
+    def describe_topic(self, topic_id: TopicId, description: TopicDescription | None) -> None:
+        """In the loop: what the topic is like, for its directories to say so. None: the topic was deleted."""
+        self._descriptions.describe(topic_id, description)
 
     @property
     def set_aside_directories(self) -> Sequence[str]:
@@ -230,7 +235,9 @@ class DataDirectory:
             ever_compacted=partition in self._offsets.clean_offsets,
             recovery_point_lost=recovery_point == 0,
             loaded_indexes=self._loaded_indexes,
+            describe_topic=self._descriptions.of,
         )
+        self._descriptions.opened(partition, topic_id)
         log.on_recovery_point_lowered = self._recovery_point_lowered
         self._logs[partition] = log
         if partition in self._without_id:
@@ -311,6 +318,7 @@ class DataDirectory:
     def _forget(self, partition: TopicPartition) -> bool:
         """Forgets a partition's offsets. True if a file may have some."""
         self._on_disk.discard(partition)
+        self._descriptions.forget(partition)
         return self._offsets.forget(partition)
 
     # Offsets that are kept for all logs together
@@ -349,7 +357,13 @@ class DataDirectory:
         """Moves the recovery points, in the loop. The returned function writes them, in any thread."""
         for ticket in checkpoint.tickets:
             ticket.log.finish_checkpoint(ticket)
-        return self.save_offsets()
+        save_offsets, save_descriptions = self.save_offsets(), self._descriptions.begin_save()
+
+        def save() -> None:
+            save_offsets()
+            save_descriptions()
+
+        return save
 
     def save_offsets(self) -> Callable[[], None]:
         """Copies the offsets of all logs, in the loop. The returned function writes them, in any thread."""

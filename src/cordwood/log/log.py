@@ -25,7 +25,7 @@ from cordwood.log import (
 from cordwood.log.checkpoint import CheckpointTicket
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
-from cordwood.log.log_state import LogState
+from cordwood.log.log_state import DescribeTopic, LogState
 from cordwood.log.lookup import LogSlice
 from cordwood.log.producers import ProducerStates
 from cordwood.log.reading import ColdRead as ColdRead
@@ -84,6 +84,7 @@ class Log(LogState):
         ever_compacted: bool = False,
         recovery_point_lost: bool = False,
         loaded_indexes: LoadedIndexes = SHARED,
+        describe_topic: DescribeTopic = lambda topic_id: None,
     ) -> "Log":
         """The log in this directory, recovered if the last stop was not clean. No file is created before the first
         append."""
@@ -100,6 +101,7 @@ class Log(LogState):
             ever_compacted=ever_compacted,
             recovery_point_lost=recovery_point_lost,
             loaded_indexes=loaded_indexes,
+            describe_topic=describe_topic,
         )
         opening.open_files(log, clean=clean)
         return log

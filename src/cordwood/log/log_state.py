@@ -16,6 +16,9 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.leader_epochs import LeaderEpochs
+from cordwood.segments.partition_metadata import TopicDescription
+
+DescribeTopic = Callable[[TopicId], TopicDescription | None]
 
 
 class LogState:
@@ -32,6 +35,7 @@ class LogState:
         "closing",
         "damage",
         "deletions",
+        "describe_topic",
         "directory",
         "durable_end_offset",
         "epochs_changed",
@@ -78,11 +82,13 @@ class LogState:
         ever_compacted: bool,
         recovery_point_lost: bool,
         loaded_indexes: LoadedIndexes,
+        describe_topic: DescribeTopic,
     ) -> None:
         self.filesystem = filesystem
         self.directory = directory
         self.partition = partition
         self.topic_id = topic_id
+        self.describe_topic = describe_topic
         self.ever_compacted = ever_compacted
         """Whether compaction may have removed offsets, whatever the topic's present policy is."""
         self.recovery_point_lost = recovery_point_lost

@@ -52,7 +52,7 @@ class Known(NamedTuple):
 def read_topic_id(filesystem: Filesystem, directory: str) -> TopicId | None:
     """The topic id in a partition's directory; None if it is missing or damaged."""
     try:
-        return decode_partition_metadata(filesystem.read_bytes(f"{directory}/{METADATA_FILE}"))
+        return decode_partition_metadata(filesystem.read_bytes(f"{directory}/{METADATA_FILE}")).topic_id
     except (FileNotFoundError, DamagedCheckpoint):
         return None
 

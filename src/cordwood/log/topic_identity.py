@@ -12,7 +12,7 @@ from cordwood.model.errors import DiskFull
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
-from cordwood.segments.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from cordwood.segments.partition_metadata import PartitionMetadata, decode_partition_metadata, encode_partition_metadata
 
 if TYPE_CHECKING:
     from cordwood.log.log import Log
@@ -21,24 +21,26 @@ if TYPE_CHECKING:
 def write_topic_id(log: "Log") -> None:
     """Writes the file before the first segment. The next flush makes it durable, also an existing file: a killed
     process may have left it."""
-    if log.topic_id is None:
+    content = _content(log)
+    if content is None:
         return
     path = _path(log)
     readable = _readable(log.filesystem, path)
     file = log.filesystem.open(path, create=True)
     if not readable:
         file.truncate(0)
-        file.append(encode_partition_metadata(log.topic_id))
+        file.append(content)
     log.unsynced_files = (*log.unsynced_files, file)
 
 
 def restore_topic_id(log: "Log") -> None:
     """Writes the file anew, durably, if it is missing or damaged."""
     path = _path(log)
-    if log.topic_id is None or _readable(log.filesystem, path):
+    content = _content(log)
+    if content is None or _readable(log.filesystem, path):
         return
     try:
-        log.filesystem.replace(path, encode_partition_metadata(log.topic_id))
+        log.filesystem.replace(path, content)
     except DiskFull:
         # A full disk must not keep readers from reading the log. A missing file is noticed at every opening, even after
         # a clean stop.
@@ -51,6 +53,13 @@ def sync_topic_id(log: "Log") -> None:
         file = log.filesystem.open(_path(log))
         file.sync()
         file.close()
+
+
+def _content(log: "Log") -> bytes | None:
+    """None: nobody said which topic the log is of."""
+    if log.topic_id is None:
+        return None
+    return encode_partition_metadata(PartitionMetadata(log.topic_id, log.describe_topic(log.topic_id)))
 
 
 def _path(log: "Log") -> str:

@@ -48,6 +48,7 @@ from cordwood.node.transactional_appends import TransactionalAppends
 from cordwood.node.turns import Turns
 from cordwood.records.control import TransactionMarker
 from cordwood.replication.leader import LeaderReplica
+from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.errors import BadRequest
@@ -251,10 +252,15 @@ class Node:
                     self._change_settings(partition, self.image.topics[name].settings, now_ms)
 
     def _topic_created(self, topic: TopicImage) -> None:
+        self._describe(topic)
         self.preparation.topic_settled(topic)
         self.topics[topic.name] = [self._new_partition(topic, index) for index in range(len(topic.partitions))]
 
+    def _describe(self, topic: TopicImage) -> None:
+        self.logs.describe_topic(topic.topic_id, TopicDescription(len(topic.partitions), topic.overrides))
+
     def _topic_changed(self, topic: TopicImage, now_ms: int) -> None:
+        self._describe(topic)
         self.preparation.topic_settled(topic)
         partitions = self.topics[topic.name]
         for index in range(len(partitions), len(topic.partitions)):
@@ -281,6 +287,7 @@ class Node:
             self._unsynced.pop(partition, None)
             self._partitions_with_acks.pop(partition, None)
             partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+        self.logs.describe_topic(topic.topic_id, None)
         self.maintenance.delete_logs(topic.topic_id, partitions)
         self.encoded_topics.forget(topic.name)
         self.preparation.topic_deleted(topic)

@@ -1,20 +1,43 @@
-"""`partition.metadata`: which topic a partition's directory belongs to, by id.
+"""`partition.metadata`: which topic a partition's directory belongs to, and what the topic is like.
 
-A deleted topic's name may be used again; the id tells the old directory from the new topic's. The third line is a
-checksum of the two before it, so that a flipped bit is never taken for the id of another topic. Kafka reads two lines
-and ignores the third; files of Kafka's, which have two, are read as well.
+A deleted topic's name may be used again; the id tells the old directory from the new topic's. The number of partitions
+and the topic's own settings are what it takes to rebuild a topic that the metadata has lost: partitions without records
+have no directory, and with fewer partitions than before a key's records go to another one.
+
+The last line is a checksum of those before it, so that a flipped bit is never taken for the id of another topic. Kafka
+reads two lines and ignores the rest; files with two lines, which are Kafka's, and files of an earlier version, which
+have no description of the topic, are read as well.
 """
 
 import base64
 import binascii
+import json
 import uuid
 import zlib
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import Buffer
 from cordwood.segments.damaged import DamagedCheckpoint
 
 FILE_NAME = "partition.metadata"
+
+_KAFKAS = {"version", "topic_id"}
+
+
+class TopicDescription(NamedTuple):
+    """What it takes to rebuild a topic, besides its name and id."""
+
+    partition_count: int
+    overrides: Mapping[str, str]
+    """The settings that were set on the topic itself."""
+
+
+class PartitionMetadata(NamedTuple):
+    topic_id: TopicId
+    description: TopicDescription | None = None
+    """None: the file is Kafka's, or an earlier version's."""
 
 
 def topic_id_text(topic_id: TopicId) -> str:
@@ -33,22 +56,32 @@ def parse_topic_id(text: str) -> TopicId:
     return uuid.UUID(bytes=raw)
 
 
-def encode_partition_metadata(topic_id: TopicId) -> bytes:
+def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
     """The content of the file."""
-    lines = f"version: 0\ntopic_id: {topic_id_text(topic_id)}\n".encode("ascii")
+    fields = {"version": "0", "topic_id": topic_id_text(metadata.topic_id)}
+    if metadata.description is not None:
+        fields["partitions"] = str(metadata.description.partition_count)
+        fields["settings"] = json.dumps(dict(metadata.description.overrides), sort_keys=True)
+    lines = "".join(f"{name}: {value}\n" for name, value in fields.items()).encode("ascii")
     return lines + f"checksum: {zlib.crc32(lines):08x}\n".encode("ascii")
 
 
-def decode_partition_metadata(data: Buffer) -> TopicId:
-    """The topic id in the file. DamagedCheckpoint if it has none that can be believed."""
+def decode_partition_metadata(data: Buffer) -> PartitionMetadata:
+    """What the file says. DamagedCheckpoint if it has no topic id that can be believed."""
     try:
         lines = bytes(data).decode("ascii").split("\n")
         fields = dict(line.split(": ", 1) for line in lines if line)
-        if fields.keys() - {"checksum"} != {"version", "topic_id"} or fields["version"] != "0":
+        if not fields.keys() >= _KAFKAS or fields["version"] != "0":
             raise ValueError("expected version 0 and a topic_id")
-        topic_id = parse_topic_id(fields["topic_id"])
-        if "checksum" in fields and bytes(data) != encode_partition_metadata(topic_id):
-            raise ValueError("the checksum is not that of the topic id")
-        return topic_id
-    except ValueError as error:
+        metadata = PartitionMetadata(parse_topic_id(fields["topic_id"]), _description(fields))
+        if fields.keys() != _KAFKAS and bytes(data) != encode_partition_metadata(metadata):
+            raise ValueError("the checksum is not that of the lines before it")
+        return metadata
+    except (ValueError, AttributeError) as error:
         raise DamagedCheckpoint(f"partition.metadata: {error}") from None
+
+
+def _description(fields: Mapping[str, str]) -> TopicDescription | None:
+    if "partitions" not in fields or "settings" not in fields:
+        return None
+    return TopicDescription(int(fields["partitions"]), dict(json.loads(fields["settings"]).items()))

@@ -9,6 +9,7 @@ from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.data_directory import DataDirectory
 from cordwood.log.log import Log
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+from cordwood.segments.partition_metadata import TopicDescription, decode_partition_metadata
 
 TOPIC_ID = uuid.UUID(int=42)
 METADATA = f"{DIRECTORY}/{METADATA_FILE}"
@@ -108,3 +109,71 @@ def test_a_full_disk_keeps_nobody_from_reading_and_delays_it_to_the_next_start(h
     directory, _ = opened(filesystem)
     assert directory.clean
     assert topic_id_on_disk(filesystem) == TOPIC_ID
+
+
+DESCRIBED = TopicDescription(3, {"retention.ms": "1000"})
+CHANGED = TopicDescription(7, {})
+
+
+def description_on_disk(filesystem: CrashingFilesystem) -> TopicDescription | None:
+    return decode_partition_metadata(filesystem.read_bytes(METADATA)).description
+
+
+def test_the_number_of_partitions_and_the_settings_are_durable_with_the_first_flush() -> None:
+    filesystem = disk()
+    directory, log = opened(filesystem)
+    directory.describe_topic(TOPIC_ID, DESCRIBED)
+    fill(log, 1)
+    flush(log)
+    filesystem.crash()
+    assert description_on_disk(filesystem) == DESCRIBED
+
+
+def test_a_change_of_them_is_durable_with_the_next_checkpoint_also_of_a_log_that_is_not_open() -> None:
+    filesystem = disk()
+    directory, log = opened(filesystem)
+    directory.describe_topic(TOPIC_ID, DESCRIBED)
+    fill(log, 1)
+    directory.checkpoint()
+    directory.describe_topic(TOPIC_ID, CHANGED)
+    directory.checkpoint()
+    filesystem.crash()
+    assert description_on_disk(filesystem) == CHANGED
+    directory = DataDirectory(filesystem, DATA)
+    directory.open()
+    assert directory.partitions_on_disk() == {PARTITION: TOPIC_ID}
+    directory.describe_topic(TOPIC_ID, DESCRIBED)
+    directory.checkpoint()
+    filesystem.crash()
+    assert description_on_disk(filesystem) == DESCRIBED
+
+
+def test_a_late_change_does_not_name_a_deleted_topic_in_the_directory_of_the_next_one_of_its_name() -> None:
+    filesystem = disk()
+    directory, log = opened(filesystem)
+    fill(log, 1)
+    directory.checkpoint()
+    directory.describe_topic(TOPIC_ID, CHANGED)
+    checkpoint = directory.begin_checkpoint()
+    save = directory.finish_checkpoint(checkpoint)
+    directory.delete_log(PARTITION)
+    other_id = uuid.UUID(int=43)
+    fill(directory.open_log(PARTITION, other_id, SMALL, NOW_MS), 1)
+    save()
+    assert topic_id_on_disk(filesystem) == other_id
+    assert filesystem.list_directories(DATA) == [str(PARTITION)]
+    assert not [name for name in filesystem.list(DATA) if "draft" in name]
+
+
+def test_a_change_that_finds_no_room_waits_for_the_next_checkpoint() -> None:
+    filesystem = disk()
+    directory, log = opened(filesystem)
+    fill(log, 1)
+    directory.checkpoint()
+    directory.describe_topic(TOPIC_ID, CHANGED)
+    filesystem.free_for_appends = 10
+    directory.checkpoint()
+    assert description_on_disk(filesystem) is None
+    filesystem.free_for_appends = None
+    directory.checkpoint()
+    assert description_on_disk(filesystem) == CHANGED

@@ -8,6 +8,8 @@ from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.offset_checkpoint import decode_offsets, encode_offsets
 from cordwood.segments.partition_metadata import (
+    PartitionMetadata,
+    TopicDescription,
     decode_partition_metadata,
     encode_partition_metadata,
     parse_topic_id,
@@ -16,6 +18,7 @@ from cordwood.segments.partition_metadata import (
 
 OFFSETS = {TopicPartition("orders", 1): 7, TopicPartition("orders", 0): 12345678901, TopicPartition("a.b-c", 10): 0}
 TOPIC_ID = uuid.UUID("5ba1bd61-1c1c-4e4b-8e3b-0b27df4f9ee0")
+DESCRIBED = PartitionMetadata(TOPIC_ID, TopicDescription(12, {"retention.ms": "60000"}))
 
 
 def test_offsets_are_text_sorted_by_partition() -> None:
@@ -44,16 +47,18 @@ def test_lines_that_are_no_entry_are_refused(line: str) -> None:
 
 
 def test_partition_metadata_holds_the_topic_id_as_kafka_writes_it() -> None:
-    data = encode_partition_metadata(TOPIC_ID)
+    data = encode_partition_metadata(DESCRIBED)
     kafkas = b"version: 0\ntopic_id: W6G9YRwcTkuOOwsn30-e4A"
-    assert data == kafkas + b"\nchecksum: a014946b\n"
-    assert decode_partition_metadata(data) == TOPIC_ID
-    assert decode_partition_metadata(kafkas) == decode_partition_metadata(kafkas + b"\n") == TOPIC_ID
+    assert data.startswith(kafkas + b'\npartitions: 12\nsettings: {"retention.ms": "60000"}\nchecksum: ')
+    assert decode_partition_metadata(data) == DESCRIBED
+    earlier = kafkas + b"\nchecksum: a014946b\n"
+    for content in (kafkas, kafkas + b"\n", earlier):
+        assert decode_partition_metadata(content) == PartitionMetadata(TOPIC_ID)
     assert parse_topic_id(topic_id_text(TOPIC_ID)) == TOPIC_ID
 
 
 def test_no_flipped_bit_makes_partition_metadata_name_another_topic() -> None:
-    data = encode_partition_metadata(TOPIC_ID)
+    data = encode_partition_metadata(DESCRIBED)
     for bit in range(len(data) * 8):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8

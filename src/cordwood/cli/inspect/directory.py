@@ -17,7 +17,7 @@ from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_file
 from cordwood.segments.offset_checkpoint import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, decode_offsets
 from cordwood.segments.partition_metadata import FILE_NAME as PARTITION_METADATA_FILE
-from cordwood.segments.partition_metadata import decode_partition_metadata
+from cordwood.segments.partition_metadata import TopicDescription, decode_partition_metadata
 from cordwood.segments.set_aside import NOTE_FILE, decode_note, set_aside_part
 
 T = TypeVar("T")
@@ -54,6 +54,8 @@ class Partition:
     leftovers: list[str] = field(default_factory=list)
     """Files that an interrupted deletion or compaction left: `.deleted`, `.cleaned`, `.swap`."""
     topic_id: TopicId | None = None
+    description: TopicDescription | None = None
+    """What the directory says of its topic; None if nothing."""
     leader_epochs: LeaderEpochs | None = None
     recovery_point: int | None = None
     log_start_offset: int | None = None
@@ -176,7 +178,9 @@ def _partition(partition: TopicPartition, directory: str) -> Partition:
             read.segments.append(Segment(directory, parsed.base_offset, size))
         elif parsed.suffix is Suffix.SNAPSHOT:
             read.snapshots.append(parsed.base_offset)
-    read.topic_id = _read(os.path.join(directory, PARTITION_METADATA_FILE), decode_partition_metadata, read.unreadable)
+    metadata = _read(os.path.join(directory, PARTITION_METADATA_FILE), decode_partition_metadata, read.unreadable)
+    if metadata is not None:
+        read.topic_id, read.description = metadata
     read.leader_epochs = _read(os.path.join(directory, LEADER_EPOCH_FILE), LeaderEpochs.from_bytes, read.unreadable)
     return read
 

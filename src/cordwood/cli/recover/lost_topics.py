@@ -2,7 +2,9 @@
 
 import os
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cordwood.cli.failure import ExitCode, Failure, near_names
 from cordwood.cli.inspect.directory import DataDirectoryView, Partition, last_offsets
@@ -100,24 +102,57 @@ def _check(topic: SetAsideTopic) -> None:
             )
 
 
-def lost_topic(topic: SetAsideTopic, name: str, partition_count: int, settings: BrokerSettings) -> LostTopic:
-    """The topic to add to the metadata. `partition_count` is how many partitions are on disk already, at least."""
-    overrides = dict(KEEP_ALL)
-    if name in INTERNAL_TOPICS:
-        created = internal_topic(name, settings)
-        overrides = {key: value for key, value in created.configs.items() if value is not None}
-        # The hash of a group or a transactional id, modulo this count, is its partition. Partitions without a record
-        # have no directory: with fewer partitions than before, no committed position would be found.
-        partition_count = max(partition_count, created.partition_count)
-    elif any(read.cleaned_to is not None for read in topic.partitions):
-        overrides["cleanup.policy"] = "compact"
-    return LostTopic(
+class Rebuilt(NamedTuple):
+    """What the metadata is to know of a topic that it lost."""
+
+    topic: LostTopic
+    count_is_known: bool
+    """Whether somebody said how many partitions the topic had. Else the highest on disk is the last."""
+    retention: Mapping[str, str]
+    """The retention that the topic had. It is off, so that nothing goes before somebody has looked."""
+
+
+def rebuilt_topic(
+    topic: SetAsideTopic,
+    name: str,
+    in_place: list[Partition],
+    settings: BrokerSettings,
+    partition_count: int | None = None,
+) -> Rebuilt:
+    """`in_place`: partitions of the topic that are not set aside. `partition_count`: what the operator says."""
+    partitions = [*topic.partitions, *in_place]
+    on_disk = max(read.partition.partition + 1 for read in partitions)
+    if partition_count is not None and partition_count < on_disk:
+        raise Failure("USAGE", f"{name} has partition {on_disk - 1} on disk: --partitions {partition_count} is too few")
+    described = [read.description for read in partitions if read.description is not None]
+    counts = [partition_count] if partition_count is not None else [each.partition_count for each in described]
+    overrides = _overrides(topic, name, [each.overrides for each in described], settings)
+    retention = {key: overrides[key] for key in KEEP_ALL if key in overrides and name not in INTERNAL_TOPICS}
+    if name not in INTERNAL_TOPICS:
+        overrides |= KEEP_ALL
+    elif not counts:
+        # A group or a transactional id is looked for in the partition that its hash gives, modulo this count.
+        # Partitions without a record have no directory: with fewer than there were, no committed position is found.
+        counts = [internal_topic(name, settings).partition_count]
+    lost = LostTopic(
         name,
         topic.topic_id or uuid.uuid4(),
-        max(partition_count, *(read.partition.partition + 1 for read in topic.partitions)),
+        max([on_disk, *counts]),
         {read.partition.partition: last_epoch(read) for read in topic.partitions},
         overrides,
     )
+    return Rebuilt(lost, bool(described) or partition_count is not None, retention)
+
+
+def _overrides(
+    topic: SetAsideTopic, name: str, described: list[Mapping[str, str]], settings: BrokerSettings
+) -> dict[str, str]:
+    """The topic's own settings. Directories that disagree say nothing: a change had not reached all of them."""
+    if described and all(each == described[0] for each in described):
+        return dict(described[0])
+    if name in INTERNAL_TOPICS:
+        return {key: value for key, value in internal_topic(name, settings).configs.items() if value is not None}
+    return {"cleanup.policy": "compact"} if any(read.cleaned_to is not None for read in topic.partitions) else {}
 
 
 def last_epoch(read: Partition) -> int:

@@ -24,14 +24,20 @@ def put_back(
     new_name: Annotated[
         str | None, typer.Option("--as", metavar="TOPIC", help="Put one topic back under another name.")
     ] = None,
+    partition_count: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", metavar="N", min=1, help="How many partitions one topic had, if its directories do not say."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Put partitions back that a start set aside. The broker serves them from its next start on.
 
-    A topic that the metadata does not know comes back with its id and its partitions. Its settings are lost with the
-    metadata: it keeps all records (`retention.ms=-1`) until you set them. Its partition count becomes the highest
-    partition on disk plus one: add empty partitions behind that with `cordwood topic alter --partitions`. If another
-    topic has taken the name, nothing is changed: choose a new name with --as.
+    A topic that the metadata does not know comes back with the id, the number of partitions and the settings that its
+    directories name. Only its retention is off (`retention.ms=-1`) until you set it again. Directories of an earlier
+    version do not name the number of partitions: it becomes the highest partition on disk plus one, or --partitions. If
+    another topic has taken the name, nothing is changed: choose a new name with --as.
     """
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
@@ -39,7 +45,14 @@ def put_back(
 
     with taken(directory) as filesystem:
         restored: list[dict[str, Any]] = asyncio.run(
-            restore(filesystem, os.path.abspath(directory), names or [], everything=everything, new_name=new_name)
+            restore(
+                filesystem,
+                os.path.abspath(directory),
+                names or [],
+                everything=everything,
+                new_name=new_name,
+                partition_count=partition_count,
+            )
         )
     if as_json:
         print_json(restored)
@@ -49,6 +62,11 @@ def put_back(
     for topic in restored:
         partitions = ", ".join(str(number) for number in topic["partitions"])
         say(f"{topic['topic']}: partitions {partitions} put back; the topic has {topic['partition_count']} in all")
+        if not topic["partition_count_known"]:
+            say("  no directory names the number of partitions: `cordwood topic alter --partitions` adds missing ones")
         if topic["settings"]:
-            settings = ", ".join(f"{name}={value}" for name, value in topic["settings"].items())
-            say(f"  the topic's settings were lost; it has {settings} now. `cordwood config alter` changes them")
+            settings = ", ".join(f"{name}={value}" for name, value in sorted(topic["settings"].items()))
+            say(f"  the topic's settings are {settings} now. `cordwood config alter` changes them")
+        if topic["retention_before"]:
+            retention = ", ".join(f"{name}={value}" for name, value in sorted(topic["retention_before"].items()))
+            say(f"  before the loss the topic had {retention}")

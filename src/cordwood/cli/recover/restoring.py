@@ -6,7 +6,14 @@ from typing import Any
 from cordwood.broker.storage import METADATA_FILE
 from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.directory import DataDirectoryView, read_data_directory
-from cordwood.cli.recover.lost_topics import SetAsideTopic, chosen_topics, lost_topic, target, topics_set_aside
+from cordwood.cli.recover.lost_topics import (
+    Rebuilt,
+    SetAsideTopic,
+    chosen_topics,
+    rebuilt_topic,
+    target,
+    topics_set_aside,
+)
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.planner.transactions import Plan
@@ -20,13 +27,20 @@ from cordwood.model.errors import ProtocolError
 
 
 async def restore(
-    filesystem: OsFilesystem, path: str, names: list[str], *, everything: bool, new_name: str | None
+    filesystem: OsFilesystem,
+    path: str,
+    names: list[str],
+    *,
+    everything: bool,
+    new_name: str | None,
+    partition_count: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Puts topics back, and describes each. Raises Failure before the first change."""
+    """What was put back, by topic. Raises Failure before anything is changed."""
     data = read_data_directory(path)
     chosen = chosen_topics(topics_set_aside(data), names, everything=everything)
-    if new_name is not None and len(chosen) != 1:
-        raise Failure("USAGE", "--as is for one topic", "put topics back one by one")
+    for option, given in (("--as", new_name), ("--partitions", partition_count)):
+        if given is not None and len(chosen) != 1:
+            raise Failure("USAGE", f"{option} is for one topic", "put the others back one by one")
     identity = DataDirectory(filesystem, path).identity()
     assert identity is not None
     settings = BrokerSettings.from_texts({"node.id": str(identity.node_id)})
@@ -34,20 +48,27 @@ async def restore(
     try:
         image = ClusterImage(identity.node_id, settings)
         image.load(await store.list(""))
+        planned = [_rebuilt(image, data, topic, new_name, settings, partition_count) for topic in chosen]
+        for topic, rebuilt in zip(chosen, planned, strict=True):
+            _plan(image, data, topic, rebuilt.topic)
         restored = []
-        for topic in chosen:
-            lost, plan = _planned(image, data, topic, new_name, settings)
+        for topic, rebuilt in zip(chosen, planned, strict=True):
+            lost = rebuilt.topic
+            plan = _plan(image, data, topic, lost)
             _rename(filesystem, path, topic, lost.name)
             if plan is not None:
                 await carry_out(store, plan)
                 image.load(await store.list(""))
+            created = plan is not None and _creates(plan)
             restored.append(
                 {
                     "topic": lost.name,
                     "topic_id": str(lost.topic_id),
                     "partitions": sorted(read.partition.partition for read in topic.partitions),
                     "partition_count": len(image.topics[lost.name].partitions),
-                    "settings": dict(lost.overrides) if plan is not None and _creates(plan) else {},
+                    "partition_count_known": not created or rebuilt.count_is_known,
+                    "settings": dict(lost.overrides) if created else {},
+                    "retention_before": dict(rebuilt.retention) if created else {},
                 }
             )
         return restored
@@ -55,27 +76,36 @@ async def restore(
         await store.close()
 
 
-def _planned(
-    image: ClusterImage, data: DataDirectoryView, topic: SetAsideTopic, new_name: str | None, settings: BrokerSettings
-) -> tuple[LostTopic, Plan | None]:
+def _rebuilt(
+    image: ClusterImage,
+    data: DataDirectoryView,
+    topic: SetAsideTopic,
+    new_name: str | None,
+    settings: BrokerSettings,
+    partition_count: int | None,
+) -> Rebuilt:
     known = None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
     name = new_name or (topic.name if known is None else known.name)
-    on_disk = [
-        read.partition.partition + 1
+    in_place = [
+        read
         for read in data.partitions
-        if read.partition.topic == name and read.topic_id == topic.topic_id
+        if read.partition.topic == name and read.topic_id is not None and read.topic_id == topic.topic_id
     ]
-    lost = lost_topic(topic, name, max(on_disk, default=0), settings)
-    taken = [str(target(read, name)) for read in topic.partitions]
-    for each in taken:
+    return rebuilt_topic(topic, name, in_place, settings, partition_count)
+
+
+def _plan(image: ClusterImage, data: DataDirectoryView, topic: SetAsideTopic, lost: LostTopic) -> Plan | None:
+    """None if the metadata knows the topic already. A Failure if something else has the topic's name."""
+    known = image.topics_by_id.get(lost.topic_id)
+    for each in [str(target(read, lost.name)) for read in topic.partitions]:
         if os.path.exists(os.path.join(data.path, each)):
             raise Failure(
                 "NAME_TAKEN",
-                f"the directory {each} exists already, with records of its own",
+                f"{each} is there already, with records of its own",
                 f"put {topic.name} back under another name with --as" if known is None else "",
             )
     try:
-        return lost, plan_put_back(image, lost)
+        return plan_put_back(image, lost)
     except ProtocolError as refusal:
         raise Failure(
             refusal.code.name, refusal.message, f"put {topic.name} back under another name with --as"

@@ -1,0 +1,107 @@
+"""Keeps `partition.metadata` of every partition on disk up to date with the topic's partition count and settings.
+
+A new partition's file has them from its first append on (topic_identity.py). When partitions are added or settings
+change, the files follow with the next checkpoint, in its thread. A topic that was deleted meanwhile, whose name a new
+topic may have by then, is not described any more: the lock keeps a file from going into the new topic's directory.
+"""
+
+import threading
+from collections.abc import Callable
+
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.partition_metadata import (
+    FILE_NAME,
+    PartitionMetadata,
+    TopicDescription,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+
+_DRAFT = f"{FILE_NAME}.draft"
+
+
+class TopicDescriptions:
+    def __init__(self, filesystem: Filesystem, path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+        self._wanted: dict[TopicId, TopicDescription] = {}
+        self._on_disk: dict[TopicPartition, PartitionMetadata] = {}
+        self._changed = False
+        self._lock = threading.Lock()
+
+    def read(self, partition: TopicPartition) -> TopicId | None:
+        """The topic id in a partition's directory; None if there is none that can be believed."""
+        try:
+            data = self._filesystem.read_bytes(f"{self._path}/{partition}/{FILE_NAME}")
+            self._on_disk[partition] = decode_partition_metadata(data)
+        except (FileNotFoundError, DamagedCheckpoint):
+            return None
+        self._changed = True
+        return self._on_disk[partition].topic_id
+
+    def describe(self, topic_id: TopicId, description: TopicDescription | None) -> None:
+        """In the loop: this is what the topic is like from now on. None: the topic was deleted."""
+        if description is None:
+            self._wanted.pop(topic_id, None)
+        elif self._wanted.get(topic_id) != description:
+            self._wanted[topic_id] = description
+            self._changed = True
+
+    def of(self, topic_id: TopicId) -> TopicDescription | None:
+        return self._wanted.get(topic_id)
+
+    def opened(self, partition: TopicPartition, topic_id: TopicId | None) -> None:
+        """In the loop: the partition has a log, whose first append writes the file if there is none."""
+        if topic_id is not None and partition not in self._on_disk:
+            self._on_disk[partition] = PartitionMetadata(topic_id, self._wanted.get(topic_id))
+
+    def forget(self, partition: TopicPartition) -> None:
+        """In the loop: the directory is about to go, and its name may be another topic's next."""
+        with self._lock:
+            self._on_disk.pop(partition, None)
+
+    def begin_save(self) -> Callable[[], None]:
+        """In the loop: notes which files are out of date. What it returns writes them, in any thread."""
+        if not self._changed:
+            return lambda: None
+        self._changed = False
+        stale = {
+            partition: PartitionMetadata(found.topic_id, wanted)
+            for partition, found in self._on_disk.items()
+            if (wanted := self._wanted.get(found.topic_id)) is not None and wanted != found.description
+        }
+
+        def write() -> None:
+            try:
+                for partition, metadata in sorted(stale.items()):
+                    self._write(partition, metadata)
+            except DiskFull:
+                # The next checkpoint tries again. Until then the files say what was true before.
+                self._changed = True
+
+        return write
+
+    def _write(self, partition: TopicPartition, metadata: PartitionMetadata) -> None:
+        directory = f"{self._path}/{partition}"
+        if not self._filesystem.exists(f"{directory}/{FILE_NAME}"):
+            # Nothing was appended yet: the first append writes the file.
+            return
+        draft = f"{self._path}/{_DRAFT}"
+        self._filesystem.replace(draft, encode_partition_metadata(metadata))
+        with self._lock:
+            found = self._on_disk.get(partition)
+            if found is None or found.topic_id != metadata.topic_id:
+                self._filesystem.remove(draft)
+                return
+            self._filesystem.rename(draft, f"{directory}/{FILE_NAME}")
+            self._on_disk[partition] = metadata
+        try:
+            self._filesystem.sync_directory(directory)
+        except SyncFailure:
+            raise
+        except (StorageFailure, FileNotFoundError):
+            # Deleted meanwhile: nobody needs it any more.
+            return
