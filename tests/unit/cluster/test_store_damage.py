@@ -203,3 +203,39 @@ def test_the_log_is_in_the_file_soon_after_a_change(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.9])
+async def test_a_store_whose_file_lost_its_end_is_as_it_was_or_refused(tmp_path: Path, kept: float) -> None:
+    """SQLite opens such a file, and finds it malformed when it first copies the log into it."""
+    async with left_by(KILLED, tmp_path) as (path, expected):
+        with path.open("r+b") as file:
+            file.truncate(int(path.stat().st_size * kept))
+        if refusal(path) is not None:
+            best = best_image(str(path))
+            assert best is not None
+            assert best[1].revision == expected.revision
+            return
+        store = await SqliteStore.open(str(path))
+        for _ in range(4):
+            await store.txn((), [Put("zz", b"x")])
+            await asyncio.sleep(2 * sqlite._SETTLE_AFTER_S)
+        await store.close()
+        assert list((await contents(path)).items)[:-1] == list(expected.items)
+
+
+async def test_changes_of_a_life_too_short_to_settle_them_are_settled_by_the_next(tmp_path: Path) -> None:
+    """Without a pause of 0.2 s for the store, and killed before 5 s: they would be in its log alone for ever."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    store = await filled(str(first / FILE))
+    before = copy(first, second)
+    await store.close()
+    (second / f"{FILE}-witness").unlink(missing_ok=True)
+    store = await SqliteStore.open(str(before))
+    deadline_s = asyncio.get_running_loop().time() + 1
+    while asyncio.get_running_loop().time() < deadline_s:
+        await store.txn((), [Put("counter", b"x")])
+    seen = read_witness(str(before))
+    await store.close()
+    assert seen is not None

@@ -45,6 +45,9 @@ def read_image(path: str, *, believe_damaged_wal: bool = False, without_wal: boo
     """The database as SQLite would see it, put together from the file and its log. Empty without a database."""
     database, wal = _read(path), b"" if without_wal else _read(f"{path}-wal")
     overlay = read_wal(wal, f"{path}-wal", believe_damaged=believe_damaged_wal)
+    if overlay is not None and not believe_damaged_wal and not overlay.can_complete(database):
+        expected = overlay.page_count * overlay.page_size
+        raise DamagedStore(f"{path} is damaged: it ends after {len(database)} bytes of {expected}")
     image = database if overlay is None else overlay.over(database)
     if len(image) < _HEADER_SIZE:
         return b""

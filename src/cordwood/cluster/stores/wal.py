@@ -21,6 +21,7 @@ from cordwood.cluster.stores.interface import StoreFailure
 _HEADER_SIZE = 32
 _FRAME_HEADER_SIZE = 24
 _LITTLE_ENDIAN, _BIG_ENDIAN = 0x377F0682, 0x377F0683
+_PENDING_PAGE = 65536
 _MASK = 0xFFFFFFFF
 
 
@@ -35,6 +36,13 @@ class Overlay(NamedTuple):
     page_count: int
     pages: dict[int, bytes]
     """Pages by number, from 1 on."""
+    frame_count: int
+    """Frames of the log up to the last commit."""
+
+    def can_complete(self, database: bytes) -> bool:
+        """Whether SQLite copies the log into a file of this size. SQLite takes a file for damaged that lacks more than
+        the log and one page of 64 KiB can add (walCheckpoint in wal.c)."""
+        return len(database) + _PENDING_PAGE + self.frame_count * self.page_size >= self.page_count * self.page_size
 
     def over(self, database: bytes) -> bytes:
         image = bytearray(database[: self.page_count * self.page_size].ljust(self.page_count * self.page_size, b"\0"))
@@ -73,7 +81,7 @@ def read_wal(data: bytes, path: str, *, believe_damaged: bool = False) -> Overla
     frames = _frames(data, page_size)
     committed: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}
-    page_count = 0
+    page_count = frame_count = 0
     running = (sum1, sum2)
     for index, frame in enumerate(frames):
         if frame.salts != (salt1, salt2) or _checksum_of(order, frame, running) != frame.checksum:
@@ -85,8 +93,8 @@ def read_wal(data: bytes, path: str, *, believe_damaged: bool = False) -> Overla
         if frame.page_count:
             committed.update(pending)
             pending.clear()
-            page_count = frame.page_count
-    return Overlay(page_size, page_count, committed) if page_count else None
+            page_count, frame_count = frame.page_count, index + 1
+    return Overlay(page_size, page_count, committed, frame_count) if page_count else None
 
 
 def _frames(data: bytes, page_size: int) -> list[_Frame]:
