@@ -1,9 +1,9 @@
-"""When this process looks for cyclic garbage: a look stops every thread, the event loop's with them.
+"""Schedules the search for cyclic garbage: a collection stops every thread, also the event loop's.
 
-A look takes 0.1 to 0.2 us for each object that it passes. Requests leave few cycles behind, so that looks are seldom;
-but a look at a million objects, which 10,000 new topics are, held the loop for 135 ms. So the looks at young objects
-are kept small, and a look at all objects is taken while the loop has little to do. Only a process that is never quiet
-has one in between, after as many new objects as MOST_LOOKS stands for.
+A collection takes 0.1 to 0.2 us for each object. Requests leave few cycles behind, so collections are seldom; but a
+collection of a million objects, as 10,000 new topics have, held the loop for 135 ms. So collections of young objects
+are kept small, and all objects are collected while the loop has little to do. Only a process that is never quiet
+collects all objects in between, after MOST_LOOKS collections of survivors.
 """
 
 import asyncio
@@ -13,18 +13,19 @@ from collections.abc import Callable
 from typing import Final
 
 YOUNG: Final = 5_000
-"""New objects before they are looked at."""
+"""So many new objects start a collection of young objects."""
 
 YOUNG_LOOKS: Final = 8
-"""Looks at new objects before the survivors of all of them are looked at together: some 6 ms, 20 on a busy machine."""
+"""So many collections of young objects start a collection of their survivors: some 6 ms, 20 on a busy machine."""
 
 WORTH_A_LOOK: Final = 10
 MOST_LOOKS: Final = 50
-"""Looks at survivors before all objects are looked at: in a quiet moment, and at the latest."""
+"""So many collections of survivors start a collection of all objects: WORTH_A_LOOK in a quiet moment, MOST_LOOKS
+always."""
 
 INTERVAL_S: Final = 1.0
 QUIET: Final = 0.05
-"""The share of an interval that the loop's thread works while it counts as quiet."""
+"""The loop counts as quiet if its thread works for less than this share of an interval."""
 
 
 def _looks() -> int:
@@ -32,7 +33,7 @@ def _looks() -> int:
 
 
 class QuietCollection:
-    """Looks at all objects in quiet moments. Belongs to one loop."""
+    """Collects all objects in quiet moments. Belongs to one loop."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class QuietCollection:
 
 
 def collect_seldom(loop: asyncio.AbstractEventLoop) -> QuietCollection:
-    """For a process that has started. What is alive now stays alive, and is never looked at again."""
+    """Starts the schedule in a process that has started. Present objects stay alive, and are never collected."""
     gc.freeze()
     gc.set_threshold(YOUNG, YOUNG_LOOKS, MOST_LOOKS)
     gc.enable()

@@ -1,1 +1,1 @@
-"""Who leads, what topics exist and how they are configured: the image, the planner, the controller, the stores."""
+"""The metadata of a cluster (leaders, topics, settings): the image, the planner, the controller, the stores."""

@@ -40,7 +40,7 @@ GROUP_CONFIGS = "configs/groups/"
 
 
 class DamagedMetadata(EnvironmentFailure):
-    """The store holds something that no version of this program writes."""
+    """The store holds a value that no version of this program writes."""
 
 
 class Endpoint(NamedTuple):

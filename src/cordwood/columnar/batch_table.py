@@ -19,7 +19,7 @@ call from Python."""
 
 
 class BatchTable:
-    """The batches of a buffer, as the kernels list them. Its memory is used again, and grows with what comes."""
+    """The batches of a buffer, as the kernels list them. The table's memory is reused, and grows if needed."""
 
     def __init__(self) -> None:
         self._make(1024)

@@ -58,7 +58,7 @@ class Unpacker:
         self._room = grown
 
     def _unpack_in_place(self, codec: int, section: memoryview, room: memoryview) -> int:
-        """Unpacks into the room and returns the size; -1 if that is not possible, for whatever reason."""
+        """Unpacks into the room and returns the size; -1 if that is not possible."""
         if codec == Codec.ZSTD:
             return self._unpack_zstd(section, room)
         if codec == Codec.SNAPPY and section[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:

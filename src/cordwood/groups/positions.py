@@ -111,7 +111,7 @@ class Positions:
     def of_topics(
         self, group: str, partitions: Iterable[TopicPartition], topic_ids: Collection[TopicId]
     ) -> list[Record]:
-        """Tombstones for those of these positions that say that they are in one of these topics."""
+        """Tombstones for positions of a group, among these partitions, with the id of one of these topics."""
         positions = self.of_group(group)
         return [
             (encode_key(group, partition), None)

@@ -328,9 +328,9 @@ class GroupShard:
     def watched_positions(
         self, group_id: str, partition_count: Callable[[str], int]
     ) -> Iterator[tuple[TopicPartition, int | None] | None]:
-        """Where the group stands, found out partition by partition; None in place of an offset in partitions in which
-        it has no position, of topics that its members read or in which it has one: such a partition loses records also
-        while the group has no members. None alone is a pause."""
+        """Yields the group's position by partition, and None alone for a pause. A partition without a position has None
+        as offset if the group's members read its topic, or if the group has a position in the topic: such a partition
+        can lose records, even while the group has no members."""
         positions = self.positions.of_group(group_id)
         topics = set(self._read_topics(group_id))
         for number, (partition, position) in enumerate(list(positions.items())):
@@ -410,8 +410,8 @@ class GroupShard:
         return errors
 
     def expired(self, group_id: str, partitions: Collection[TopicPartition], now_ms: int, ttl_ms: int) -> list[Record]:
-        """Tombstones for those of these positions of a group that have outlived the retention, or their topic; and for
-        the group, if these are all of its positions and it has no members.
+        """Tombstones for positions of a group, among these partitions, that have outlived the retention or their topic;
+        and for the group, if it has no other positions and no members.
 
         A group with members keeps the positions of the topics that it reads, however old. A group that lost its members
         keeps its positions for the retention from then on. A position with a time to live of its own expires by that

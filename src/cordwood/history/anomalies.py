@@ -258,7 +258,8 @@ def _missing_without_offset(
 ) -> Iterator[tuple[Suspect, int]]:
     """Unseen writes whose offset the producer was not told, and their transactions.
 
-    They may be anywhere: demanded only where nothing was deleted, and of readers that began at the beginning.
+    Such a write may be at any offset: it is demanded only if no record was deleted, and of readers that began at the
+    start.
     """
     drains = [drain for drain in observed.drains if drain.start == 0]
     if not drains or observed.log_start_offset:

@@ -174,7 +174,8 @@ class CheckpointTicket:
     def _write_file(self, path: str, keep_bytes: int, data: bytes) -> None:
         file = self._filesystem.open(path, create=True)
         if file.size < keep_bytes:
-            # Somebody took away what was there. Without a file the index is made again from the log when it is needed.
+            # The file lost entries that were saved before. Without a file the index is rebuilt from the log at its next
+            # use.
             file.close()
             self._filesystem.remove(path)
             return

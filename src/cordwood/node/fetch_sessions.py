@@ -131,8 +131,8 @@ class FetchSessions:
         """Ids of each connection's sessions, the session used longest ago first."""
         self.remembered = 0
         """Partitions in all sessions."""
-        # Ids only have to be hard to guess by accident: a reader that comes back after a restart must not hit
-        # somebody else's session.
+        # Ids only have to be hard to guess by accident: a reader that comes back after a restart must not hit another
+        # reader's session.
         self._ids = random.Random(seed)
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ class InTurns:
             self._call_at(self._now_ms())
 
     def add_steps(self, steps: Iterator[None]) -> None:
-        """Takes a step in each turn until there is none left. What was added meanwhile comes before the next step."""
+        """Takes one step in each turn until none is left. Work that was added meanwhile comes before the next step."""
 
         def step(now_ms: int) -> None:
             for _ in steps:

@@ -123,7 +123,7 @@ class LagWatch:
         for shard in shards:
             for group_id in shard.group_ids():
                 for found in shard.watched_positions(group_id, self._partition_count):
-                    # Each is a step, also where it is left out: a group may have any number of positions.
+                    # Each position is a step, also if it is left out: a group may have any number of positions.
                     yield
                     if found is None or not self._node.has_partition(*found[0]):
                         continue

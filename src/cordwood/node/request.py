@@ -43,7 +43,7 @@ class Request:
         return (yield from decode_in_steps(self.header, self.frame))
 
     def go_on(self, steps: Steps) -> None:
-        """Takes these steps in later turns: for a handler that has returned, and had to wait for something."""
+        """Takes these steps in later turns, after the handler has returned."""
         self._turns.add(self.reply, steps)
 
     def let_go_of_frame(self) -> None:

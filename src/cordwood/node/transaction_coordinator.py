@@ -44,7 +44,8 @@ before they ask again, mostly for longer than the markers take."""
 
 LOOKED_AT_PER_STEP = 250
 ENDED_PER_STEP = 100
-"""Transactional ids that one turn looks at by the clock, and partitions of the transactions that it ends."""
+"""The most transactional ids that one turn checks by the clock, and the most partitions of transactions that it
+ends."""
 
 MARKERS_AT_ONCE = 200
 """The most markers written in one turn for a decision over many ids: the loop serves requests in between."""
@@ -69,7 +70,7 @@ class TransactionCoordinator:
         self._pause_ms: dict[str, int] = {}
         """The last pause before another try, for each id that is not complete yet."""
         self._looks: set[tuple[Callable[[Shard[Transactions]], Iterator[None]], Shard[Transactions]]] = set()
-        """Looks by the clock whose steps are not all taken."""
+        """Unfinished checks by the clock, with their shards."""
         self._patient: dict[str, list[Timer]] = {}
         """Requests that wait for a completion, by transactional id. Each is decided again after the completion, or
         after PATIENCE_MS."""
@@ -393,7 +394,7 @@ class TransactionCoordinator:
         self._each_in_steps(self._look)
 
     def _each_in_steps(self, look: Callable[[Shard[Transactions]], Iterator[None]]) -> None:
-        """Takes the steps of a look at each shard, unless those of the look before are not all taken yet."""
+        """Checks each shard in steps, unless the last check of the shard is unfinished."""
 
         def steps(shard: Shard[Transactions]) -> Iterator[None]:
             yield from look(shard)
@@ -411,7 +412,7 @@ class TransactionCoordinator:
         for ids in _portions(machine.ids()):
             written = 0
             for each in machine.timed_out(node.now_ms, ids):
-                # Its client may have ended it during a pause.
+                # A client may have ended the transaction during a pause.
                 if machine.get(each.transactional_id) is each:
                     self._write(shard, ending.time_out(each, node.now_ms), lambda error: None)
                     written += 1 + len(each.partitions)

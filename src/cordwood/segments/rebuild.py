@@ -13,7 +13,7 @@ from cordwood.segments.transaction_index import TransactionIndex
 
 
 class RebuiltSegment(NamedTuple):
-    """Everything beside the log file, made from it, up to its end or to the first invalid place."""
+    """The files beside a log file, rebuilt from it, up to its end or to the first invalid place."""
 
     indexes: SegmentIndexes
     transactions: TransactionIndex

@@ -49,7 +49,7 @@ def add_partitions(
     if ongoing and found.partitions.issuperset(partitions):
         return Step()
     together = found.partitions.union(partitions) if ongoing else frozenset(partitions)
-    # Each addition writes the whole set anew. Positions come in at the end of a transaction, and into few partitions.
+    # Each addition writes the whole set anew, so its size is bounded. Partitions of positions are few, and come last.
     if len(together) > max_partitions and not all(each.topic in INTERNAL_TOPICS for each in partitions):
         return Step(ErrorCode.POLICY_VIOLATION)
     return Step(

@@ -90,7 +90,7 @@ class Families:
         return name in self._by_name
 
     def names(self) -> list[str]:
-        """Of all families, in order."""
+        """The names of all families, sorted."""
         return sorted(self._by_name)
 
     def __iter__(self) -> Iterator[Family]:

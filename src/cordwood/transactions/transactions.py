@@ -49,10 +49,10 @@ class Transactions:
         return iter([self._by_id[transactional_id] for transactional_id in sorted(self._by_id)])
 
     def ids(self) -> list[str]:
-        """All transactional ids, in the order in which the log told of them: sorting very many takes too long."""
+        """All transactional ids, in the order of the log: sorting very many takes too long."""
         return list(self._by_id)
 
-    # Each of these looks at some ids, or at all of them.
+    # Each query looks at the ids in `among`, or at all ids.
 
     def prepared(self, among: Iterable[str] | None = None) -> list[Transaction]:
         """Transactions that are decided and wait for their markers."""

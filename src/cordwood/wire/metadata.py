@@ -128,7 +128,7 @@ def _read_old_topics(frame: Frame, position: int, version: int) -> tuple[list[Re
     if version == 0:
         if count < 0:
             raise BadRequest("The topics are null.")
-        # The oldest version has no null array: an empty one asks for everything.
+        # The oldest version has no null array: an empty array asks for all topics.
         if count == 0:
             return None, position
     elif count < 0:

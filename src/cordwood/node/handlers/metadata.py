@@ -35,7 +35,7 @@ from cordwood.wire.metadata import (
 if TYPE_CHECKING:
     from cordwood.node.node import Node
 
-# Without an authorizer everybody may do everything: the bits of Kafka's AclOperation that apply to each resource.
+# All operations, since there is no authorizer: the bits of Kafka's AclOperation that apply to each resource.
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
