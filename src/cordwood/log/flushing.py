@@ -73,13 +73,3 @@ def finish_flush(log: "Log", ticket: FlushTicket) -> None:
         for file in log.unsynced_files:
             file.close()
         log.unsynced_files = ()
-
-
-def flush_due(log: "Log", now_ms: int) -> bool:
-    """Whether flush.messages or flush.ms ask for a flush. The age counts from the last time when all batches were
-    durable."""
-    waiting = log.log_end_offset - log.durable_end_offset
-    if waiting <= 0:
-        log.clean_ms = now_ms
-        return False
-    return waiting >= log.settings.flush_messages or now_ms - log.clean_ms >= log.settings.flush_ms

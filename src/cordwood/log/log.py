@@ -124,13 +124,6 @@ class Log(LogState):
             self._producers = ProducerStates()
         return self._producers
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest open transaction; None if none is open."""
-        if self.ready and self._producers is None:
-            return None
-        return self.producers.first_open_offset
-
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end for read_committed readers, given the high watermark."""
         if self.ready and self._producers is None:
@@ -316,10 +309,6 @@ class Log(LogState):
 
     def finish_flush(self, ticket: FlushTicket) -> None:
         flushing.finish_flush(self, ticket)
-
-    def flush_due(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms ask for a flush. Called now and then."""
-        return flushing.flush_due(self, now_ms)
 
     def begin_checkpoint(self) -> CheckpointTicket | None:
         """The ticket of a checkpoint; None if none is due. write_checkpoints follows, then finish_checkpoint."""

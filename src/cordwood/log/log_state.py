@@ -31,7 +31,6 @@ class LogState:
         "acks_mean_disk",
         "active",
         "checkpoint_due",
-        "clean_ms",
         "closing",
         "damage",
         "deletions",
@@ -93,7 +92,7 @@ class LogState:
         """Whether compaction may have removed offsets, whatever the topic's present policy is."""
         self.recovery_point_lost = recovery_point_lost
         """Whether the log had a higher recovery point that is unknown now."""
-        self.opened_ms = self.clean_ms = now_ms
+        self.opened_ms = now_ms
         self.producer_expiration_ms = producer_expiration_ms
         self.loaded_indexes = loaded_indexes
         self.log_start_offset = log_start_offset

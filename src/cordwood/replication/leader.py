@@ -19,7 +19,7 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 class LeaderReplica:
     """Leads one partition in one epoch. A new epoch is a new object over the same log."""
 
-    __slots__ = ("_follower_ends", "_isr", "broker_id", "epoch_start_offset", "high_watermark", "leader_epoch", "log")
+    __slots__ = ("_follower_ends", "_isr", "broker_id", "high_watermark", "leader_epoch", "log")
 
     def __init__(self, log: Log, broker_id: int, leader_epoch: int, isr: Collection[int]) -> None:
         assert broker_id in isr, f"{log.partition}: broker {broker_id} leads but is not in the ISR {sorted(isr)}"
@@ -29,7 +29,6 @@ class LeaderReplica:
         # The epoch is recorded before the first request is served: else a follower could not tell where the epoch
         # began.
         log.record_leader_epoch(leader_epoch)
-        self.epoch_start_offset = log.log_end_offset
         self._isr = frozenset(isr)
         self._follower_ends: dict[int, int] = {}
         self.high_watermark = log.log_start_offset

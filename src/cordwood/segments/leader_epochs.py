@@ -81,13 +81,6 @@ class LeaderEpochs:
         covering = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset) - 1
         return self._entries[covering].epoch if covering >= 0 else UNDEFINED_EPOCH
 
-    def start_offset_of(self, epoch: int) -> int:
-        """The start offset of an epoch; UNDEFINED_OFFSET if it is not in the list."""
-        place = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch) - 1
-        if place >= 0 and self._entries[place].epoch == epoch:
-            return self._entries[place].start_offset
-        return UNDEFINED_OFFSET
-
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch at or below `epoch`, and its end offset; (-1, -1) if unknown."""
         if epoch == UNDEFINED_EPOCH or epoch > self.latest:

@@ -19,7 +19,6 @@ from tests.unit.log.log_making import (
 from cordwood.log.checkpoint import write_checkpoints
 from cordwood.log.log import Log
 from cordwood.model.errors import SyncFailure
-from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.names import Suffix
 
 
@@ -161,20 +160,6 @@ def test_a_checkpoint_of_a_log_that_was_cut_or_deleted_meanwhile_is_void(step: s
     log = open_log(filesystem, recovery_point=log.recovery_point, clean=False)
     assert values(log) == written
     assert not log.producers.describe(), "a snapshot of batches that are no more is not believed"
-
-
-def test_flush_messages_and_flush_ms_say_when_a_flush_is_due() -> None:
-    log = open_log(disk(), TopicSettings(flush_messages=3, flush_ms=100))
-    assert not log.flush_due(NOW_MS)
-    append(log, b"a", b"b")
-    assert not log.flush_due(NOW_MS + 99)
-    assert log.flush_due(NOW_MS + 100)
-    append(log)
-    assert log.flush_due(NOW_MS + 1)
-    flush(log)
-    assert not log.flush_due(NOW_MS + 200)
-    append(log)
-    assert not log.flush_due(NOW_MS + 250)
 
 
 def test_a_checkpoint_writes_only_what_is_new_to_an_index() -> None:

@@ -421,7 +421,7 @@ def test_epochs_and_transactions_come_back_from_the_batches_alone() -> None:
     flush(log)
     log = reopen(log, clean=False)
     assert log.leader_epochs.entries == ((2, 0), (5, 2))
-    assert log.first_unstable_offset == 2
+    assert log.producers.first_open_offset == 2
     assert log.last_stable_offset(3) == 2
 
 
@@ -562,7 +562,7 @@ def test_an_aborted_transaction_whose_marker_a_crash_took_back_is_open_again() -
     filesystem.open(log_path()).truncate(size)
     filesystem.replace(beside(Suffix.SNAPSHOT, 1), snapshot)
     found = open_log(filesystem, ONE_SEGMENT, recovery_point=1, clean=False)
-    assert found.first_unstable_offset == 0
+    assert found.producers.first_open_offset == 0
     assert found.aborted_transactions(0, 1) == []
     end_transaction(found, 7, committed=False)
     assert found.aborted_transactions(0, 2) == [(7, 0)]

@@ -74,7 +74,7 @@ def test_truncation_takes_back_what_the_batches_said() -> None:
     log.checkpoint()
     log.truncate_to(1)
     assert log.leader_epochs.entries == ((1, 0),)
-    assert log.first_unstable_offset is None
+    assert log.producers.first_open_offset is None
     assert append(log, leader_epoch=4, producer=5, sequence=1).base_offset == 1
 
 
@@ -511,7 +511,7 @@ def test_aborted_transactions_are_known_after_a_restart(how: str) -> None:
                 filesystem.remove(f"{DIRECTORY}/{name}")
     log = reopen(log, clean=how == "clean")
     assert transactions(log) == expected
-    assert log.first_unstable_offset == 8
+    assert log.producers.first_open_offset == 8
     end_transaction(log, 9, committed=False)
     assert transactions(log) == [*expected, (9, 8)]
 
@@ -538,7 +538,7 @@ def test_truncation_takes_back_an_abort() -> None:
     log.checkpoint()
     log.truncate_to(1)
     assert transactions(log) == []
-    assert log.first_unstable_offset == 0
+    assert log.producers.first_open_offset == 0
 
 
 def test_old_readers_of_removed_files_fail_instead_of_reading_others() -> None:

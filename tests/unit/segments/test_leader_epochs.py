@@ -113,4 +113,3 @@ def test_the_end_of_an_epoch_is_where_the_next_begins() -> None:
 def test_every_offset_has_the_epoch_that_wrote_it() -> None:
     known = epochs((1, 10), (3, 30))
     assert [known.epoch_at(offset) for offset in (9, 10, 29, 30, 1000)] == [-1, 1, 1, 3, 3]
-    assert [known.start_offset_of(epoch) for epoch in (0, 1, 2, 3, 4)] == [-1, 10, -1, 30, -1]
