@@ -14,5 +14,9 @@ class FrameTooLarge(BadRequest):
     """A size prefix beyond the limit of a request. No memory was allocated for it."""
 
 
+class TooManyElements(BadRequest):
+    """More array elements than a request may have, or than its reader is willing to read in one go."""
+
+
 class AnswerTooLarge(Exception):
     """The answer would not fit into one response."""

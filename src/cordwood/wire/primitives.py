@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId
-from cordwood.wire.errors import BadRequest
+from cordwood.wire.errors import BadRequest, TooManyElements
 
 MALFORMED: Final = (struct.error, IndexError, UnicodeDecodeError)
 """The exceptions of a read beyond the end, and of text that is not UTF-8."""
@@ -56,7 +56,7 @@ def trailing_bytes(what: str, version: int, count: int) -> BadRequest:
 def check_elements(count: int, limit: int) -> None:
     """Refuses too many elements. Decoders of nested arrays call this with the sum so far."""
     if count > limit:
-        raise BadRequest(f"A request of this API has at most {limit} elements, this one has {count} or more.")
+        raise TooManyElements(f"A request of this API has at most {limit} elements, this one has {count} or more.")
 
 
 class Elements:

@@ -62,15 +62,16 @@ class ProduceRequest(NamedTuple):
     topics: list[ProduceTopic]
 
 
-def decode_produce(header: RequestHeader, frame: memoryview) -> ProduceRequest:
+def decode_produce(header: RequestHeader, frame: memoryview, max_elements: int = _WIDTH) -> ProduceRequest:
+    """Raises TooManyElements, before the batches beyond are read, if there are more than so many topics and batches."""
     version = header.api_version
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise BadRequest(f"There is no Produce v{version}.")
     try:
         if version >= FLEXIBLE_FROM:
-            request, end = _read_flexible(frame, header.body_start, version >= TOPIC_IDS_FROM)
+            request, end = _read_flexible(frame, header.body_start, version >= TOPIC_IDS_FROM, max_elements)
         else:
-            request, end = _read_old(frame, header.body_start)
+            request, end = _read_old(frame, header.body_start, max_elements)
     except MALFORMED as reason:
         raise not_understood("Produce", version, reason) from None
     if end != len(frame):
@@ -78,7 +79,7 @@ def decode_produce(header: RequestHeader, frame: memoryview) -> ProduceRequest:
     return request
 
 
-def _read_flexible(frame: Frame, position: int, topic_ids: bool) -> tuple[ProduceRequest, int]:
+def _read_flexible(frame: Frame, position: int, topic_ids: bool, most: int) -> tuple[ProduceRequest, int]:
     # The hottest reader of a broker: counts and lengths of one or two bytes are read in place. A count of one byte
     # needs no check against the bytes that are left, since running into the end after 126 elements is as good.
     size = len(frame)
@@ -112,7 +113,8 @@ def _read_flexible(frame: Frame, position: int, topic_ids: bool) -> tuple[Produc
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
         elements += count
-        check_elements(elements, _WIDTH)
+        if elements > most:
+            check_elements(elements, most)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             index, length = _INDEX_LENGTH.unpack_from(frame, position)
@@ -140,7 +142,7 @@ def _read_flexible(frame: Frame, position: int, topic_ids: bool) -> tuple[Produc
     return ProduceRequest(transactional_id, acks, timeout_ms, topics), position
 
 
-def _read_old(frame: Frame, position: int) -> tuple[ProduceRequest, int]:
+def _read_old(frame: Frame, position: int, most: int) -> tuple[ProduceRequest, int]:
     size = len(frame)
     transactional_id, position = read_string(frame, position)
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
@@ -155,7 +157,8 @@ def _read_old(frame: Frame, position: int) -> tuple[ProduceRequest, int]:
         if count < 0:
             raise BadRequest("The partitions of a topic are null.")
         elements += count
-        check_elements(elements, _WIDTH)
+        if elements > most:
+            check_elements(elements, most)
         partitions: list[ProducePartition] = []
         for _ in range(count):
             index, length = INT32_PAIR.unpack_from(frame, position)

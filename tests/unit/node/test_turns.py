@@ -6,15 +6,18 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from tests.unit.node.lines import busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, fetch_values
 
 from cordwood.node.handlers import positions
-from cordwood.node.handlers.produce import BATCHES_PER_STEP
+from cordwood.node.handlers.wide_produce import BATCHES_PER_STEP
 from cordwood.simulation.exchange import Connection, Exchange
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 PARTITIONS = 3
+MOST_LINES = 25_000
+"""Of one turn, for requests of some hundred batches. What is not cut grows with their number."""
 
 
 def positions_asked(count: int, offset: int) -> dict[str, Any]:
@@ -165,3 +168,61 @@ def test_a_wide_produce_is_read_in_one_turn_and_appended_in_others(orders: World
     settle_network_first(orders)
     assert asked.answered
     assert log.log_end_offset == len([batch for batch in batches if batch["index"] == 0])
+
+
+def test_a_wide_produce_is_decoded_once(orders: World) -> None:
+    read: list[str] = []
+
+    def look(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "return" and frame.f_code.co_name == "decode_produce" and argument is not None:
+            read.append("whole")
+
+    batches = [{"index": number % PARTITIONS, "records": batch_of(orders)} for number in range(2 * BATCHES_PER_STEP)]
+    values = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": batches}]}
+    asked = orders.connect().request(ApiKey.PRODUCE, 9, values)
+    sys.setprofile(look)
+    try:
+        settle_network_first(orders)
+    finally:
+        sys.setprofile(None)
+    assert asked.answered
+    assert read == ["whole"]
+
+
+@pytest.mark.parametrize("version", [9, 12])
+@pytest.mark.parametrize("codec", ["producer", "zstd"])
+def test_a_wide_produce_in_a_transaction_is_prepared_and_appended_in_turns(
+    orders: World, codec: str, version: int
+) -> None:
+    count = 8 * BATCHES_PER_STEP
+    create_topic(orders, "many", count, compression_type=codec)
+    orders.ask(ApiKey.FIND_COORDINATOR, 2, key="t", key_type=1)
+    begun = orders.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="t", transaction_timeout_ms=60_000)
+    who = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    if version < 12:
+        orders.ask(
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            3,
+            v3_and_below_transactional_id="t",
+            v3_and_below_producer_id=begun.producer_id,
+            v3_and_below_producer_epoch=begun.producer_epoch,
+            v3_and_below_topics=[{"name": "many", "partitions": list(range(count))}],
+        )
+
+    def send(sequence: int) -> tuple[Exchange, int]:
+        batch = batch_of(orders, transactional=True, base_sequence=sequence, **who)
+        data = [{"index": index, "records": batch} for index in range(count)]
+        values = {"topic_data": [{"name": "many", "partition_data": data}]}
+        asked = orders.connect().request(
+            ApiKey.PRODUCE, version, {"transactional_id": "t", "acks": -1, "timeout_ms": 1000, **values}
+        )
+        return asked, busiest_turn(orders, within_ms=1000)
+
+    send(0)  # files are made
+    asked, most = send(1)
+    assert {each.error_code for topic in asked.answer.responses for each in topic.partition_responses} == {0}
+    assert most < MOST_LINES
+    assert orders.ask(ApiKey.END_TXN, 4, transactional_id="t", committed=True, **who).error_code == 0
+    orders.advance(1000)
+    log = orders.node.partition("many", count - 1).replica.log
+    assert log.log_end_offset == 3, "two batches and the marker"

@@ -1,0 +1,208 @@
+"""Appending the batches of a Produce request, and answering as soon as all are as safe as their acks ask for.
+
+Each batch has its own outcome. Whoever calls has decoded the request, and has had its batches prepared and its
+transaction's coordinator asked where that is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
+from cordwood.node.partition import Done, Partition
+from cordwood.node.request import Request
+from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
+from cordwood.records.validate import InvalidBatch
+from cordwood.wire.produce import ProducedPartition, ProduceRequest, ProduceTopic, encode_produce_response
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+ALL_REPLICAS = -1
+NO_ACK = 0
+ATTRIBUTES_LOW_BYTE = 22
+ZSTD_FROM_VERSION = 7
+
+Results = list[tuple[str | TopicId, list[ProducedPartition]]]
+Refusals = Mapping[TopicPartition, ErrorCode]
+BatchRefusals = Mapping[tuple[str | TopicId, int], ProtocolError]
+"""The reasons why batches could not be prepared, by topic and partition as the request names them."""
+
+
+class WaitingProduce:
+    """A request with batches that are appended but not yet as safe as its acks ask for."""
+
+    __slots__ = ("outstanding", "request", "results")
+
+    def __init__(self, request: Request, results: Results) -> None:
+        self.request = request
+        self.results = results
+        self.outstanding = 1  # the handler itself, until it has seen every partition
+
+    def one_more(self, partitions: list[ProducedPartition]) -> Done:
+        """The callback for the partition that is added next to the list: its batch is safe, or failed."""
+        self.outstanding += 1
+        place = len(partitions)
+
+        def done(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                partitions[place] = ProducedPartition(partitions[place][0], error)
+            self.one_less()
+
+        return done
+
+    def one_less(self) -> None:
+        self.outstanding -= 1
+        if not self.outstanding:
+            _respond(self.request, self.results)
+
+
+def append_all(
+    node: Node,
+    request: Request,
+    body: ProduceRequest,
+    refused: Refusals | None,
+    prepared: BatchRefusals | None,
+) -> None:
+    results: Results = []
+    waiting = append(node, request, body, body.topics, results, None, refusal_of(body), refused, prepared)
+    end(request, body, results, waiting)
+
+
+def append(
+    node: Node,
+    request: Request,
+    body: ProduceRequest,
+    topics: list[ProduceTopic],
+    results: Results,
+    waiting: WaitingProduce | None,
+    refusal: ProtocolError | None,
+    refused: Refusals | None,
+    prepared: BatchRefusals | None,
+) -> WaitingProduce | None:
+    """Appends these batches of a request and adds their outcomes to `results`. Returns the state of waiting acks, if
+    any.
+
+    `refusal` concerns the whole request. `refused` has the partitions that the transaction's coordinator refused; None:
+    there is no transaction.
+    """
+    acks = body.acks
+    zstd_allowed = prepared is not None or request.version >= ZSTD_FROM_VERSION
+    for topic, batches in topics:
+        # A topic that spans two steps has one entry.
+        if not results or results[-1][0] is not topic:
+            results.append((topic, []))
+        partitions = results[-1][1]
+        for index, records in batches:
+            try:
+                if refusal is not None:
+                    # Without the places of earlier batches, which it would gather.
+                    raise refusal.with_traceback(None)
+                partition = find(node, topic, index)
+                if prepared and (topic, index) in prepared:
+                    raise prepared[topic, index]
+                _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
+                if refused and partition.name in refused:
+                    raise ProtocolError(refused[partition.name], "The transaction's coordinator refused the batch.")
+                assert isinstance(records, memoryview)
+                appended, safe = node.append(partition, records, acks, request.now_ms)
+            except ProtocolError as error:
+                node.refused_appends[error.code.name] += 1
+                errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+                # The Java producer needs the log's start to begin anew; without it the producer retries for ever.
+                begins = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
+                partitions.append(
+                    ProducedPartition(
+                        index,
+                        error.code,
+                        log_start_offset=partition.replica.log.log_start_offset if begins else -1,
+                        record_errors=errors,
+                        error_message=error.message or None,
+                    )
+                )
+                continue
+            except StorageFailure as failure:
+                node.refused_appends[_storage_reason(failure)] += 1
+                node.report_storage_failure(failure)
+                message = str(failure) if isinstance(failure, DiskFull) else None
+                partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
+                continue
+            if not safe and acks != NO_ACK:
+                if waiting is None:
+                    waiting = WaitingProduce(request, results)
+                done = waiting.one_more(partitions)
+                node.when_safe(partition, appended.last_offset, acks, request.now_ms + body.timeout_ms, done)
+            log_start = partition.replica.log.log_start_offset
+            partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
+    return waiting
+
+
+def _storage_reason(failure: StorageFailure) -> str:
+    """The name of a storage failure in metrics: the protocol has one error for all failures, metrics tell a full disk
+    apart."""
+    return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
+
+
+def end(request: Request, body: ProduceRequest, results: Results, waiting: WaitingProduce | None) -> None:
+    """Answers after the last batch was appended or refused."""
+    if body.acks == NO_ACK:
+        for _, partitions in results:
+            for partition in partitions:
+                if partition.error_code:
+                    request.reply.hang_up("a batch sent with acks=0 was refused, and there is no other way to say so")
+                    return
+        request.reply.nothing()
+    elif waiting is not None:
+        waiting.one_less()
+    else:
+        _respond(request, results)
+
+
+def _respond(request: Request, results: Results) -> None:
+    header = request.header
+    request.reply.send(encode_produce_response(header.api_version, header.correlation_id, results))
+
+
+def refusal_of(body: ProduceRequest) -> ProtocolError | None:
+    """The refusal of the whole request, which holds for each of its partitions."""
+    if body.acks not in (NO_ACK, 1, ALL_REPLICAS):
+        return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is 0, 1 or -1 (all), not {body.acks}.")
+    if body.transactional_id is not None and body.acks != ALL_REPLICAS:
+        return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS, f"A transaction needs acks=all, not {body.acks}.")
+    if body.transactional_id is not None:
+        # The coordinator is asked once for each partition: a second batch must not get in with the first batch's
+        # answer.
+        named = [(topic, index) for topic, batches in body.topics for index, _ in batches]
+        if len(set(named)) < len(named):
+            return ProtocolError(ErrorCode.INVALID_REQUEST, "In a transaction a request names each partition once.")
+    return None
+
+
+def find(node: Node, topic: str | TopicId, index: int) -> Partition:
+    if isinstance(topic, str):
+        return node.partition(topic, index)
+    name = node.topic_name(topic)
+    if name is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic}.")
+    return node.partition(name, index)
+
+
+def _check(
+    records: memoryview | bytes | None, partition: Partition, *, zstd_allowed: bool, transactional: bool
+) -> None:
+    """Checks what depends on the request; the log checks the rest."""
+    if partition.name.topic in INTERNAL_TOPICS:
+        raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by brokers only.")
+    if records is None or len(records) <= ATTRIBUTES_LOW_BYTE:
+        raise ProtocolError(ErrorCode.INVALID_RECORD, f"{partition.name}: there is no record batch.")
+    attributes = records[ATTRIBUTES_LOW_BYTE]
+    if not zstd_allowed and attributes & CODEC_MASK == Codec.ZSTD:
+        raise no_zstd()
+    if attributes & TRANSACTIONAL_BIT and not transactional:
+        raise ProtocolError(ErrorCode.INVALID_TXN_STATE, "A batch of a transaction needs a transactional id.")
+
+
+def no_zstd() -> ProtocolError:
+    return ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later.")

@@ -1,0 +1,146 @@
+"""The batches of a Produce request on their way to the log: kept, prepared, vouched for by their coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
+from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
+from cordwood.node.coordinator_log import Writer
+from cordwood.node.handlers.appending import ATTRIBUTES_LOW_BYTE, ZSTD_FROM_VERSION, Refusals, find, no_zstd
+from cordwood.node.partition import Partition
+from cordwood.node.preparation import Outcome
+from cordwood.node.request import Request
+from cordwood.node.transactional_appends import ADDS_FROM_VERSION
+from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, Codec, read_header
+from cordwood.wire.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+Found = tuple[tuple[int, int, int], Partition, memoryview]
+"""A batch and its partition, with the places of the topic, partition and batch in the request."""
+
+
+def kept_batches(body: ProduceRequest) -> ProduceRequest:
+    """A copy of the request with its own batches: the network's frame is gone when the handler returns or pauses."""
+    return body._replace(
+        topics=[
+            (topic, [(index, None if batch is None else memoryview(bytearray(batch))) for index, batch in batches])
+            for topic, batches in body.topics
+        ]
+    )
+
+
+def with_partitions(node: Node, body: ProduceRequest) -> list[Found]:
+    """The batches that have a header and whose partitions exist."""
+    found = []
+    for number, (topic, batches) in enumerate(body.topics):
+        for place, (index, records) in enumerate(batches):
+            if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
+                with suppress(ProtocolError):
+                    found.append(((number, index, place), find(node, topic, index), records))
+    return found
+
+
+def ready_at_once(node: Node, connection_id: int, body: ProduceRequest, found: list[Found]) -> bool:
+    """Whether the batches can be appended at once. Batches whose records were checked are marked in the request."""
+    batches = [(partition, records) for _, partition, records in found]
+    at_once = node.preparation.at_once(connection_id, batches)
+    if at_once is None:
+        return False
+    for ((topic, index, place), _, _), records in zip(found, at_once, strict=True):
+        body.topics[topic][1][place] = (index, records)
+    return True
+
+
+def take_over(
+    body: ProduceRequest,
+    found: list[Found],
+    outcome: list[Outcome],
+    refused: dict[tuple[str | TopicId, int], ProtocolError],
+) -> None:
+    """Puts the prepared batches into the request, and the refusals into `refused`."""
+    for ((topic, index, place), _, _), result in zip(found, outcome, strict=True):
+        name, batches = body.topics[topic]
+        if isinstance(result, ProtocolError):
+            refused[name, index] = result
+        else:
+            batches[place] = (index, result)
+
+
+def brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | TopicId, int], ProtocolError]:
+    """Refuses zstd in old requests. The codec that the producer sent counts, not the codec of the topic."""
+    if request.version >= ZSTD_FROM_VERSION:
+        return {}
+    return {
+        (topic, index): no_zstd()
+        for topic, batches in body.topics
+        for index, records in batches
+        if records is not None
+        and len(records) >= HEADER_SIZE
+        and records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK == Codec.ZSTD
+    }
+
+
+# Transactions
+
+
+def verify(
+    node: Node, request: Request, body: ProduceRequest, transactional_id: str, done: Callable[[Refusals], None]
+) -> None:
+    """Calls `done` with the partitions that the transaction's coordinator refuses, at a moment when that is true."""
+    writers = unverified(node, body)
+
+    def verified(errors: Refusals) -> None:
+        refused: dict[TopicPartition, ErrorCode] = {
+            name: error for name, error in errors.items() if error is not ErrorCode.NONE
+        }
+        if request.version >= ADDS_FROM_VERSION:
+            refused.update(_starting_late(node, body, writers))
+        done(refused)
+
+    node.transactional_appends.verify(transactional_id, writers, request.version, verified)
+
+
+def unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer]:
+    """The partitions that have no batch of the transaction yet, with the writer of the first."""
+    writers: dict[TopicPartition, Writer] = {}
+    for partition, writer, _ in _transactional_batches(node, body):
+        try:
+            known = partition.replica.log.producers.in_transaction(*writer)
+        except StorageFailure:
+            continue
+        if not known and partition.name.topic not in INTERNAL_TOPICS:
+            writers[partition.name] = writer
+    return writers
+
+
+def _starting_late(
+    node: Node, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
+) -> dict[TopicPartition, ErrorCode]:
+    """Refuses an unknown producer that does not begin with sequence 0: a batch that overtook the first must not open a
+    transaction."""
+    return {
+        partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for partition, writer, sequence in _transactional_batches(node, body)
+        if partition.name in writers and sequence != 0 and not partition.replica.log.producers.knows(writer.producer_id)
+    }
+
+
+def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
+    """Partition, writer and first sequence of the batches that are marked as transactional."""
+    found = []
+    for topic, batches in body.topics:
+        for index, records in batches:
+            if records is None or len(records) < HEADER_SIZE or not records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+                continue
+            try:
+                partition = find(node, topic, index)
+            except ProtocolError:
+                continue
+            header = read_header(records)
+            found.append((partition, Writer(header.producer_id, header.producer_epoch), header.base_sequence))
+    return found

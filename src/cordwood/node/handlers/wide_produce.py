@@ -1,0 +1,123 @@
+"""A Produce request of many batches: read in one turn and appended piece by piece in others.
+
+A piece that waits, for other processes to prepare its batches or for its transaction's coordinator, holds up no other
+piece. A transaction may end between two pieces: the coordinator is asked about each.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cordwood.node.handlers.appending import Refusals, Results, WaitingProduce, append, end, refusal_of
+from cordwood.node.handlers.batches import Found, brought_zstd, ready_at_once, take_over, verify, with_partitions
+from cordwood.node.preparation import Outcome
+from cordwood.node.request import Request
+from cordwood.node.turns import Steps
+from cordwood.wire.produce import ProduceRequest, ProduceTopic, decode_produce
+
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
+
+BATCHES_PER_STEP = 50
+"""A batch takes some ten microseconds, and a few hundred if its partition's files have to be made."""
+
+
+def produce_in_steps(node: Node, request: Request) -> Steps:
+    # The network's buffer is lent until the first pause.
+    frame = memoryview(bytearray(request.frame))
+    request.let_go_of_frame()
+    yield
+    body = decode_produce(request.header, frame)
+    yield
+    yield from WideProduce(node, request, body).steps()
+
+
+class WideProduce:
+    """Answers when every piece is appended, and each batch as safe as its acks ask for."""
+
+    def __init__(self, node: Node, request: Request, body: ProduceRequest) -> None:
+        self._node = node
+        self._request = request
+        self._body = body
+        self._refusal = refusal_of(body)
+        self._unprepared = brought_zstd(request, body)
+        self._results: Results = []
+        self._waiting: WaitingProduce | None = None
+        self._outstanding = 1  # the steps themselves, until they have begun every piece
+
+    def steps(self) -> Steps:
+        for piece in _pieces(self._body):
+            self._outstanding += 1
+            self._begin(piece)
+            yield
+        self._one_less()
+
+    def _begin(self, piece: ProduceRequest) -> None:
+        node, connection_id = self._node, self._request.reply.connection_id
+        if self._refusal is not None:
+            self._append(piece, None)
+            return
+        if node.preparation.may_concern(piece.topics):
+            found = with_partitions(node, piece)
+            if not ready_at_once(node, connection_id, piece, found):
+                batches = [(partition, records) for _, partition, records in found]
+                node.preparation.in_turn(connection_id, batches, partial(self._prepared, piece, found))
+                return
+        self._go_on(piece)
+
+    def _prepared(self, piece: ProduceRequest, found: list[Found], outcome: list[Outcome]) -> None:
+        take_over(piece, found, outcome, self._unprepared)
+        self._go_on(piece)
+
+    def _go_on(self, piece: ProduceRequest) -> None:
+        node, transactional_id = self._node, self._body.transactional_id
+        if transactional_id is None:
+            self._append(piece, None)
+            return
+
+        def verified(refused: Refusals) -> None:
+            self._append(piece, refused)
+            node.transactional_appends.through(transactional_id)
+
+        def begin(now_ms: int) -> None:
+            verify(node, self._request, piece, transactional_id, verified)
+
+        # One piece in a turn, also where the coordinator need not be asked.
+        node.transactional_appends.in_turn(transactional_id, lambda: node.in_turns.add(begin))
+
+    def _append(self, piece: ProduceRequest, refused: Refusals | None) -> None:
+        node, request = self._node, self._request
+        request.now_ms = node.now_ms
+        self._waiting = append(
+            node,
+            request,
+            self._body,
+            piece.topics,
+            self._results,
+            self._waiting,
+            self._refusal,
+            refused,
+            self._unprepared,
+        )
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._outstanding -= 1
+        if not self._outstanding:
+            end(self._request, self._body, self._results, self._waiting)
+
+
+def _pieces(body: ProduceRequest) -> list[ProduceRequest]:
+    """Splits a wide request into narrow ones."""
+    pieces: list[list[ProduceTopic]] = [[]]
+    room = BATCHES_PER_STEP
+    for topic, batches in body.topics:
+        for start in range(0, max(len(batches), 1), BATCHES_PER_STEP):
+            some = batches[start : start + BATCHES_PER_STEP]
+            if len(some) >= room:
+                pieces.append([])
+                room = BATCHES_PER_STEP
+            pieces[-1].append((topic, some))
+            room -= max(len(some), 1)
+    return [body._replace(topics=topics) for topics in pieces if topics]
