@@ -84,7 +84,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _prepare(options: argparse.Namespace, console: Console) -> Bench | None:
-    """Everything that must be there before the clock runs: the client, the peer, an empty directory."""
+    """Prepares the client, the peer and an empty directory, before the clock runs."""
     plan = QUICK if options.quick else FULL
     if options.rounds:
         plan = dataclasses.replace(plan, rounds=options.rounds)
@@ -121,7 +121,7 @@ def _print_head(console: Console, command: str, known: dict[str, object], bench:
 
 
 def _run(bench: Bench, scenario: Scenario, options: argparse.Namespace) -> bool:
-    """One scenario to its end or its failure; what it measured is printed in both cases."""
+    """Runs one scenario to its end or its failure, and prints its figures in both cases."""
     bench.scenario = scenario.name
     bench.scenario_ends = time.monotonic() + scenario.quick_s if bench.plan.quick else float("inf")
     before = len(bench.figures)

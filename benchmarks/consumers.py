@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.load import Run
 
 SLACK_S = 0.15
-"""What a heartbeat may be late."""
+"""How late a heartbeat may be."""
 
 LOOK_S = 0.002
 """How long the one that joins and leaves polls before the main thread looks whether the group has settled."""
@@ -47,7 +47,7 @@ class NotSettled(Exception):
 
 
 class Shares:
-    """Who has which partitions, by what the consumers were told."""
+    """The owner of each partition, as the consumers were told."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
@@ -79,7 +79,7 @@ class Shares:
             self._changed_at_s = told_at_s
 
     def settled_at_s(self) -> float | None:
-        """When the last change came, if all is shared evenly now by who is present."""
+        """The time of the last change, if the present members now share the partitions evenly."""
         with self._lock:
             if self._fault:
                 raise NotSettled(self._fault)
@@ -128,7 +128,7 @@ class Group:
         return self._settle(self._others) - began_s
 
     def rest(self, heartbeats: float) -> None:
-        """For so many intervals, and a little more."""
+        """Waits for this many heartbeat intervals, and a little longer."""
         until_s = time.monotonic() + SLACK_S + heartbeats * self._options.heartbeat_ms / 1000
         while time.monotonic() < until_s:
             self._last.poll(LOOK_S)
@@ -162,9 +162,9 @@ def _poll_forever(consumer: Consumer) -> None:
 
 
 def churn(options: argparse.Namespace) -> tuple[list[float], list[float]]:
-    """Seconds of each time that one joined, and of each time that it left.
+    """The seconds of each join, and of each leave.
 
-    Before that everybody has sent a heartbeat since the last change; changes come at phases spread evenly between two.
+    Before a change every member has sent a heartbeat since the last one; changes are spread evenly over the interval.
     """
     group = Group(options)
     alone = options.members == 1

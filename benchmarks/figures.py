@@ -1,7 +1,7 @@
 """The arithmetic of a comparison: samples, medians, ratios and targets.
 
-Owns what a printed figure means. Promises: a figure is the median of what was measured in this run; a ratio is always
-Cordwood's figure divided by Kafka's; what was not measured has no number.
+Owns the meaning of a printed figure. Promises: a figure is the median of the samples of this run; a ratio is always
+Cordwood's figure divided by Kafka's; a figure that was not measured has no number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KAFKA = "kafka"
 
 
 class Verdict(Enum):
-    """What became of a target."""
+    """Whether a target was reached."""
 
     REACHED = "reached"
     MISSED = "missed"
@@ -54,7 +54,7 @@ REBALANCE = Target(0.5, at_least=False)
 
 @dataclass(frozen=True)
 class Metric:
-    """What is measured, in which unit, and what is to be reached."""
+    """A metric: its name, its unit and its target."""
 
     name: str
     unit: str
@@ -82,7 +82,7 @@ class Figure:
         return median(self.samples.get(system, []))
 
     def limit(self, system: str) -> str:
-        """What held the system back in most of its rounds, if that is known."""
+        """The limit of the system in most of its rounds, if it is known."""
         seen = self.limits.get(system, [])
         return statistics.mode(seen) if seen else ""
 
@@ -106,7 +106,7 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:
-    """None where a side was not measured, and where the other side is zero (too small for the clock)."""
+    """The ratio; None if a side was not measured, or if Kafka's figure is zero (too small for the clock)."""
     if ours is None or theirs is None or theirs == 0:
         return None
     return ours / theirs
@@ -130,7 +130,7 @@ BUSY = 0.9
 
 
 def limit_of(*, client: float, broker: float, machine: float) -> str:
-    """What kept a run from being faster, by the busy shares of the client's and broker's threads and of all cores."""
+    """The limit of a run, from the busy shares of the client's threads, the broker's threads and all cores."""
     if client >= BUSY:
         return "client"
     if broker >= BUSY:

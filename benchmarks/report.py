@@ -1,4 +1,4 @@
-"""What a run says: tables for people, JSON for scripts.
+"""The report of a run: tables for people, JSON for scripts.
 
 Promises: every number comes from a Figure of this run; a system that failed shows as failed, with its message below
 the table; nothing is rounded so far that a missed target looks reached.
@@ -76,7 +76,7 @@ def _cell(figure: Figure, system: str) -> str:
 
 
 def _limits(figure: Figure) -> str:
-    """`client` if it held both back, else `client / broker`, ours first. Only a rate is held back."""
+    """The limit of both systems; if they differ, `client / broker` with ours first. Only a rate has a limit."""
     if not figure.metric.unit.endswith("/s"):
         return ""
     seen = [figure.limit(system) or "-" for system in (CORDWOOD, KAFKA) if figure.samples.get(system)]

@@ -127,7 +127,7 @@ class Run:
 
 
 def read(run: Run) -> None:
-    """All of a topic into a sink that drops it."""
+    """Reads a whole topic into a sink that drops it."""
     for size in SIZES:
         for codec in run.plan.codecs:
             for partitions in run.plan.partitions:
@@ -199,7 +199,7 @@ def trigger(run: Run) -> None:
 
 
 def memory(run: Run) -> None:
-    """What a Python worker that reads 1 KiB records takes at most; the connector has none."""
+    """The most memory of a Python worker that reads 1 KiB records; the connector has no such worker."""
     topic = run.filled(1024, "lz4", run.plan.partitions[-1])
     run.reader(run.spark.read, CORDWOOD, topic).load().write.format("noop").mode("overwrite").save()
     workers = [pid for pid in tree(os.getpid()) if _command(pid).endswith("pyspark.daemon pyspark.worker")]

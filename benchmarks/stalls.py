@@ -156,14 +156,14 @@ def set_up(address: tuple[str, int]) -> Stage:
 
 
 class Turns:
-    """What the broker's loop watch says of its long turns."""
+    """The long turns that the broker's loop watch reports."""
 
     def __init__(self, output: Path) -> None:
         self._output = output
         self._read = 0
 
     def longest(self) -> str:
-        """Since the last time: the one that took most CPU."""
+        """The turn that took most CPU since the last call."""
         said = self._output.read_bytes()[self._read :]
         self._read += len(said)
         turns = [(float(cpu_ms), api.decode()) for api, cpu_ms in _TURN.findall(said)]

@@ -22,9 +22,9 @@ def demo(
 ) -> None:
     """Show the main job in the terminal: a real broker, a real client, real kills, and pipelines on a real Spark.
 
-    Starts a broker of its own in a temporary directory, and ends by itself. Every claim is checked; the exit code is 0
-    if all held. The chapters on the broker take about a quarter of a minute. Those on Spark start it five times and
-    take two to three minutes; they are left out where Spark is not installed.
+    The demo starts a broker of its own in a temporary directory, and ends by itself. Every claim is checked; the exit
+    code is 0 if all held. The chapters on the broker take about a quarter of a minute. Those on Spark start it four
+    times, which takes some two minutes on two quiet cores; without Spark they are left out.
     """
     from cordwood.cli.demo.chapters import UnknownChapter
     from cordwood.cli.demo.story import CHAPTERS, run

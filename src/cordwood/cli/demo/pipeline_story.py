@@ -1,6 +1,7 @@
 """The demo's chapters on Spark: a pipeline that is killed, corrected, replayed and swapped; and the audit.
 
-Each command is run as a user would run it, in a process of its own.
+Each command runs as a user would run it, in a process of its own. `compare` and `audit` share a process and its Spark
+session, and the audit runs beside other chapters: so the demo starts Spark four times, not five.
 """
 
 import json
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from cordwood.cli.demo.chapters import Chapter
 from cordwood.cli.demo.orders import STEPS, TOPIC, order_of, orders
 from cordwood.cli.demo.reader import consumer_of
 from cordwood.cli.demo.scene import Scene, TookTooLong, wait
+from cordwood.cli.demo.spark_commands import Ended, SparkCommands
 
 PIPELINE = "fulfilment"
 ENRICHED = "orders-enriched"
@@ -37,7 +40,7 @@ from cordwood.pipelines import json, pipeline, table, text, topic
         "events": topic("orders-enriched", key="customer"),
         "status": table("order-status", key=["customer", "order"]),
     }},
-    max_rows_per_batch=3000,
+    max_rows_per_batch=5000,
 )
 def fulfilment(orders):
     events = orders.withColumnRenamed("key", "customer").selectExpr("*", "is = '{done}' as done")
@@ -54,6 +57,7 @@ def _pipeline(scene: Scene) -> None:
     stage.command(f"cordwood pipeline run {file.name}")
     run = _Run(scene, file)
     try:
+        _import_table_reader()
         wait(lambda: len(run.batches) >= 1, "the pipeline has done a batch", _SPARK_PATIENCE_S)
         stage.lines(run.lines[:_SHOWN_LINES])
         worker = run.worker()
@@ -64,7 +68,8 @@ def _pipeline(scene: Scene) -> None:
             shop.send(order)
         shop.finish()
         total = len(shop.acknowledged)
-        stage.say(f"Spark is dead, and {MORE_ORDERS} more orders came in meanwhile. The pipeline starts it again:")
+        _begin_audit(scene)
+        stage.say(f"Spark is dead, and {MORE_ORDERS} more orders came in meanwhile. The pipeline starts Spark again:")
         shown = len(run.lines)
         wait(lambda: run.caught_up(total), "the pipeline has caught up", _SPARK_PATIENCE_S)
         stage.lines(run.lines[shown : shown + _SHOWN_LINES])
@@ -74,7 +79,7 @@ def _pipeline(scene: Scene) -> None:
     numbers = Counter(order_of(value)["number"] for value in events)
     stage.say(f"Counted: {total:,} orders in, {len(events):,} enriched ones out, {len(numbers):,} different.")
     stage.check("no order is lost on the way", set(numbers) == set(range(total)))
-    stage.check("none is there twice: each micro-batch is visible once", max(numbers.values()) == 1)
+    stage.check("no order is there twice: each micro-batch is visible once", max(numbers.values()) == 1)
     table = _table(scene)
     stage.check("the table has each order of each customer once", len(table) == len(_last_steps(scene)))
 
@@ -84,30 +89,34 @@ def _correct(scene: Scene) -> None:
     stage.chapter("A bug, corrected by replaying history into a fresh table")
     wrong = sum(done != (step == "delivered") for step, done in _table(scene).values())
     stage.say(
-        f"Version 1 takes an order for done when it is shipped: {wrong:,} rows are wrong. Version 2 knows better."
+        f"Version 1 takes an order for done when it is shipped: {wrong:,} rows are wrong. Version 2 waits for delivery."
     )
     file = _write(scene, version=2, done="delivered")
     stage.command(f"cordwood pipeline replay {file.name} --from earliest")
     _cordwood(scene, "pipeline", "replay", str(file), "--from", "earliest")
     before = sum(done != (step == "delivered") for step, done in _table(scene).values())
-    stage.check("meanwhile readers of the table still see the old one, whole", before == wrong)
+    stage.check("meanwhile readers still see the whole old table", before == wrong)
     stage.command(f"cordwood pipeline compare {PIPELINE}")
-    compared = json.loads(_cordwood(scene, "pipeline", "compare", PIPELINE, "--json"))
+    compare = ("pipeline", "compare", PIPELINE, "--json")
+    assert scene.commands is not None
+    compared = json.loads(_output(compare, scene.commands.begin(*compare)))
     (difference,) = compared["tables"]
     columns = ("live_rows", "fresh_rows", "only_live", "only_fresh", "changed")
     stage.table([name.replace("_", " ") for name in columns], [[difference[name] for name in columns]])
-    stage.check("it differs in exactly the rows that were wrong", difference["changed"] == wrong)
+    stage.check("the fresh table differs in exactly the wrong rows", difference["changed"] == wrong)
     stage.command(f"cordwood pipeline swap {PIPELINE}")
     _cordwood(scene, "pipeline", "swap", PIPELINE)
     after = _table(scene)
-    stage.check("the fresh table is the live one: no row is wrong", after == _last_steps(scene))
+    stage.check("the fresh table is live, and no row is wrong", after == _last_steps(scene))
 
 
 def _audit(scene: Scene) -> None:
     stage = scene.stage
     stage.chapter("The audit's verdict on the topic's whole history")
     stage.command(f"cordwood audit {TOPIC}")
-    report = json.loads(_cordwood(scene, "audit", TOPIC, "--json"))
+    _begin_audit(scene)
+    assert scene.audit is not None
+    report = json.loads(_output(("audit", TOPIC), scene.audit))
     rows = [
         (each["check"], each["scope"], "clean" if each["clean"] else f"{each['found']:,}")
         for each in report["findings"]
@@ -119,6 +128,30 @@ def _audit(scene: Scene) -> None:
         f"all {report['records']:,} records: no key in two partitions, no duplicate, no gap",
         report["ok"] and report["records"] == len(shop.acknowledged),
     )
+
+
+def start_spark(scene: Scene) -> None:
+    """Starts the Spark session of the commands that share one, if a chapter of theirs is played."""
+    if scene.playing & {"correct", "audit"}:
+        scene.commands = SparkCommands(_environment(scene), os.path.join(scene.directory, "spark.log"))
+
+
+def _begin_audit(scene: Scene) -> None:
+    """Begins the audit if its chapter is played. No chapter writes orders afterwards."""
+    if "audit" in scene.playing and scene.audit is None:
+        assert scene.commands is not None
+        scene.audit = scene.commands.begin("audit", TOPIC, "--json")
+
+
+def _output(arguments: Sequence[str], command: "Future[Ended]") -> str:
+    """The output of a command that has to succeed."""
+    try:
+        code, output, errors = command.result(_SPARK_PATIENCE_S)
+    except TimeoutError:
+        raise TookTooLong(f"`cordwood {' '.join(arguments)}` ended") from None
+    if code != 0:
+        raise TookTooLong(f"`cordwood {' '.join(arguments)}` did its work: {(output + errors)[-1500:]}")
+    return output
 
 
 def as_far_as_installed(chapters: Sequence[Chapter]) -> list[Chapter]:
@@ -136,7 +169,7 @@ def _no_spark(scene: Scene) -> None:
 
 
 class _Run:
-    """`cordwood pipeline run` in a process of its own, and what it says."""
+    """`cordwood pipeline run` in a process of its own, and its output."""
 
     def __init__(self, scene: Scene, file: Path) -> None:
         command = [sys.executable, "-m", "cordwood.cli", "pipeline", "run", str(file), "--json"]
@@ -169,12 +202,12 @@ class _Run:
         return read >= total
 
     def worker(self) -> int:
-        """The process that runs Spark, under the one that watches over it."""
+        """The process that runs Spark, a child of the supervisor."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         return int(children[0])
 
     def stop(self) -> None:
-        """After the batch under way."""
+        """Stops the pipeline after the batch under way."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -198,9 +231,9 @@ def _environment(scene: Scene) -> dict[str, str]:
         **own,
         "CORDWOOD_BOOTSTRAP": scene.broker.bootstrap_servers,
         "CORDWOOD_PIPELINES": os.path.join(scene.directory, "pipelines"),
-        # No JVM here runs long enough for what its second compiler does to be of use.
+        # No JVM of the demo runs long enough to gain from its second compiler.
         "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        # What a killed Spark leaves behind goes with the demo's own directory.
+        # The files that a killed Spark leaves behind are removed with the demo's own directory.
         "SPARK_LOCAL_DIRS": scratch,
         "TMPDIR": scratch,
     }
@@ -222,7 +255,7 @@ def _cordwood(scene: Scene, *arguments: str) -> str:
 
 
 def _committed_values(scene: Scene, topic: str) -> list[bytes]:
-    """What a read_committed reader sees of a topic."""
+    """The values of a topic that a read_committed reader sees."""
     from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
     consumer = consumer_of(scene.broker.bootstrap_servers, "counting")
@@ -243,6 +276,13 @@ def _committed_values(scene: Scene, topic: str) -> list[bytes]:
     return values
 
 
+def _import_table_reader() -> None:
+    """Imports the libraries of `_table` while Spark starts, since the imports take seconds."""
+    import deltalake  # noqa: F401
+
+    import cordwood.pipelines  # noqa: F401
+
+
 def _table(scene: Scene) -> dict[tuple[str, int], tuple[str, bool]]:
     """(customer, order) → (its last step, whether it is done), as a reader of the live table sees it."""
     from deltalake import DeltaTable
@@ -255,7 +295,7 @@ def _table(scene: Scene) -> dict[tuple[str, int], tuple[str, bool]]:
 
 
 def _last_steps(scene: Scene) -> dict[tuple[str, int], tuple[str, bool]]:
-    """The same, from what the shop knows."""
+    """(customer, order) → (last step, whether it is done), from the acknowledged events."""
     assert scene.shop is not None
     found: dict[tuple[str, int], int] = {}
     for acked in scene.shop.acknowledged:

@@ -1,14 +1,16 @@
-"""What the demo's chapters share: the broker, the shop, the readers, and patience."""
+"""The objects that the demo's chapters share: the broker, the shop, the readers; and waiting with a limit."""
 
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from cordwood.cli.demo.broker_process import BrokerProcess
 from cordwood.cli.demo.orders import PARTITIONS, TOPIC, Shop
+from cordwood.cli.demo.spark_commands import Ended, SparkCommands
 from cordwood.cli.demo.stage import Stage
 
 PATIENCE_S = 30.0
@@ -16,13 +18,28 @@ PATIENCE_S = 30.0
 
 @dataclass(slots=True)
 class Scene:
-    """What the chapters share."""
+    """The objects that the chapters share."""
 
     stage: Stage
     broker: BrokerProcess
     directory: str
     shop: Shop | None = None
     readers: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    playing: frozenset[str] = frozenset()
+    """The names of all chapters that are played."""
+    commands: SparkCommands | None = None
+    audit: "Future[Ended] | None" = None
+    """The audit, once it has begun: it runs beside other chapters."""
+
+    def close(self) -> None:
+        """Ends every process of the demo that still runs."""
+        for reader in self.readers:
+            if reader.poll() is None:
+                reader.kill()
+                reader.wait()
+        if self.commands is not None:
+            self.commands.close()
+        self.broker.close()
 
     def file_of(self, reader: str) -> str:
         return os.path.join(self.directory, f"{reader}.tsv")
@@ -38,7 +55,7 @@ class Scene:
 
 
 class TookTooLong(Exception):
-    """Something did not happen within the demo's patience; says what."""
+    """The event that the message names did not happen within the demo's patience."""
 
 
 def wait(happened: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:

@@ -1,4 +1,4 @@
-"""The demo's story: its chapters on the broker, one function each, and how they are played."""
+"""The demo's story: its chapters on the broker, one function each, and the playing of all chapters."""
 
 import hashlib
 import os
@@ -32,7 +32,7 @@ KILL_BROKER_AFTER = 2000
 
 
 def run(names: Collection[str] = ()) -> int:
-    """Plays the named chapters and those that they need, or all; 0 if every claim held."""
+    """Plays the named chapters and the chapters that they need, or all. Returns 0 if every claim held."""
     chapters = pipeline_story.as_far_as_installed(chosen(CHAPTERS, names))
     stage = Stage()
     stage.title(
@@ -41,18 +41,15 @@ def run(names: Collection[str] = ()) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="cordwood-demo-") as directory:
         data_directory = os.path.join(directory, "data")
-        scene = Scene(stage, BrokerProcess(data_directory, os.path.join(directory, "broker.log")), directory)
+        broker = BrokerProcess(data_directory, os.path.join(directory, "broker.log"))
+        scene = Scene(stage, broker, directory, playing=frozenset(chapter.name for chapter in chapters))
         try:
             for chapter in chapters:
                 chapter.play(scene)
         except (BrokerFailed, KafkaException, subprocess.TimeoutExpired, TookTooLong) as error:
             stage.check(f"the demo ran to its end: {error}", False)
         finally:
-            for reader in scene.readers:
-                if reader.poll() is None:
-                    reader.kill()
-                    reader.wait()
-            scene.broker.close()
+            scene.close()
     return stage.finish()
 
 
@@ -93,22 +90,24 @@ def _produce(scene: Scene) -> None:
     )
     homes = {(acked.order.customer, acked.partition) for acked in shop.acknowledged}
     stage.check("every customer's orders are in one partition", len(homes) == len({customer for customer, _ in homes}))
+    # The next chapters mostly wait: Spark starts beside them.
+    pipeline_story.start_spark(scene)
 
 
 def _order(scene: Scene) -> None:
     stage = scene.stage
-    stage.chapter("What is ordered, and what is not")
+    stage.chapter("Order within a partition and a key, and none between partitions")
     lines = _read_all(scene, "curious")
     numbers = [order_of(line.value.encode())["number"] for line in lines]
     backwards = sum(later < earlier for earlier, later in pairwise(numbers))
     first = ", ".join(f"{number}" for number in numbers[:8])
     stage.say(f"One reader of all {PARTITIONS} partitions saw the events in this order: {first}, ...")
     stage.say(
-        f"It jumped back {backwards} times. That is no fault: between partitions there is no order, and another "
-        "reader may see them interleaved differently."
+        f"The numbers jump back {backwards} times. That is no fault: between partitions there is no order, and another "
+        "reader may see the partitions interleaved differently."
     )
     stage.check("within each partition, offsets only rise", _rises(lines, by_key=False))
-    stage.check("within each key, a customer's steps are in the order they happened", _rises(lines, by_key=True))
+    stage.check("within each key, a customer's steps are in the order of writing", _rises(lines, by_key=True))
 
 
 def _two_readers(scene: Scene) -> None:
@@ -126,33 +125,33 @@ def _two_readers(scene: Scene) -> None:
             (name, len(lines_of(scene.file_of(name))), "  ".join(f"{index}:{at}" for index, at in positions.items()))
         )
     stage.table(["reader", "records read", "committed position (partition:offset)"], rows)
-    stage.check("search has read what it wanted", len(lines_of(scene.file_of("search"))) == SEARCH_READS)
-    stage.check("reading took nothing away: billing is still at work on the same records", billing.poll() is None)
+    stage.check(f"search has read {SEARCH_READS} records", len(lines_of(scene.file_of("search"))) == SEARCH_READS)
+    stage.check("reading removes nothing: billing is still at work on the same records", billing.poll() is None)
 
 
 def _kill_reader(scene: Scene) -> None:
     stage = scene.stage
-    stage.chapter("kill -9 of a reader, and on from its committed position")
+    stage.chapter("kill -9 of a reader, which then goes on from its committed position")
     billing = scene.readers[-1]
     path = scene.file_of("billing")
-    # Between two commits, so that there is something to work on twice.
+    # The kill comes between two commits, so that some records are worked on twice.
     wait(lambda: _uncommitted_work(len(lines_of(path))), "the reader billing gets on")
     billing.send_signal(signal.SIGKILL)
     billing.wait()
     before = lines_of(path)
     committed = sum(_committed(scene, "billing").values())
     stage.command(f"kill -9 {billing.pid}")
-    stage.say(f"It had worked on {len(before)} records and committed {committed}. It starts again.")
+    stage.say(f"The reader had worked on {len(before)} records and committed {committed}. It starts again.")
     scene.start_reader("billing").wait(PATIENCE_S)
     lines = lines_of(path)
     times = Counter((line.partition, line.offset) for line in lines)
     again = sum(count - 1 for count in times.values())
     stage.say(
-        f"It went on from record {committed}: {again} records were worked on twice, because it commits every "
-        f"{COMMIT_EVERY}. That is at least once. To get exactly once, write position and result together."
+        f"The reader went on from record {committed}: {again} records were worked on twice, because it commits after "
+        f"every {COMMIT_EVERY}. That is at least once. For exactly once, write position and result together."
     )
     stage.check(f"billing has seen all {FIRST_ORDERS} records", len(times) == FIRST_ORDERS)
-    stage.check(f"at most {COMMIT_EVERY} of them twice", again <= COMMIT_EVERY)
+    stage.check(f"billing has seen at most {COMMIT_EVERY} records twice", again <= COMMIT_EVERY)
 
 
 def _uncommitted_work(worked: int) -> bool:
@@ -176,25 +175,25 @@ def _kill_broker(scene: Scene) -> None:
             took_ms = scene.broker.start()
     shop.finish(PATIENCE_S)
     stage.say(
-        f"It was killed after {killed_at or 0:,} acknowledgements and served again {took_ms:.0f} ms later, on the same "
-        "files. The producer was not restarted: it sent again what was not acknowledged."
+        f"The broker was killed after {killed_at or 0:,} acknowledgements and served again {took_ms:.0f} ms later, on "
+        "the same files. The producer was not restarted: it sent the unacknowledged events again."
     )
     total = FIRST_ORDERS + ORDERS_UNDER_FIRE
     stage.check("the broker was killed in the middle", killed_at is not None and killed_at < total)
     stage.check(f"all {total:,} events are acknowledged", len(shop.acknowledged) == total and not shop.errors)
     lines = _read_all(scene, "auditor")
     found = Counter(order_of(line.value.encode())["number"] for line in lines)
-    stage.check("none that was acknowledged is lost", set(found) == set(range(total)))
-    stage.check("none is there twice: the producer is idempotent", max(found.values()) == 1)
+    stage.check("no acknowledged event is lost", set(found) == set(range(total)))
+    stage.check("no event is there twice: the producer is idempotent", max(found.values()) == 1)
     where = {acked.order.number: (acked.partition, acked.offset) for acked in shop.acknowledged}
     as_acknowledged = all(
         where[order_of(line.value.encode())["number"]] == (line.partition, line.offset) for line in lines
     )
-    stage.check("each is at the offset that was acknowledged", as_acknowledged)
+    stage.check("each event is at its acknowledged offset", as_acknowledged)
     stage.check("within each key the steps are still in order", _rises(lines, by_key=True))
     scene.start_reader("billing").wait(PATIENCE_S)
     seen = {(line.partition, line.offset) for line in lines_of(scene.file_of("billing"))}
-    stage.check(f"billing has read on to all {total:,}", len(seen) == total)
+    stage.check(f"billing has read on, and has seen all {total:,} events", len(seen) == total)
 
 
 def _replay(scene: Scene) -> None:
@@ -209,7 +208,7 @@ def _replay(scene: Scene) -> None:
     stage.check(
         "in each partition both replays saw the same bytes in the same order", all(row[2] == row[3] for row in rows)
     )
-    stage.say("Between partitions they may have been interleaved differently. That is the scope of order again.")
+    stage.say("The replays may have interleaved the partitions differently: the scope of order is the partition.")
 
 
 def _files(scene: Scene) -> None:
@@ -231,7 +230,7 @@ def _files(scene: Scene) -> None:
 
 
 def _read_all(scene: Scene, group: str) -> list[Line]:
-    """Every record there is, from offset 0, in the order in which this reader got them."""
+    """All records from offset 0 on, in the order in which this reader got them."""
     consumer = consumer_of(scene.broker.bootstrap_servers, group)
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
     lines: list[Line] = []
@@ -284,11 +283,11 @@ def _digest(lines: list[Line], partition: int) -> str:
 CHAPTERS = (
     Chapter("start", "A broker starts, and a topic with an order by key is created.", _start),
     Chapter("write", "Events of orders are written and acknowledged.", _produce, ("start",)),
-    Chapter("order", "What is ordered, and what is not.", _order, ("write",)),
+    Chapter("order", "Records are in order within a partition and a key, not between partitions.", _order, ("write",)),
     Chapter("readers", "Two readers, each at its own position.", _two_readers, ("write",)),
     Chapter("kill-reader", "A reader is killed and goes on from its committed position.", _kill_reader, ("readers",)),
     Chapter("kill-broker", "The broker is killed while events are being written.", _kill_broker, ("write",)),
-    Chapter("replay", "The history is read twice, and both are the same bytes.", _replay, ("write",)),
+    Chapter("replay", "The history is read twice, and both readings have the same bytes.", _replay, ("write",)),
     *pipeline_story.CHAPTERS,
     Chapter("files", "The broker is stopped, and its files are verified.", _files, ("write",)),
 )
