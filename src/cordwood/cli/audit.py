@@ -38,7 +38,7 @@ def audit(
     skew_ratio: Annotated[
         float, typer.Option(min=1.0, help="Report a partition with more than this many times its fair share.")
     ] = 2.0,
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     as_json: AsJson = False,
 ) -> None:

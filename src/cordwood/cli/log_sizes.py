@@ -1,6 +1,6 @@
 """How many bytes each partition's log takes on a broker's disk: DescribeLogDirs, which librdkafka does not offer.
 
-Version 1 of the request has four fields. They are written out here: the schema library costs seconds to import.
+The four fields of the request, in version 1, are written out here: the schema library costs seconds to import.
 """
 
 import socket

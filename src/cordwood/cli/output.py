@@ -1,4 +1,4 @@
-"""What commands print: tables and words for people, JSON for scripts.
+"""The output of commands: tables and words for people, JSON for scripts.
 
 Results go to stdout. Remarks about results go to stderr, so that a pipe carries results only.
 """

@@ -55,7 +55,7 @@ class Partition:
     """Files that an interrupted deletion or compaction left: `.deleted`, `.cleaned`, `.swap`."""
     topic_id: TopicId | None = None
     description: TopicDescription | None = None
-    """What the directory says of its topic; None if nothing."""
+    """The facts about the topic that the directory names; None if it names none."""
     leader_epochs: LeaderEpochs | None = None
     recovery_point: int | None = None
     log_start_offset: int | None = None

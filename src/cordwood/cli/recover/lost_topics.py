@@ -103,13 +103,13 @@ def _check(topic: SetAsideTopic) -> None:
 
 
 class Rebuilt(NamedTuple):
-    """What the metadata is to know of a topic that it lost."""
+    """A topic to add to the metadata, which lost it."""
 
     topic: LostTopic
     count_is_known: bool
-    """Whether somebody said how many partitions the topic had. Else the highest on disk is the last."""
+    """Whether the number of partitions is known. If not, the highest partition on disk is the last."""
     retention: Mapping[str, str]
-    """The retention that the topic had. It is off, so that nothing goes before somebody has looked."""
+    """The retention that the topic had. It is off until the operator sets it, so that no record is deleted before."""
 
 
 def rebuilt_topic(

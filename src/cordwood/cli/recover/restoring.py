@@ -35,7 +35,7 @@ async def restore(
     new_name: str | None,
     partition_count: int | None = None,
 ) -> list[dict[str, Any]]:
-    """What was put back, by topic. Raises Failure before anything is changed."""
+    """Puts topics back, and describes each. Raises Failure before the first change."""
     data = read_data_directory(path)
     chosen = chosen_topics(topics_set_aside(data), names, everything=everything)
     for option, given in (("--as", new_name), ("--partitions", partition_count)):
