@@ -9,6 +9,11 @@ from tests.cli.conftest import Cordwood
 
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.raw_request import ask
+from cordwood.client.cluster import Cluster
+from cordwood.client.families import FamilyPlan
+from cordwood.client.settings import ClientSettings
+from cordwood.model.families import MAX_PLAN_BYTES
+from cordwood.spark.checkpoints.plans import with_query_name
 from cordwood.wire.apis import ApiKey
 
 
@@ -71,6 +76,15 @@ class TestFamilies:
         found = self._described(cordwood_cli, family)
         assert (found["last_batch_id"], found["slots"], found["joined_slots"], found["open_slots"]) == (0, 2, 2, 0)
         assert family in cordwood_cli("transaction", "families")
+
+    def test_the_name_of_a_query_stands_before_its_family(self, cordwood_cli: Cordwood) -> None:
+        family, query = str(uuid.uuid4()), f"orders {uuid.uuid4().hex[:8]}"
+        with Cluster(ClientSettings(cordwood_cli.bootstrap)) as cluster:
+            text = with_query_name(b"", query, MAX_PLAN_BYTES)
+            cluster.family_decide(family, 0, commit=True, plan=FamilyPlan(rows=3, text=text))
+        assert self._described(cordwood_cli, family)["query"] == query
+        (line,) = [line for line in cordwood_cli("transaction", "families").splitlines() if family in line]
+        assert line.split(family)[0].strip() == query
 
     def test_slots_share_a_line_in_the_list(self, cordwood_cli: Cordwood, family: str) -> None:
         lines = [line for line in cordwood_cli("transaction", "list").splitlines() if family in line]

@@ -13,6 +13,7 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
+from cordwood.cli.pipeline.view import editions_of
 from cordwood.pipelines import guarded
 from cordwood.pipelines.errors import InvalidRows, OverBudget, Unrepeatable
 from cordwood.pipelines.guarding import results_row_by_row
@@ -237,6 +238,35 @@ def requeued(workshop: Workshop, name: str) -> int:
     state = workshop.project.state(name)
     pipeline = load_pipeline(workshop.file)
     return Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=False).sent
+
+
+def test_a_requeue_says_why_records_failed_again_and_status_counts_what_is_left(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    unlucky = tmp_path / "unlucky"
+    unlucky.write_text("13 14")
+    workshop.write(FICKLE.format(name=name, topic=topic, file=unlucky, rows=2))
+    put(topic, orders([12, 13, 14]))
+    workshop.run()
+    state = workshop.project.state(name)
+
+    def quarantined() -> int:
+        (view,) = editions_of(state)
+        count: int = view.as_json()["quarantined"]
+        return count
+
+    assert quarantined() == 2
+    unlucky.write_text("14")
+    pipeline = load_pipeline(workshop.file)
+    done = Requeue(workshop.spark, pipeline, state, state.live_edition(), workshop.bootstrap).run(superseded=False)
+    assert (done.sent, done.failed_again, quarantined()) == (2, 1, 1)
+    ((origin, error),) = done.reasons
+    assert (origin.topic, origin.offset) == (topic, 2)
+    assert "ValueError" in error
+    unlucky.write_text("")
+    assert (requeued(workshop, name), quarantined()) == (1, 0)
 
 
 def test_a_row_that_came_from_no_record_and_cannot_be_written_is_told_of(

@@ -11,9 +11,10 @@ from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop, orders
 
-from cordwood.pipelines.comparing import compare
+from cordwood.pipelines.comparing import compare, compare_topics
+from cordwood.pipelines.comparing_here import compare_tables_here, compare_topics_here
 from cordwood.pipelines.definition import TableFormat
-from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.errors import InvalidRows, WrongState
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import table_path, topic_name
 from cordwood.pipelines.requeueing import Requeue
@@ -77,6 +78,18 @@ def test_a_new_version_is_built_beside_the_live_one_and_takes_its_place(
         {"total": number * 10},
         {"total": number * 20},
     )
+
+    here = compare_tables_here(name, ["id"], live, beside, samples=4)
+    assert (here.changed, here.only_live, here.only_fresh) == (4, 0, 0)
+    assert all(each in here.samples for each in difference.samples)
+    topics = (f"{name}.priced", f"{name}.priced.v2")
+    for found in (
+        compare_topics(spark, "priced", topics, workshop.bootstrap, samples=4),
+        compare_topics_here("priced", topics, workshop.bootstrap, samples=4),
+    ):
+        assert (found.live_rows, found.fresh_rows, found.changed) == (4, 4, 4)
+        assert (found.only_live, found.only_fresh) == (0, 0)
+        assert {"kind": "changed", "key": "o1", "live": {"total": 10}, "fresh": {"total": 20}} in found.samples
 
     # The live edition reads on; the one that takes its place repeats none of its effects.
     version(1)
@@ -226,3 +239,32 @@ def test_what_a_replay_set_aside_goes_through_again_without_the_effects_that_it_
     version(1, 0)
     done = Requeue(spark, load_pipeline(workshop.file), state, state.live_edition(), workshop.bootstrap)
     assert done.run(superseded=False).rows_out == {"scored": 1, "mails": 1}
+
+
+def test_a_change_in_place_that_is_refused_leaves_the_live_edition_as_it_was(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    state = workshop.project.state(name)
+    workshop.write(PIPELINE.format(name=name, topic=topic, version=1, factor=10))
+    put(topic, orders([1]))
+    workshop.run()
+    before = state.edition("v1")
+    kept = state.definition(before).read_bytes()
+    as_text = "10).withColumn('total', F.col('total').cast('string')"
+    workshop.write(PIPELINE.format(name=name, topic=topic, version=3, factor=as_text))
+    put(topic, orders([2]))
+    with pytest.raises(InvalidRows):
+        workshop.run(in_place=True)
+    assert (state.edition("v1"), state.definition(before).read_bytes()) == (before, kept)
+
+    # What `run NAME` runs goes on, and a change that fits becomes the edition's own.
+    workshop.file.write_bytes(kept)
+    assert [event["rows_in"] for event in workshop.run()] == [1]
+    workshop.write(PIPELINE.format(name=name, topic=topic, version=4, factor=30))
+    put(topic, orders([3]))
+    workshop.run(in_place=True)
+    after = state.edition("v1")
+    assert (after.version, after.definition_file) == (4, "definition-v4.py")
+    assert workshop.rows(name) == [("o1", 1, 10), ("o2", 2, 20), ("o3", 3, 90)]

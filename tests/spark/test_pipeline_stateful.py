@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Load, Produce, Record
 from tests.spark.pipeline_workshop import Workshop
 
 from cordwood.pipelines.errors import OverBudget
+from cordwood.pipelines.spark_failures import refusal_of
 
 PIPELINE = """
 @guarded("cents int")
@@ -48,6 +50,7 @@ def test_sums_go_on_after_a_restart_and_poison_stays_out_of_them(
     put(topic, [payment("ann", 1), payment("bob", 2), Record(b"junk", b"k"), payment("ann", 3), payment("bob", 13)])
     first = workshop.run()
     assert sum(event["quarantined"] for event in first) == 2
+    assert first[0]["rows_in"] == 5, "also of the first batch, of which Spark does not tell where it began"
     assert workshop.rows(name) == [("ann", 400, 2), ("bob", 200, 1)]
     aside = sorted(bytes(row["value"]) for row in load(f"{name}.quarantine", **READING).collect())
     assert aside == [b"junk", b'{"who": "bob", "amount": 13}']
@@ -67,3 +70,28 @@ def test_a_record_of_which_many_rows_fail_hides_no_other(
     put(topic, [Record(f'{{"who": "ann", "amount": 13, "parts": {parts}}}'.encode()) for parts in (20, 1)])
     with pytest.raises(OverBudget, match="at least 2 poison records in batch 0, the budget is 1 record"):
         workshop.run()
+
+
+def test_a_function_that_does_not_fit_the_state_is_refused_and_the_edition_stays_as_it_was(
+    workshop: Workshop, make_topic: MakeTopic, put: Produce
+) -> None:
+    topic = make_topic()
+    name = f"p-{topic[-6:]}"
+    workshop.write(PIPELINE.format(name=name, topic=topic))
+    put(topic, [payment("ann", 1)])
+    workshop.run()
+    state = workshop.project.state(name)
+    before = state.edition("v1")
+    kept = state.definition(before).read_bytes()
+    fitting = workshop.file.read_text()
+    workshop.write(PIPELINE.format(name=name, topic=topic).replace('groupBy("who")', 'groupBy("who", "amount")'))
+    put(topic, [payment("ann", 2)])
+    with pytest.raises(StreamingQueryException) as failed:
+        workshop.run()
+    refusal = refusal_of(failed.value, name, "v1", "pipeline.py")
+    assert refusal is not None
+    assert refusal.code == "STATE_DOES_NOT_FIT"
+    assert (state.edition("v1"), state.definition(before).read_bytes()) == (before, kept)
+    workshop.file.write_text(fitting)
+    assert sum(event["rows_in"] for event in workshop.run()) == 1
+    assert workshop.rows(name) == [("ann", 300, 2)]

@@ -1,8 +1,12 @@
-"""Two editions of a table side by side: how many rows, which keys differ, and what a few of the differences are.
+"""Two editions of an output side by side: how many rows, which keys differ, and what a few of the differences are.
 
-Runs on Spark over snapshots, so that it is bounded in memory and sees both tables at one moment each. With a key, rows
-are matched by it; without one, rows are counted, and a row that is there twice on one side and once on the other is one
-difference.
+A table with a key has one row for each key: rows are matched by it. Rows of a table without a key are counted, and a
+row that is there twice on one side and once on the other is one difference. Records of a topic are matched by their
+key: a key whose records are others, or another number of them, has changed; records without a key are counted. The
+order of a topic's records is not compared.
+
+What is small is compared here (`comparing_here`), in a second; the rest on Spark, bounded in memory. Both see each side
+at one moment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,70 +21,138 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 MAX_TEXT_LENGTH: Final = 200
+KINDS: Final = ("changed", "only live", "only fresh")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of two tables, as far as they differ."""
+
+    only_live: Sequence[str] = ()
+    only_fresh: Sequence[str] = ()
+    of_other_type: Sequence[str] = ()
+    common: Sequence[str] = ()
+    """Those that both have, with the same type."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What is different. Samples are in no particular order, and are not more than were asked for of each kind."""
 
-    table: str
+    name: str
     key: Sequence[str]
     live_rows: int
     fresh_rows: int
     only_live: int
+    """Rows or records of keys that only the live edition has."""
     only_fresh: int
     changed: int
     """Keys that both have, with other values; without a key there is no such thing."""
-    columns_only_live: Sequence[str]
-    columns_only_fresh: Sequence[str]
-    columns_of_other_type: Sequence[str]
+    columns: Columns
     samples: Sequence[Mapping[str, Any]]
     """`kind` (only live, only fresh, changed) and the rows; a changed one has the columns that differ."""
 
     @property
     def is_equal(self) -> bool:
-        columns = (self.columns_only_live, self.columns_only_fresh, self.columns_of_other_type)
+        columns = (self.columns.only_live, self.columns.only_fresh, self.columns.of_other_type)
         return not (self.only_live or self.only_fresh or self.changed or any(columns))
+
+
+def columns_of(live: Snapshot, fresh: Snapshot) -> Columns:
+    types = [{each.name: each.dataType.simpleString() for each in side.schema} for side in (live, fresh)]
+    other_type = [name for name in types[0] if name in types[1] and types[0][name] != types[1][name]]
+    return Columns(
+        only_live=[name for name in types[0] if name not in types[1]],
+        only_fresh=[name for name in types[1] if name not in types[0]],
+        of_other_type=other_type,
+        common=[name for name in types[0] if name in types[1] and name not in other_type],
+    )
 
 
 def compare(
     spark: "SparkSession", table: str, key: Sequence[str], live: Snapshot, fresh: Snapshot, samples: int
 ) -> Comparison:
+    """Two tables, on Spark."""
+    columns = columns_of(live, fresh)
+    by = [name for name in key if name in columns.common]
+    if by:
+        joined = _by_key(spark, live, fresh, by, [name for name in columns.common if name not in by])
+    else:
+        joined = _by_row(spark, live, fresh, columns.common)
+    counts, shown = _found(joined, samples)
+    return Comparison(table, tuple(key), live.rows, fresh.rows, *counts, columns, shown)
+
+
+def compare_topics(
+    spark: "SparkSession", name: str, topics: tuple[str, str], bootstrap_servers: str, samples: int
+) -> Comparison:
+    """Two topics, the live one first, on Spark."""
     from pyspark.sql import functions as F
 
-    types = [{each.name: each.dataType.simpleString() for each in side.schema} for side in (live, fresh)]
-    only_live = [name for name in types[0] if name not in types[1]]
-    only_fresh = [name for name in types[1] if name not in types[0]]
-    other_type = [name for name in types[0] if name in types[1] and types[0][name] != types[1][name]]
-    common = [name for name in types[0] if name in types[1] and name not in other_type]
-    by = [name for name in key if name in common]
-    if by:
-        joined = _by_key(spark, live, fresh, by, [name for name in common if name not in by])
-    else:
-        joined = _by_row(spark, live, fresh, common)
+    def side(topic: str, count: str) -> "DataFrame":
+        reader = spark.read.format("cordwood").option("kafka.bootstrap.servers", bootstrap_servers)
+        rows = reader.option("kafka.isolation.level", "read_committed").option("subscribe", topic).load()
+        return rows.groupBy("key", "value").agg(F.count(F.lit(1)).alias(count))
+
+    live, fresh = side(topics[0], "l"), side(topics[1], "f")
+    same = live["key"].eqNullSafe(fresh["key"]) & live["value"].eqNullSafe(fresh["value"])
+    both = live.join(fresh, same, "full_outer").select(
+        F.coalesce(live["key"], fresh["key"]).alias("key"),
+        F.coalesce(live["value"], fresh["value"]).alias("value"),
+        F.coalesce("l", F.lit(0)).alias("l"),
+        F.coalesce("f", F.lit(0)).alias("f"),
+    )
+    both = both.persist()
+    try:
+        sums = both.agg(F.sum("l").alias("l"), F.sum("f").alias("f")).collect()[0]
+        # A record without a key stands for itself.
+        alone = F.when(F.col("key").isNull(), F.col("value"))
+        by_key = both.groupBy("key", alone.alias("alone")).agg(
+            F.sum("l").alias("n_l"),
+            F.sum("f").alias("n_f"),
+            F.max(F.col("l") != F.col("f")).alias("differs"),
+            F.min(F.when(F.col("l") > F.col("f"), F.struct("value"))).alias("sample_l"),
+            F.min(F.when(F.col("f") > F.col("l"), F.struct("value"))).alias("sample_f"),
+        )
+        has_key = F.col("key").isNotNull()
+        surplus = F.col("n_l") - F.col("n_f")
+        kind = (
+            F.when(~F.col("differs"), None)
+            .when((F.col("n_f") == 0) | (~has_key & (surplus > 0)), "only live")
+            .when((F.col("n_l") == 0) | ~has_key, "only fresh")
+            .otherwise("changed")
+        )
+        joined = by_key.select(
+            F.col("key").cast("string").alias("key"),
+            F.col("sample_l.value").cast("string").alias("l"),
+            F.col("sample_f.value").cast("string").alias("f"),
+            kind.alias("kind"),
+            F.when(kind == "changed", F.lit(1)).otherwise(F.abs(surplus)).alias("n"),
+        )
+        counts, shown = _found(joined, samples, of_topic=True)
+    finally:
+        both.unpersist()
+    return Comparison(name, ("key",), sums["l"] or 0, sums["f"] or 0, *counts, Columns(), shown)
+
+
+def _found(
+    joined: "DataFrame", samples: int, *, of_topic: bool = False
+) -> tuple[tuple[int, int, int], list[Mapping[str, Any]]]:
+    """How many there are of each kind (only live, only fresh, changed), and samples, of (key, l, f, kind, n)."""
+    from pyspark.sql import functions as F
+
     joined = joined.where(F.col("kind").isNotNull()).persist()
     try:
         counts = {row["kind"]: row["count"] for row in joined.groupBy("kind").agg(F.sum("n").alias("count")).collect()}
         shown: list[Mapping[str, Any]] = []
-        for kind in ("changed", "only live", "only fresh"):
+        for kind in KINDS:
             if counts.get(kind) and samples:
                 rows = joined.where(F.col("kind") == kind).limit(samples).collect()
-                shown += [_sample(kind, row, by) for row in rows]
+                show = record_sample if of_topic else row_sample
+                shown += [show(kind, row["key"], row["l"], row["f"]) for row in rows]
     finally:
         joined.unpersist()
-    return Comparison(
-        table,
-        tuple(key),
-        live.rows,
-        fresh.rows,
-        counts.get("only live", 0),
-        counts.get("only fresh", 0),
-        counts.get("changed", 0),
-        only_live,
-        only_fresh,
-        other_type,
-        shown,
-    )
+    return (counts.get("only live", 0), counts.get("only fresh", 0), counts.get("changed", 0)), shown
 
 
 def _by_key(
@@ -112,7 +184,7 @@ def _by_row(spark: "SparkSession", live: Snapshot, fresh: Snapshot, columns: Seq
     joined = side(live, "l").join(side(fresh, "f"), "row", "full_outer")
     surplus = F.coalesce(F.col("l"), F.lit(0)) - F.coalesce(F.col("f"), F.lit(0))
     return joined.select(
-        F.lit("{}").alias("key"),
+        F.lit(None).cast("string").alias("key"),
         F.when(surplus > 0, F.col("row")).alias("l"),
         F.when(surplus < 0, F.col("row")).alias("f"),
         F.when(surplus > 0, "only live").when(surplus < 0, "only fresh").alias("kind"),
@@ -128,19 +200,38 @@ def _json(columns: Sequence[str]) -> "Column":
     return F.to_json(F.struct(*quoted), {**JSON_OPTIONS, "ignoreNullFields": "false"}) if quoted else F.lit("{}")
 
 
-def _sample(kind: str, row: Any, key: Sequence[str]) -> Mapping[str, Any]:
+def row_sample(kind: str, key: str | None, live: str | None, fresh: str | None) -> Mapping[str, Any]:
+    """A difference of two tables, of the JSON of its key and of the row on both sides."""
     import json
 
-    live: Any = None if row["l"] is None else json.loads(row["l"])
-    fresh: Any = None if row["f"] is None else json.loads(row["f"])
-    sample: dict[str, Any] = {"kind": kind, "key": json.loads(row["key"]) if key else None}
-    if kind == "changed":
-        different = [name for name in live if live[name] != fresh.get(name)]
-        sample["live"] = {name: _short(live[name]) for name in different}
-        sample["fresh"] = {name: _short(fresh.get(name)) for name in different}
-    else:
-        values = live if kind == "only live" else fresh
-        sample["live" if kind == "only live" else "fresh"] = {name: _short(value) for name, value in values.items()}
+    values = {side: json.loads(text) for side, text in (("live", live), ("fresh", fresh)) if text is not None}
+    return _sample(kind, None if key is None else json.loads(key), values)
+
+
+def record_sample(kind: str, key: str | None, live: str | None, fresh: str | None) -> Mapping[str, Any]:
+    """A difference of two topics, of the text of a record's key and of its value on both sides."""
+    import json
+
+    values: dict[str, Any] = {}
+    for side, text in (("live", live), ("fresh", fresh)):
+        if text is None and kind != "changed" and kind != f"only {side}":
+            continue
+        try:
+            value = None if text is None else json.loads(text)
+        except ValueError:
+            value = text
+        values[side] = value if isinstance(value, dict) else {"value": value}
+    return _sample(kind, key, values)
+
+
+def _sample(kind: str, key: Any, sides: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    names = {name: None for values in sides.values() for name in values}
+    if kind == "changed" and len(sides) == 2:
+        live, fresh = sides["live"], sides["fresh"]
+        names = {name: None for name in names if name not in live or name not in fresh or live[name] != fresh[name]}
+    sample: dict[str, Any] = {"kind": kind, "key": key}
+    for side, values in sides.items():
+        sample[side] = {name: _short(values.get(name)) for name in names}
     return sample
 
 

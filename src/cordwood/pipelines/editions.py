@@ -177,6 +177,11 @@ class PipelineState:
             raise WrongState(f"{self.name} has no live edition yet", "`cordwood pipeline run` makes the first one")
         return self.edition(live.edition)
 
+    def source_file(self) -> str:
+        """The author's file that the live edition was made of; the pipeline's name where nothing is live yet."""
+        live = self.live()
+        return self.name if live is None else self.edition(live.edition).source_file
+
     def edition(self, name: str) -> Edition:
         path = self.edition_directory(name) / "edition.json"
         value = self.files.read(path)

@@ -67,6 +67,18 @@ class WrongState(Refusal):
     code = "WRONG_STATE"
 
 
+class StateMisfit(WrongState):
+    """Spark's state was built by another function than the one that is to go on with it."""
+
+    code = "STATE_DOES_NOT_FIT"
+
+
+class Unusable(Refusal):
+    """Spark, Java or a package that pipelines need is not installed."""
+
+    code = "NO_SPARK"
+
+
 class AlreadyRunning(WrongState):
     code = "ALREADY_RUNNING"
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 Event = Mapping[str, Any]
-"""`event` says which kind it is: started, batch, remark, caught-up, ended, failed."""
+"""`event` says which kind it is: doing, started, batch, remark, caught-up, ended, failed."""
 Tell = Callable[[Event], None]
 
 
@@ -25,6 +25,8 @@ def in_words(event: Event) -> str:
             return _batch(event)
         case "remark":
             return str(event["text"])
+        case "doing":
+            return f"{event['pipeline']} {event['edition']}: {event['text']} …"
         case "caught-up":
             return f"{event['pipeline']} {event['edition']}: caught up, {event['lag']:,} records behind the end"
         case "ended":

@@ -26,15 +26,17 @@ from cordwood.pipelines.log_ends import log_starts, topic_ids
 from cordwood.pipelines.offset_sets import OffsetSet
 from cordwood.pipelines.outputs import Outputs
 from cordwood.pipelines.positions import Positions
-from cordwood.pipelines.quarantine import EFFECTS_DUE, PREFIX, told
+from cordwood.pipelines.quarantine import EFFECTS_DUE, PREFIX, SHOWN, told
 from cordwood.pipelines.requeue_plan import RequeuePlan, read_plan, write_plan
-from cordwood.pipelines.running import place_of
+from cordwood.pipelines.running import place_of, progress_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_RECORDS: Final = 10_000
 """Of one requeue: they are listed in the driver. More take another one."""
+_SERIES: Final = "requeue "
+"""How the number of a requeue begins, as quarantined records tell it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Requeued:
     left: bool
     """Whether there are more."""
     rows_out: Mapping[str, int]
+    reasons: Sequence[tuple[Origin, str]] = ()
+    """Why records failed again, of a few of them."""
 
 
 class _Candidate(NamedTuple):
@@ -77,6 +81,13 @@ class Requeue:
 
     def run(self, *, superseded: bool) -> Requeued:
         """With `superseded`, records that are superseded are sent too."""
+        done = self._run(superseded=superseded)
+        if done.failed_again:
+            done = replace(done, reasons=self._reasons())
+        self._note(done)
+        return done
+
+    def _run(self, *, superseded: bool) -> Requeued:
         known = read_plan(self._state, self._edition.name)
         if known.pending is None:
             self._check_no_batch_is_unfinished()
@@ -96,6 +107,23 @@ class Requeue:
                 reports.append(self._finished(plan))
                 plan = read_plan(self._state, self._edition.name)
         return _together(reports, passed_over, left=left)
+
+    def _reasons(self) -> list[tuple[Origin, str]]:
+        """The errors of the records that the last requeues have quarantined again, newest first."""
+        from pyspark.sql import functions as F
+
+        rows = self._quarantined().where((F.col("_query") == self._query_id) & F.col("_batch").startswith(_SERIES))
+        newest = rows.orderBy(F.desc("timestamp"), F.desc("offset")).limit(SHOWN)
+        found = newest.select("_topic", "_partition", "_offset", "_error").collect()
+        return [(Origin(row["_topic"], row["_partition"], row["_offset"]), row["_error"]) for row in found]
+
+    def _note(self, done: Requeued) -> None:
+        """Takes from the edition's count of quarantined records those that are in its outputs now."""
+        path = progress_path(self._state, self._edition.name)
+        before = self._state.files.read(path)
+        if before is not None and done.sent > done.failed_again:
+            left = max(0, before.get("quarantined", 0) - done.sent + done.failed_again)
+            self._state.files.replace(path, {**before, "quarantined": left})
 
     def _finished(self, plan: RequeuePlan) -> BatchReport:
         assert plan.pending is not None
@@ -255,6 +283,9 @@ class Requeue:
             "partition",
             "offset",
             "headers",
+            "timestamp",
+            told("error").alias("_error"),
+            told("batch").alias("_batch"),
             told("query").alias("_query"),
             told("topic").alias("_topic"),
             told("partition").cast("int").alias("_partition"),

@@ -33,6 +33,7 @@ from cordwood.pipelines.run_lock import RunLock
 from cordwood.pipelines.sources import source_stream
 from cordwood.pipelines.stateful import StatefulBatches, one_stream
 from cordwood.pipelines.trying import adopting
+from cordwood.spark.source.offsets import beginning_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,6 +90,7 @@ class Running:
         self._failure: BaseException | None = None
         self._reports: dict[int, BatchReport] = {}
         self._lag: int | None = None
+        self._has_done_a_batch = False
         self._check_checkpoint()
         self._check_requeue()
         self._edition = edition = self._with_inputs(bootstrap_servers)
@@ -127,6 +129,15 @@ class Running:
         ending = self._ending or Ending.DONE
         self._tell({**self._who(), "event": "ended", "reason": ending.value})
         return ending
+
+    @property
+    def has_done_a_batch(self) -> bool:
+        return self._has_done_a_batch
+
+    @property
+    def who(self) -> dict[str, Any]:
+        """What every event says about the query."""
+        return self._who()
 
     @property
     def lag(self) -> int | None:
@@ -221,6 +232,7 @@ class Running:
             if batch_id not in progress and not all_of_them:
                 return
             report = self._reports.pop(batch_id)
+            self._has_done_a_batch = True
             told = progress.get(batch_id)
             self._lag = None if told is None else _offsets_between(told, "endOffset", "latestOffset")
             rows_in = report.rows_in
@@ -423,6 +435,9 @@ def _offsets_between(progress: Mapping[str, Any], first: str, second: str) -> in
     apart = 0
     for source in progress["sources"]:
         one, two = _offset(source.get(first)), _offset(source.get(second))
+        if one is None and first == "startOffset":
+            # Of the first batch: its end says where it began.
+            one = _beginning(source.get(second))
         if one is None or two is None:
             return None
         apart += distance(ahead(two, one))
@@ -433,3 +448,13 @@ def _offset(text: str | None) -> Positions | None:
     """Spark writes an offset as the source's JSON, as text."""
     offset = None if text is None else json.loads(text)
     return None if offset is None else from_json(offset)
+
+
+def _beginning(text: str | None) -> Positions | None:
+    found = {} if text is None else beginning_in(json.loads(text))
+    if not found:
+        return None
+    began: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in found.items():
+        began.setdefault(topic, {})[partition] = offset
+    return began

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cordwood.pipelines.errors import Refusal
+from cordwood.pipelines.errors import Refusal, shown_path
 from cordwood.pipelines.events import Event, line_of
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project
-from cordwood.pipelines.spark_failures import reason_of
+from cordwood.pipelines.spark_failures import end_of_java, reason_of, refusal_of
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -63,16 +63,23 @@ def main(text: str) -> int:
             # Nobody listens any more: standard input has ended too, and the run with it.
             return
 
+    def refuse(refusal: Refusal) -> int:
+        tell({**who, "event": "failed", "code": refusal.code, "message": refusal.message, "hint": refusal.hint})
+        return EXIT_REFUSED
+
     try:
         _run(orders, tell)
         return EXIT_DONE
     except Refusal as refusal:
-        tell({**who, "event": "failed", "code": refusal.code, "message": refusal.message, "hint": refusal.hint})
-        return EXIT_REFUSED
+        return refuse(refusal)
     except Exception as failure:
         import traceback
 
         traceback.print_exc()
+        file = shown_path(orders.tried_from or Project(orders.directory).state(orders.pipeline).source_file())
+        refusal_ = refusal_of(failure, orders.pipeline, orders.edition, file)
+        if refusal_ is not None:
+            return refuse(refusal_)
         tell({**who, "event": "failed", **_told(failure)})
         return EXIT_REFUSED if _is_final(failure) else EXIT_FAILED
 
@@ -83,10 +90,12 @@ def _run(orders: Orders, tell: Any) -> None:
     from cordwood.pipelines.replaying import replay
     from cordwood.pipelines.running import Running
     from cordwood.pipelines.sessions import pipeline_session
+    from cordwood.pipelines.telling import tell_what_is_done
     from cordwood.pipelines.trying import adopting
 
     # Python workers of Spark import what stands beside the pipeline's file; they inherit the environment.
     os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
+    tell({"event": "doing", "pipeline": orders.pipeline, "edition": orders.edition, "text": "starting Java and Spark"})
     pipeline = load_pipeline(Path(orders.file), orders.pipeline, beside=Path(orders.beside))
     state = Project(orders.directory).state(orders.pipeline)
     spark = pipeline_session(f"cordwood pipeline {orders.pipeline}", pipeline.settings.spark)
@@ -94,6 +103,8 @@ def _run(orders: Orders, tell: Any) -> None:
 
     def begin(once: bool) -> Running:
         edition = state.edition(orders.edition)
+        who = {"pipeline": orders.pipeline, "edition": orders.edition}
+        tell({**who, "event": "doing", "text": "planning the query"})
         if orders.tried_from:
             edition = state.tried(edition, pipeline, orders.tried_from)
         running = Running(
@@ -108,6 +119,7 @@ def _run(orders: Orders, tell: Any) -> None:
         stopping.append(running)
         if asked.is_set():
             running.stop()
+        tell_what_is_done(running, tell)
         return running
 
     asked = threading.Event()
@@ -142,13 +154,16 @@ def _run(orders: Orders, tell: Any) -> None:
 
 
 def _told(failure: Exception) -> Mapping[str, Any]:
-    message = reason_of(failure)
+    message = end_of_java(failure) or reason_of(failure)
     return {"code": "FAILED", "message": message[:_MAX_MESSAGE_LENGTH], "hint": "", "at_ms": int(time.time() * 1000)}
 
 
 def _is_final(failure: Exception) -> bool:
     """A query that Spark cannot plan will not be planned the next time."""
-    from pyspark.errors import AnalysisException, ParseException
+    try:
+        from pyspark.errors import AnalysisException, ParseException
+    except ModuleNotFoundError:
+        return True
 
     return isinstance(failure, AnalysisException | ParseException)
 

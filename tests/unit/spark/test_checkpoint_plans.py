@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, read_plan
+from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, read_plan, with_query_name, without_query_name
 
 TEXT = 'v1\n{"batchWatermarkMs":0,"conf":{"a":"1"}}\n{"orders": {"0": 5}}\n-'
 
@@ -25,6 +25,18 @@ def test_a_packed_plan_is_unpacked_as_it_was_or_left_out_as_a_whole() -> None:
     for garbage in (b"", b"garbage", packed[:-1]):
         with pytest.raises(ValueError, match="is no packed plan"):
             Plan.unpack(garbage)
+
+
+def test_the_name_of_the_query_travels_with_a_packed_plan_and_without_one() -> None:
+    packed = Plan.parse(TEXT).packed(1000)
+    for plan in (packed, b""):
+        labelled = with_query_name(plan, "commandes payées", 2000)
+        assert without_query_name(labelled) == (plan, "commandes payées")
+        assert without_query_name(plan) == (plan, None)
+    assert with_query_name(packed, "orders", len(packed) + 3) == packed, "the plan is worth more than the name"
+    assert with_query_name(packed, "x" * 5000, 16_000) == packed
+    for other in (b"name", b"\x00\x00name", b"\xff\xffname", b"garbage\x00\x02name"):
+        assert without_query_name(other)[1] in (None, "")
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,17 @@
-"""`cordwood pipeline compare`: the live tables and those of a replay, side by side."""
+"""`cordwood pipeline compare`: the live outputs and those of a replay, side by side."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.cli.options import AsJson
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.output import print_json, print_table, remark, say
 from cordwood.cli.pipeline.options import Directory, PipelineName, refusals
 
 if TYPE_CHECKING:
+    from cordwood.cli.pipeline.compared_outputs import Compared
     from cordwood.pipelines.comparing import Comparison
 
 
@@ -28,18 +30,22 @@ def compare_editions(
     samples: Annotated[
         int, typer.Option("--samples", "-n", metavar="N", min=0, max=1000, help="Differences of each kind to show.")
     ] = 5,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 5 if anything differs.")] = False,
     directory: Directory = None,
+    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the live tables with those of a replay: row counts, keys that differ, samples. Runs on Spark."""
+    """Compare the live tables and topics with those of a replay: counts, keys that differ, samples.
+
+    Rows and records are matched by their key; without a key they are counted by what they say. The order of a topic's
+    records is not compared. More than 200,000 rows are compared on Spark.
+    """
     with refusals():
-        from cordwood.cli.pipeline.quiet_spark import quiet_session
+        from cordwood.cli.pipeline.compared_outputs import compared
         from cordwood.pipelines.checkpoint import committed_position
-        from cordwood.pipelines.comparing import compare
         from cordwood.pipelines.errors import WrongState, shown_path
         from cordwood.pipelines.positions import ahead, distance
         from cordwood.pipelines.project import Project
-        from cordwood.pipelines.tables.reading import snapshot
 
         state = Project(directory).known(name)
         name = state.name
@@ -52,51 +58,57 @@ def compare_editions(
             )
         positions = [committed_position(state.checkpoint(each.name)) for each in (live, other)]
         apart = distance(ahead(positions[0], positions[1])), distance(ahead(positions[1], positions[0]))
-        found: list[Comparison] = []
-        unwritten = []
-        spark = None
-        for table, facts in live.tables.items():
-            if facts.shared or table not in other.tables:
-                continue
-            taken = [snapshot(state.table_directory(each, table), each.tables[table].format) for each in (live, other)]
-            if taken[0] is None or taken[1] is None:
-                unwritten.append(table)
-                continue
-            spark = spark or quiet_session(f"compare {name}", {})
-            found.append(compare(spark, table, facts.key, taken[0], taken[1], samples))
+        found = compared(state, live, other, bootstrap_servers, samples)
+    if not found.outputs and not found.unwritten:
+        raise Failure(
+            "NOTHING_TO_COMPARE",
+            f"editions {live.name} and {other.name} of {name} have no output in common but those that they share",
+            "an output is compared with the one of the same name, unless it is replayable=False",
+        )
     if as_json:
         print_json(
             {
                 "pipeline": name,
                 "live": live.name,
                 "fresh": other.name,
+                "equal": found.is_equal,
                 "records_only_live_has_read": apart[0],
                 "records_only_fresh_has_read": apart[1],
-                "tables": [_as_json(each) for each in found],
-                "not_written_yet": unwritten,
+                "tables": [_as_json("table", each) for each in found.outputs if each.name in live.tables],
+                "topics": [_as_json("topic", each) for each in found.outputs if each.name not in live.tables],
+                "not_written_yet": found.unwritten,
             }
         )
-        return
-    say(f"{name}: edition {live.name} (version {live.version}, live) and {other.name} (version {other.version})")
-    for each in found:
-        _show(each)
-    for table in unwritten:
-        say(f"table {table}: one of them has not written it yet")
-    if any(apart):
-        remark(f"They have not read the same: {live.name} {apart[0]:,} records more, {other.name} {apart[1]:,} more.")
+    else:
+        say(f"{name}: edition {live.name} (version {live.version}, live) and {other.name} (version {other.version})")
+        _show_all(found)
+        if any(apart):
+            remark(
+                f"They have not read the same: {live.name} {apart[0]:,} records more, {other.name} {apart[1]:,} more."
+            )
+    if exit_code and not found.is_equal:
+        raise typer.Exit(ExitCode.PROBLEM_FOUND)
 
 
-def _show(found: "Comparison") -> None:
-    columns = ["table", "live rows", "fresh rows", "only live", "only fresh", "changed"]
-    row = [found.table, found.live_rows, found.fresh_rows, found.only_live, found.only_fresh, found.changed]
+def _show_all(found: "Compared") -> None:
+    for kind, each in zip(found.kinds, found.outputs, strict=True):
+        _show(kind, each)
+    for output in found.unwritten:
+        say(f"{output}: one of them has not written it yet")
+
+
+def _show(kind: str, found: "Comparison") -> None:
+    what = "rows" if kind == "table" else "records"
+    columns = [kind, f"live {what}", f"fresh {what}", "only live", "only fresh", "changed"]
+    row = [found.name, found.live_rows, found.fresh_rows, found.only_live, found.only_fresh, found.changed]
     print_table(columns, [row])
-    for what, names in (
-        ("only in the live table", found.columns_only_live),
-        ("only in the fresh table", found.columns_only_fresh),
-        ("of another type", found.columns_of_other_type),
+    for which, names in (
+        ("only in the live table", found.columns.only_live),
+        ("only in the fresh table", found.columns.only_fresh),
+        ("of another type", found.columns.of_other_type),
     ):
         if names:
-            say(f"  columns {what}: {', '.join(names)}")
+            say(f"  columns {which}: {', '.join(names)}")
     if found.samples:
         cells = [
             [each["kind"], _text(each["key"]), _text(each.get("live")), _text(each.get("fresh"))]
@@ -111,9 +123,9 @@ def _text(value: Any) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _as_json(found: "Comparison") -> dict[str, Any]:
+def _as_json(kind: str, found: "Comparison") -> dict[str, Any]:
     return {
-        "table": found.table,
+        kind: found.name,
         "key": list(found.key),
         "equal": found.is_equal,
         "live_rows": found.live_rows,
@@ -121,8 +133,8 @@ def _as_json(found: "Comparison") -> dict[str, Any]:
         "only_live": found.only_live,
         "only_fresh": found.only_fresh,
         "changed": found.changed,
-        "columns_only_live": list(found.columns_only_live),
-        "columns_only_fresh": list(found.columns_only_fresh),
-        "columns_of_other_type": list(found.columns_of_other_type),
-        "samples": [dict(each) for each in found.samples],
+        "columns_only_live": list(found.columns.only_live),
+        "columns_only_fresh": list(found.columns.only_fresh),
+        "columns_of_other_type": list(found.columns.of_other_type),
+        "samples": list(found.samples),
     }

@@ -6,12 +6,15 @@ from types import FrameType
 
 from cordwood.cli.failure import Failure
 from cordwood.cli.output import print_json_line, remark, say
+from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import as_failure
 from cordwood.cli.pipeline.target import Found
 from cordwood.pipelines.back_off import BackOff
-from cordwood.pipelines.editions import Edition
+from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.events import Event, in_words
+from cordwood.pipelines.failures import clear_failure, note_failure
 from cordwood.pipelines.run_lock import RunLock
+from cordwood.pipelines.running import Ending
 from cordwood.pipelines.supervisor import Supervisor
 from cordwood.pipelines.worker import Orders
 
@@ -29,7 +32,14 @@ def run_in_foreground(
 ) -> None:
     """Raises Failure if it ends with one. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once."""
 
+    doing = Doing()
+
     def tell(event: Event) -> None:
+        _note(found.state, edition.name, event)
+        if event["event"] == "doing":
+            doing.show(in_words(event))
+            return
+        doing.hide()
         if as_json:
             print_json_line(event)
         elif event["event"] in ("remark", "failed"):
@@ -63,12 +73,33 @@ def run_in_foreground(
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        failure = supervisor.run()
+        with doing:
+            failure = supervisor.run()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     if failure is not None:
+        note_failure(found.state, edition.name, failure)
         raise _failure(failure)
+
+
+def tell_that_nothing_is_there(found: Found, edition: Edition, *, as_json: bool) -> None:
+    """The end of a run that had nothing to read, and for which Spark was not started."""
+    who = {"pipeline": found.pipeline.name, "edition": edition.name, "version": edition.version}
+    event = {**who, "event": "ended", "reason": Ending.DONE.value}
+    _note(found.state, edition.name, event)
+    if as_json:
+        print_json_line(event)
+    else:
+        say(in_words(event))
+
+
+def _note(state: PipelineState, edition: str, event: Event) -> None:
+    """For `status`, which is asked while this process waits for the next try, or is gone."""
+    if event["event"] == "failed":
+        note_failure(state, edition, event)
+    elif event["event"] in ("batch", "ended"):
+        clear_failure(state, edition)
 
 
 def _failure(event: Event) -> Failure:

@@ -44,8 +44,9 @@ def run(
     """
     with refusals():
         from cordwood.cli.connection import reachable_family
-        from cordwood.cli.pipeline.foreground import run_in_foreground
+        from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
+        from cordwood.pipelines.idle import has_nothing_to_do
         from cordwood.pipelines.running import locked_live_edition, prepare_topics
         from cordwood.pipelines.topics import check_inputs
 
@@ -60,6 +61,9 @@ def run(
         )
         try:
             prepare_topics(found.pipeline, found.state, edition, bootstrap_servers)
+            if once and has_nothing_to_do(found.pipeline, found.state, edition, bootstrap_servers):
+                tell_that_nothing_is_there(found, edition, as_json=as_json)
+                return
             run_in_foreground(
                 found,
                 edition,

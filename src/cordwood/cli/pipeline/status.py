@@ -9,6 +9,7 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
     """Show a pipeline: its editions, which is live, what runs, how far each has come, and where its outputs are."""
     with refusals():
         from cordwood.cli.pipeline.view import COLUMNS, editions_of
+        from cordwood.cli.record_text import time_in_words
         from cordwood.pipelines.project import Project
 
         state = Project(directory).known(name)
@@ -19,6 +20,11 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
         return
     say(name)
     print_table(COLUMNS, [view.cells() for view in views])
+    for view in views:
+        if view.failure is not None:
+            say(f"{view.edition.name} failed at {time_in_words(view.failure['at_ms'])}: {view.failure['message']}")
+            if view.failure["hint"]:
+                say(f"  hint: {view.failure['hint']}")
     live = next((view for view in views if view.role == "live"), None)
     if live is not None:
         rows = [(f"table {table}", str(state.table_directory(live.edition, table))) for table in live.edition.tables]

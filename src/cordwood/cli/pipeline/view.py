@@ -1,9 +1,11 @@
 """What is known about a pipeline, as the commands show it."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from cordwood.cli.record_text import time_in_words
 from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.failures import last_failure
 from cordwood.pipelines.running import progress_path
 from cordwood.pipelines.swapping import running
 
@@ -16,6 +18,20 @@ class EditionView(NamedTuple):
     """None where the supervisor is gone, and its worker ends after the batch under way."""
     is_running: bool
     progress: dict[str, Any]
+    failure: Mapping[str, Any] | None
+    """What it failed with since its last batch."""
+
+    @property
+    def state(self) -> str:
+        """running, ending, failed or stopped, for people."""
+        if self.is_running:
+            state = "ending" if self.pid is None else f"running (process {self.pid})"
+            if self.failure is not None:
+                state += ", fails"
+        else:
+            state = "stopped" if self.failure is None else "failed"
+        caught_up = self.role == "fresh" and self.edition.caught_up_at_ms is not None
+        return f"{state}, caught up" if caught_up else state
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -32,20 +48,16 @@ class EditionView(NamedTuple):
             "rows_in": self.progress.get("rows_in", 0),
             "quarantined": self.progress.get("quarantined", 0),
             "last_batch": self.progress.get("last_batch"),
+            "failure": None if self.failure is None else dict(self.failure),
         }
 
     def cells(self) -> list[object]:
         last = self.progress.get("last_batch") or {}
-        state = "stopped"
-        if self.is_running:
-            state = "ending" if self.pid is None else f"running (process {self.pid})"
-        if self.role == "fresh" and self.edition.caught_up_at_ms is not None:
-            state += ", caught up"
         return [
             self.edition.name,
             self.edition.version,
             self.role,
-            state,
+            self.state,
             self.progress.get("rows_in", 0),
             self.progress.get("quarantined", 0),
             last.get("batch"),
@@ -54,7 +66,7 @@ class EditionView(NamedTuple):
         ]
 
 
-COLUMNS = ["edition", "version", "role", "state", "rows in", "quarantined", "batch", "lag", "last batch at"]
+COLUMNS = ["edition", "version", "role", "state", "rows in", "in quarantine", "batch", "lag", "last batch at"]
 
 
 def editions_of(state: PipelineState) -> list[EditionView]:
@@ -69,5 +81,6 @@ def editions_of(state: PipelineState) -> list[EditionView]:
             role = "before"
         progress = state.files.read(progress_path(state, name)) or {}
         by = held.get(name)
-        found.append(EditionView(edition, role, None if by is None else by.pid, by is not None, progress))
+        pid = None if by is None else by.pid
+        found.append(EditionView(edition, role, pid, by is not None, progress, last_failure(state, name)))
     return found

@@ -8,7 +8,7 @@ from cordwood.cli.raw_request import ask, transaction_coordinator
 from cordwood.model.families import coordinator_key
 from cordwood.spark.checkpoints.location import query_id_of
 from cordwood.spark.checkpoints.owner import Owner, read_owner
-from cordwood.spark.checkpoints.plans import Plan
+from cordwood.spark.checkpoints.plans import Plan, without_query_name
 from cordwood.spark.checkpoints.repairing import Decided
 from cordwood.wire.apis import ApiKey
 
@@ -33,7 +33,8 @@ def decided_of(checkpoint: Path, family: str | None, bootstrap_servers: str, tim
             "`cordwood transaction families` lists the queries that the broker remembers",
             ExitCode.NOT_FOUND,
         )
-    plan = Plan.unpack(bytes(answer.plan)) if answer.plan else None
+    packed, _ = without_query_name(bytes(answer.plan))
+    plan = Plan.unpack(packed) if packed else None
     return Decided(owner.query_id, answer.last_batch_id, bytes(answer.plan_digest), plan)
 
 

@@ -24,9 +24,10 @@ def list_families(
         print_json(found)
     elif found:
         print_table(
-            ["family", "last batch", "decided", "slots", "joined", "open", "completing"],
+            ["query", "family", "last batch", "decided", "slots", "joined", "open", "completing"],
             [
                 (
+                    each["query"],
                     each["name"],
                     each["last_batch_id"],
                     _when(each["decided_ms"]) + (", to be forgotten" if each["forgotten"] else ""),

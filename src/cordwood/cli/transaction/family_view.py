@@ -5,9 +5,10 @@ from typing import Any
 
 from cordwood.cli.connection import Connection, code_name
 from cordwood.cli.failure import ExitCode, Failure
-from cordwood.cli.raw_request import ask, brokers, transaction_coordinator
+from cordwood.cli.raw_request import Address, ask, brokers, transaction_coordinator
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
+from cordwood.spark.checkpoints.plans import without_query_name
 from cordwood.wire.apis import ApiKey
 
 _EVERY_BATCH = 2**63 - 1
@@ -29,6 +30,7 @@ def families(connection: Connection) -> list[dict[str, Any]]:
         found += [
             {
                 "name": each.name,
+                "query": _query_name(connection, address, each.name) if each.last_batch_id >= 0 else None,
                 "last_batch_id": None if each.last_batch_id < 0 else each.last_batch_id,
                 "decided_ms": None if each.decided_ms < 0 else each.decided_ms,
                 "forgotten": each.forgotten,
@@ -40,6 +42,13 @@ def families(connection: Connection) -> list[dict[str, Any]]:
             for each in answer.families
         ]
     return sorted(found, key=lambda each: str(each["name"]))
+
+
+def _query_name(connection: Connection, address: Address, family: str) -> str | None:
+    """The name of the Spark query that decided the family's last batch, if it has one. `address` is the family's
+    coordinator: a broker lists those that it coordinates."""
+    answer = ask(address, ApiKey.FAMILY_RECALL, 0, {"family": family}, connection.timeout_s)
+    return None if answer.error_code else without_query_name(bytes(answer.plan))[1]
 
 
 def described(connection: Connection, family: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ format of its state from the second line.
 
 import hashlib
 import json
+import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ _MAX_TEXT_BYTES: Final = 64 << 20
 """Of a plan that is unpacked: a hundred times what a topic with a hundred thousand partitions takes."""
 _NO_SOURCES: Final = 2
 """Lines before the first source."""
+_NAME_MARK: Final = b"name"
+_NAME_LENGTH: Final = struct.Struct(">H")
+_MAX_NAME_BYTES: Final = 1_000
 
 
 class UnreadablePlan(Exception):
@@ -74,6 +78,30 @@ class Plan:
         if unpacker.unconsumed_tail or not unpacker.eof:
             raise ValueError("is no packed plan: it does not end")
         return cls.parse(raw.decode())
+
+
+def with_query_name(packed: bytes, name: str, max_bytes: int) -> bytes:
+    """A packed plan, or nothing, with the name of the query that was planned, for people who look at its family."""
+    said = name.encode()
+    labelled = packed + said + _NAME_LENGTH.pack(len(said)) + _NAME_MARK if len(said) <= _MAX_NAME_BYTES else packed
+    return labelled if len(labelled) <= max_bytes else packed
+
+
+def without_query_name(text: bytes) -> tuple[bytes, str | None]:
+    """What `with_query_name` has put together: the packed plan, and the name if there is one."""
+    if not text.endswith(_NAME_MARK) or len(text) < len(_NAME_MARK) + _NAME_LENGTH.size:
+        return text, None
+    end = len(text) - len(_NAME_MARK) - _NAME_LENGTH.size
+    (length,) = _NAME_LENGTH.unpack_from(text, end)
+    if length > end:
+        return text, None
+    packed = text[: end - length]
+    try:
+        if packed:
+            Plan.unpack(packed)
+        return packed, text[end - length : end].decode()
+    except ValueError:
+        return text, None  # a plan whose checksum looks like the mark
 
 
 def plan_path(checkpoint: Path, batch_id: int) -> Path:

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from cordwood.client.errors import ClientError
 from cordwood.client.families import FamilyMember, FamilyPlan
+from cordwood.model.families import MAX_PLAN_BYTES
+from cordwood.spark.checkpoints.plans import with_query_name
 from cordwood.spark.sink.options import Guarantee, SinkOptions
 from cordwood.spark.sink.planned import check_family_is_known, check_repeated, make_durable
 from cordwood.spark.sink.promises import transaction_timeout_ms
@@ -44,13 +46,19 @@ def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forge
     reached(Step.DRIVER_DECIDING)
     try:
         if guarantee is not Guarantee.AT_LEAST_ONCE:
-            plan = make_durable(options, decision, written.rows)
+            plan = _named(make_durable(options, decision, written.rows), reports)
             reached(Step.DRIVER_SYNCED)
             repeated = _make_visible(options, guarantee, decision, plan, written, forget=forget)
     except ClientError as error:
         raise SinkFailure(_not_committed(guarantee, decision, error)) from error
     reached(Step.DRIVER_DECIDED)
     _tell(decision, written, repeated=repeated, took_s=time.monotonic() - started_s)
+
+
+def _named(plan: FamilyPlan, reports: Reports) -> FamilyPlan:
+    """With the query's name, for `cordwood transaction families`."""
+    name = next((report.query_name for report in reports if report is not None and report.query_name), None)
+    return plan if name is None else plan._replace(text=with_query_name(plan.text, name, MAX_PLAN_BYTES))
 
 
 def _make_visible(

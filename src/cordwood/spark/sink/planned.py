@@ -14,7 +14,7 @@ from cordwood.client.families import FamilyMemory, FamilyPlan
 from cordwood.model.families import MAX_PLAN_BYTES
 from cordwood.spark.checkpoints.location import local_directory, query_id_of
 from cordwood.spark.checkpoints.owner import Owner, read_owner, write_owner
-from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, read_plan
+from cordwood.spark.checkpoints.plans import Plan, UnreadablePlan, read_plan, without_query_name
 from cordwood.spark.checkpoints.syncing import sync_checkpoint
 from cordwood.spark.sink.options import OtherRowCount, SinkOptions, UnknownQuery
 from cordwood.spark.sink.protocol import Decision, SinkFailure, Written, check_known
@@ -104,8 +104,9 @@ def check_repeated(
 def _another_plan(batch: str, options: SinkOptions, plan: FamilyPlan, decided: FamilyMemory) -> str:
     checkpoint = local_directory(options.checkpoint)
     told = ""
-    if plan.text and decided.plan.text:
-        then, now = Plan.unpack(decided.plan.text).sources, Plan.unpack(plan.text).sources
+    packed = [without_query_name(each.text)[0] for each in (decided.plan, plan)]
+    if all(packed):
+        then, now = (Plan.unpack(each).sources for each in packed)
         told = f" It ended at {'; '.join(then)} and ends at {'; '.join(now)} now."
     return (
         f"{batch} is written already, from other input than it is planned with now: a power cut or a restored copy "

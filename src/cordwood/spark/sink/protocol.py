@@ -65,6 +65,8 @@ class TaskReport(WriterCommitMessage):
     bytes: int = 0
     skipped_rows: int = 0
     """Rows of a batch that was decided before: read and not written."""
+    query_name: str | None = None
+    """Of the streaming query, if it has one: for people who look at its family."""
 
 
 class Verdict(Enum):

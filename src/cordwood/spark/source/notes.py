@@ -20,6 +20,7 @@ from typing import Any, Final
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
 from cordwood.model.identifiers import TopicPartition
+from cordwood.spark.query_names import query_name
 
 _log = logging.getLogger(__name__)
 
@@ -56,13 +57,6 @@ def introduce(cluster: Cluster, box: str, partition: TopicPartition, end: int) -
         return
     name = query_name(context.getLocalProperty("spark.job.description") or "", query_id)
     _write(cluster, box, partition, end, {"id": query_id, "name": name or ""})
-
-
-def query_name(description: str, query_id: str) -> str | None:
-    """The name in the description that Spark gives to the jobs of a stream; None if the query has none."""
-    name, found, _ = description.partition(f"id = {query_id}")
-    name = name.replace("<br/>", "\n").strip()
-    return name if found and name else None
 
 
 def report_loss(cluster: Cluster, box: str, partition: TopicPartition, start: int, end: int) -> None:

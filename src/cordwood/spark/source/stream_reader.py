@@ -4,6 +4,8 @@ One object lives in the planner process and plans; pickled copies of it live in 
 """
 
 import logging
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -43,6 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planner(self) -> StreamPlanner:
         if self._planner_of_this_process is None:
             self._planner_of_this_process = StreamPlanner(self._options)
+            _end_in_order()
             for warning in self._options.warnings:
                 _log.warning("%s", warning)
         return self._planner_of_this_process
@@ -101,3 +104,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReadTask)
         return self._tasks.read(partition)
+
+
+def _end_in_order() -> None:
+    """Spark ends the planner's process with SIGTERM, of which Python dies where it stands: `stop` is to be called."""
+    program = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if program is not None and program.name.endswith("python_streaming_source_runner"):
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))

@@ -1,0 +1,104 @@
+"""The outputs that two editions have in common, compared: here where they are small, else on one Spark session."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cordwood.cli.pipeline.doing import Doing
+from cordwood.cli.pipeline.options import check_spark_is_installed
+from cordwood.cli.pipeline.quiet_spark import quiet_session
+from cordwood.pipelines.comparing import Comparison, compare, compare_topics
+from cordwood.pipelines.comparing_here import compare_tables_here, compare_topics_here, tables_fit, topics_fit
+from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.tables.reading import snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Compared:
+    outputs: list[Comparison] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    """table or topic, for each of `outputs`."""
+    unwritten: list[str] = field(default_factory=list)
+    """Outputs that one of the two editions has not written yet."""
+
+    @property
+    def is_equal(self) -> bool:
+        return not self.unwritten and all(each.is_equal for each in self.outputs)
+
+
+def compared(state: PipelineState, live: Edition, fresh: Edition, bootstrap_servers: str, samples: int) -> Compared:
+    """Outputs that both editions share are no matter of comparing."""
+    with Doing() as doing:
+        return _Comparing(state, live, fresh, bootstrap_servers, samples, doing).all()
+
+
+class _Comparing:
+    def __init__(
+        self, state: PipelineState, live: Edition, fresh: Edition, bootstrap_servers: str, samples: int, doing: Doing
+    ) -> None:
+        self._state = state
+        self._live = live
+        self._fresh = fresh
+        self._servers = bootstrap_servers
+        self._samples = samples
+        self._doing = doing
+        self._spark: SparkSession | None = None
+
+    def all(self) -> Compared:
+        found = Compared()
+        for table, facts in self._live.tables.items():
+            if not facts.shared and table in self._fresh.tables:
+                self._add(found, "table", table, self._table(table))
+        pairs = {
+            name: (topic, self._fresh.topics[name])
+            for name, topic in self._live.topics.items()
+            if self._fresh.topics.get(name, topic) != topic
+        }
+        if pairs:
+            from cordwood.cli.connection import reachable_family
+
+            reachable_family(self._servers)
+        for name, topics in pairs.items():
+            self._add(found, "topic", name, self._topic(name, topics))
+        return found
+
+    def _add(self, found: Compared, kind: str, name: str, comparison: Comparison | None) -> None:
+        if comparison is None:
+            found.unwritten.append(f"{kind} {name}")
+        else:
+            found.outputs.append(comparison)
+            found.kinds.append(kind)
+
+    def _table(self, table: str) -> Comparison | None:
+        key = self._live.tables[table].key
+        taken = [
+            snapshot(self._state.table_directory(each, table), each.tables[table].format)
+            for each in (self._live, self._fresh)
+        ]
+        if taken[0] is None or taken[1] is None:
+            return None
+        if tables_fit(taken[0], taken[1]):
+            return compare_tables_here(table, key, taken[0], taken[1], self._samples)
+        spark = self._session()
+        self._doing.show(f"Comparing the table {table}: {taken[0].rows:,} and {taken[1].rows:,} rows …")
+        return compare(spark, table, key, taken[0], taken[1], self._samples)
+
+    def _topic(self, name: str, topics: tuple[str, str]) -> Comparison | None:
+        from cordwood.pipelines.log_ends import topic_ids
+
+        if len(topic_ids(self._servers, topics)) < 2:
+            return None
+        if topics_fit(topics, self._servers):
+            return compare_topics_here(name, topics, self._servers, self._samples)
+        spark = self._session()
+        self._doing.show(f"Comparing the topics {topics[0]} and {topics[1]} …")
+        return compare_topics(spark, name, topics, self._servers, self._samples)
+
+    def _session(self) -> "SparkSession":
+        if self._spark is None:
+            check_spark_is_installed()
+            self._doing.show("Starting Java and Spark …")
+            self._spark = quiet_session(f"compare {self._state.name}", {})
+        return self._spark

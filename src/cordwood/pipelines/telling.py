@@ -1,0 +1,42 @@
+"""What a query does before its first batch is done, told as it happens: nobody is to sit before an empty screen."""
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from cordwood.pipelines.events import Tell
+
+if TYPE_CHECKING:
+    from cordwood.pipelines.running import Running
+
+_LOOK_S: Final = 0.5
+_IN_WORDS: Final = {
+    "Initializing sources": "starting the source",
+    "Getting offsets": "asking the broker how far the log goes",
+    "Processing new data": "the first batch is under way",
+    "Waiting for data": "waiting for records",
+}
+"""How the messages of `StreamingQuery.status` begin, and what they mean to somebody who waits."""
+
+
+def doing_in_words(message: str) -> str | None:
+    """What Spark's message means; None for one that says nothing new."""
+    return next((text for beginning, text in _IN_WORDS.items() if message.startswith(beginning)), None)
+
+
+def tell_what_is_done(running: "Running", tell: Tell) -> None:
+    """Tells in a thread of its own what the query does, until its first batch is done or it ends."""
+
+    def watch() -> None:
+        said = None
+        try:
+            while running.query.isActive and not running.has_done_a_batch:
+                text = doing_in_words(running.query.status["message"])
+                if text is not None and text != said:
+                    said = text
+                    tell({**running.who, "event": "doing", "text": text})
+                time.sleep(_LOOK_S)
+        except Exception:
+            return  # Spark is gone, and whoever waits for the query says so
+
+    threading.Thread(target=watch, name="cordwood-telling", daemon=True).start()
