@@ -199,8 +199,9 @@ class Load:
                 ledger.told_s[name] = time.monotonic()
                 ledger.positions.add(position)
                 moved = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(ORDERS, 0, position)])
-                admin.alter_consumer_group_offsets([moved], request_timeout=5)[GROUP].result(6)
-                ledger.positions = {position}
+                answer = admin.alter_consumer_group_offsets([moved], request_timeout=5)[GROUP].result(6)
+                if answer.topic_partitions[0].error is None:
+                    ledger.positions = {position}
                 if number % 2:
                     del ledger.topics[name]
                     admin.delete_topics([name], operation_timeout=5)[name].result(6)

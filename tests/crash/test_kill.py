@@ -44,6 +44,31 @@ def test_nothing_acknowledged_is_lost(start_broker: StartBroker, make_load: Make
     assert broker.stop() == 0
 
 
+@pytest.mark.timeout(60 + 20 * KILLS)
+def test_nothing_acknowledged_is_lost_where_batches_are_compressed_anew(
+    start_broker: StartBroker, make_load: MakeLoad, chance: random.Random
+) -> None:
+    """The batches of one producer are compressed by other processes, and have to come back in their order."""
+    broker = start_broker(settings={"log.flush.offset.checkpoint.interval.ms": "500"})
+    load = make_load(broker, partitions=2, value_bytes=300)
+    load.create_topic(**{"segment.bytes": "200000", "compression.type": "zstd"})
+    load.add_sender("idempotent-1")
+    load.add_sender("idempotent-2", compression="lz4")
+    load.add_sender("plain", acks="1", idempotent=False)
+    load.add_reader("reader")
+    for _ in range(KILLS):
+        load.await_acks(300)
+        time.sleep(chance.uniform(0, 0.2))
+        broker.kill()
+        load.leader_lost()
+        broker.start()
+    load.await_acks(300)
+    report = load.finish()
+    assert report.clean, report.render()
+    assert load.fatal_errors() == []
+    assert broker.stop() == 0
+
+
 def test_a_clean_stop_needs_no_recovery(start_broker: StartBroker, make_load: MakeLoad) -> None:
     broker = start_broker()
     load = make_load(broker, partitions=3)
