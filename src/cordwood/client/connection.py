@@ -193,7 +193,7 @@ class Connection:
         while True:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                raise TimeoutError(f"the broker did not take it within {self._settings.request_timeout_ms} ms")
+                raise TimeoutError(f"the broker did not take the request within {self._settings.request_timeout_ms} ms")
             for _, events in poll.poll(left_s * 1000):
                 if events & select.POLLIN:
                     self._receive_available()

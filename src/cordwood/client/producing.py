@@ -234,7 +234,7 @@ class ProducePipeline:
                     self._attempts.progress()
         if unanswered:
             partitions = ", ".join(str(lane.partition) for lane, _ in unanswered.values())
-            raise ClientError(f"{request.link.name} answered a Produce without a word about {partitions}")
+            raise ClientError(f"{request.link.name} answered a Produce without results for {partitions}")
         if passing is not None:
             self._attempts.pause(passing)
 

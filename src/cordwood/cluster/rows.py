@@ -191,5 +191,5 @@ def encode_overrides(overrides: dict[str, str]) -> bytes:
 def decode_overrides(key: str, value: bytes) -> dict[str, str]:
     overrides = _decode(key, value)
     if not all(isinstance(text, str) for text in overrides.values()):
-        raise DamagedMetadata(f"{key} holds something else than text: {value[:80]!r}")
+        raise DamagedMetadata(f"{key} holds a value that is no text: {value[:80]!r}")
     return overrides

@@ -1,6 +1,7 @@
-"""Reads record batches in numba: finds the wanted batches of a buffer, and puts their records into columns. The kernels
-trust no byte: each length is checked against the enclosing bytes before it is followed. A fault is returned as a number
-of `FAULTS`, never raised, so that no state is left half done between numba and Python.
+"""Reads record batches in numba: finds the wanted batches of a buffer, and puts their records into columns.
+
+The kernels trust no byte: each length is checked against the enclosing bytes before it is followed. A fault is returned
+as a number of `FAULTS`, never raised, so that no state is left half done between numba and Python.
 """
 
 from typing import TYPE_CHECKING

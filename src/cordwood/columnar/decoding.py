@@ -1,6 +1,8 @@
-"""Decodes record batches of fetch answers into columns. A `Decoder` takes one answer after the other. The Python cost
-of an answer does not depend on its number of records, and without compression not on its number of batches either:
-records are copied once, from the receive buffer to their columns.
+"""Decodes record batches of fetch answers into columns.
+
+A `Decoder` takes one answer after the other. The Python cost of an answer does not depend on its number of records, and
+without compression not on its number of batches either: records are copied once, from the receive buffer to their
+columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,9 +40,10 @@ _spare: list[_Workspace] = []
 
 
 class Decoder:
-    """Decodes answers to fetches, each independently of the others. Columns that are not requested are skipped, not
-    built. Records are handed out in pieces of about max_bytes once uncompressed, or max_rows, whichever comes first; a
-    piece is at least one batch.
+    """Decodes answers to fetches, each independently of the others.
+
+    Columns that are not requested are skipped, not built. Records are handed out in pieces of about max_bytes once
+    uncompressed, or max_rows, whichever comes first; a piece is at least one batch.
     """
 
     def __init__(

@@ -1,5 +1,7 @@
-"""Writes record batches in numba: cuts rows into batches, and writes their bytes. `plan_batches` checks all numbers
-that `write_batches` follows, so that writing needs no checks: row numbers, and the places of strings in their arrays.
+"""Writes record batches in numba: cuts rows into batches, and writes their bytes.
+
+`plan_batches` checks all numbers that `write_batches` follows, so that writing needs no checks: row numbers, and the
+places of strings in their arrays.
 """
 
 from typing import TYPE_CHECKING

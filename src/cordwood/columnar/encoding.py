@@ -105,8 +105,10 @@ class OutgoingRows:
         producer_epoch: int = -1,
         transactional: bool = False,
     ) -> list[list[EncodedBatch]]:
-        """`encode` for many partitions, each with (rows, base_sequence). All batches are written to one piece of
-        memory, in one go, which is several times faster if each partition has only some hundred rows.
+        """`encode` for many partitions, each with (rows, base_sequence).
+
+        All batches are written to one piece of memory, in one go, which is several times faster if each partition has
+        only some hundred rows.
         """
         filled = [numbers(rows) for rows, _ in groups if len(rows)]
         if not filled:

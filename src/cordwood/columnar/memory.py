@@ -1,7 +1,8 @@
-"""Memory access of kernels: plain loads and stores, memcpy, and the processor's checksum instruction. A kernel gets
-arrays and takes the address of their items, `memory(array)`. numba counts references to arrays, even in loops, which
-can take ten times as long as the work; an address has no references. No access is checked. Where numba is told not to
-compile (NUMBA_DISABLE_JIT), every access is: so kernels are tested for staying within their arrays.
+"""Memory access of kernels: plain loads and stores, memcpy, and the processor's checksum instruction.
+
+A kernel gets arrays and takes the address of their items, `memory(array)`. numba counts references to arrays, even in
+loops, which can take ten times as long as the work; an address has no references. No access is checked. Where numba is
+told not to compile (NUMBA_DISABLE_JIT), every access is: so kernels are tested for staying within their arrays.
 """
 
 import platform

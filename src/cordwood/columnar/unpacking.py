@@ -1,6 +1,7 @@
-"""Decompresses records into memory that is reused. Half of the cost of decompression is memory that was never touched
-before. So codecs that can write to given memory do so here; data that they refuse, or that does not fit, goes through
-`records.compression`, whose verdict counts.
+"""Decompresses records into memory that is reused.
+
+Half of the cost of decompression is memory that was never touched before. So codecs that can write to given memory do
+so here; data that they refuse, or that does not fit, goes through `records.compression`, whose verdict counts.
 """
 
 import cramjam

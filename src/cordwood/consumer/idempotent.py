@@ -206,8 +206,9 @@ class IdempotentConsumer:
 
     def _drop_recreated(self, batches: dict[_Partition, list[Message]]) -> None:
         """Drops records of a topic that was created anew meanwhile: they come from its middle, and it has to be read
-        from its beginning. The topic id is asked for after the records came: they belong to the present topic or to an
-        earlier one.
+        from its beginning.
+
+        The topic id is asked for after the records came: they belong to the present topic or to an earlier one.
         """
         partitions = [*batches, *(self._lost.keys() - batches.keys())]
         names = sorted({topic for topic, _ in partitions})

@@ -101,8 +101,9 @@ class Positions:
         return topic in self._topics_without_id
 
     def of_deleted_topic(self, topic: str, topic_id: TopicId) -> list[Record]:
-        """Tombstones for positions in a deleted topic, also for positions without a topic id. They are written at once:
-        later they would remove positions in a new topic of the same name.
+        """Tombstones for positions in a deleted topic, also for positions without a topic id.
+
+        They are written at once: later they would remove positions in a new topic of the same name.
         """
         return self._tombstones(
             lambda partition, position: partition.topic == topic and position.topic_id in (topic_id, ZERO_TOPIC_ID)

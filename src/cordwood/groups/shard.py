@@ -390,8 +390,10 @@ class GroupShard:
         out: Outbox,
         pending: frozenset[TopicPartition] = NO_PARTITIONS,
     ) -> ErrorCode | list[ErrorCode]:
-        """Deletes positions. Returns one error code for each, or one for all if the group cannot lose positions.
-        `pending` are partitions with positions in open transactions, which are deleted, too, as in Kafka.
+        """Deletes positions.
+
+        Returns one error code for each, or one for all if the group cannot lose positions. `pending` are partitions
+        with positions in open transactions, which are deleted, too, as in Kafka.
         """
         if not pending and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,6 +1,7 @@
-"""One pass over a history condenses what every client saw. This module owns the reading of events. It judges nothing
-that depends on later lines; it refuses, with the place, a history that breaks the rules of the format
-(`InvalidHistory`).
+"""One pass over a history condenses what every client saw.
+
+This module owns the reading of events. It judges nothing that depends on later lines; it refuses, with the place, a
+history that breaks the rules of the format (`InvalidHistory`).
 """
 
 from array import array

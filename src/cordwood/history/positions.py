@@ -1,7 +1,8 @@
-"""The observations of every offset of a partition, in columns: about 25 bytes per offset. This module owns the memory
-of a check. A value is kept as its 64-bit hash only: suspects are looked up again in the history itself, with whole
-values, so a collision never becomes a finding. Pages keep offsets that start at a billion, or leap, as cheap as offsets
-from 0.
+"""The observations of every offset of a partition, in columns: about 25 bytes per offset.
+
+This module owns the memory of a check. A value is kept as its 64-bit hash only: suspects are looked up again in the
+history itself, with whole values, so a collision never becomes a finding. Pages keep offsets that start at a billion,
+or leap, as cheap as offsets from 0.
 """
 
 from array import array

@@ -1,6 +1,8 @@
-"""Writes a history from any client: one file, many threads. The recorder owns the order of lines: an event is in the
-file before the call returns, so that a `send` stands before all later actions on the record, and an `acked` after the
-acknowledgement. A history is as durable as an ordinary file: the recording process is not the process that is killed.
+"""Writes a history from any client: one file, many threads.
+
+The recorder owns the order of lines: an event is in the file before the call returns, so that a `send` stands before
+all later actions on the record, and an `acked` after the acknowledgement. A history is as durable as an ordinary file:
+the recording process is not the process that is killed.
 """
 
 import threading

@@ -1,6 +1,8 @@
-"""The source of a history: files, or events in memory. A source is read twice, once to judge and once for the evidence,
-in the same order. Several histories, of clients in several processes, are merged by their clocks; within one history
-the order of lines is the order of events, whatever the clock says.
+"""The source of a history: files, or events in memory.
+
+A source is read twice, once to judge and once for the evidence, in the same order. Several histories, of clients in
+several processes, are merged by their clocks; within one history the order of lines is the order of events, whatever
+the clock says.
 """
 
 import heapq

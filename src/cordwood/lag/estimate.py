@@ -1,6 +1,8 @@
-"""Estimates a log's segments for a client, which does not see them. A client knows the log's start, end and size, the
-time of two records, and the topic's settings. Even records fill segments evenly: each segment ends by segment.bytes or
-segment.ms, counted from the log's start, which is the start of a segment after every retention.
+"""Estimates a log's segments for a client, which does not see them.
+
+A client knows the log's start, end and size, the time of two records, and the topic's settings. Even records fill
+segments evenly: each segment ends by segment.bytes or segment.ms, counted from the log's start, which is the start of a
+segment after every retention.
 """
 
 from itertools import pairwise

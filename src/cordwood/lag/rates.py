@@ -16,9 +16,10 @@ class Sample(NamedTuple):
 def with_sample(
     samples: Sequence[Sample], sample: Sample, *, window_ms: int = WINDOW_MS, max_samples: int = MAX_SAMPLES
 ) -> tuple[Sample, ...]:
-    """Adds a sample, and drops samples that no longer matter for the current rate. After a value or a clock that went
-    back (a position was reset, a log was cut) sampling begins anew. The oldest sample may be older than the window by
-    up to one step of it: the window is always covered.
+    """Adds a sample, and drops samples that no longer matter for the current rate.
+
+    After a value or a clock that went back (a position was reset, a log was cut) sampling begins anew. The oldest
+    sample may be older than the window by up to one step of it: the window is always covered.
     """
     if samples and (sample.value < samples[-1].value or sample.at_ms < samples[-1].at_ms):
         return (sample,)

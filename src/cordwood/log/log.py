@@ -260,7 +260,7 @@ class Log(LogState):
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}.",
+                f"Offset {offset} is outside of {self.partition}: {self.log_start_offset} to {self.log_end_offset}.",
             )
         if offset >= end_offset:
             return None

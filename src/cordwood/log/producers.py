@@ -117,7 +117,7 @@ class ProducerStates:
             if self._forgot_ms != NEVER_MS and header.base_sequence != 0:
                 raise ProtocolError(
                     ErrorCode.UNKNOWN_PRODUCER_ID,
-                    f"Producer {header.producer_id} is not known, and some were forgotten because there were too many.",
+                    f"Producer {header.producer_id} is unknown: beyond a limit idle producers are forgotten.",
                 )
             # A new or expired producer: its first sequence has nothing to be compared with.
             return None
@@ -166,8 +166,8 @@ class ProducerStates:
         if marker.coordinator_epoch < producer.coordinator_epoch:
             raise ProtocolError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"A marker for producer {header.producer_id} came from coordinator epoch "
-                f"{producer.coordinator_epoch}; {marker.coordinator_epoch} is older.",
+                f"The last marker for producer {header.producer_id} came from coordinator epoch "
+                f"{producer.coordinator_epoch}; a marker of epoch {marker.coordinator_epoch} is refused.",
             )
 
     def appended(

@@ -140,7 +140,7 @@ class GroupMembership:
             answer: HeartbeatAnswer | ProtocolError
             try:
                 if not shard.machine.exists(group_id) and self._shards.is_full():
-                    raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This broker has as many groups as it takes.")
+                    raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This broker has groups.max groups already.")
                 answer = shard.machine.consumer_heartbeat(group_id, request, out, limits, now_ms)
             except ProtocolError as refusal:
                 out, answer = Outbox(), refusal

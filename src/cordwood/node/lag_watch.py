@@ -250,7 +250,7 @@ class LagWatch:
             return warned
         logger.warning(
             "group %s may lose records of %s in %s: its position is %d, %d records are unread, it reads %.1f a second, "
-            "and retention is about to remove what it has not read",
+            "and retention is about to remove unread records",
             group_id,
             partition.name,
             duration_in_words(loss_ms),

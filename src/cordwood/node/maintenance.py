@@ -177,7 +177,7 @@ class Maintenance:
             try:
                 self._sort_out(name, verdict)
             except DiskFull as failure:
-                logger.error("%s stays where it is, and is not served (%s): %s", name, verdict.reason, failure)
+                logger.error("%s keeps its directory, and is not served (%s): %s", name, verdict.reason, failure)
             except SyncFailure:
                 raise
             except StorageFailure as failure:
@@ -189,7 +189,7 @@ class Maintenance:
             forgotten = sorted(tombstones.keys() - remaining)
             node.timers.at(node.now_ms, lambda _: self._forget_deletions(forgotten))
         for name in node.logs.missing([partition.name for partition in node.partitions()]):
-            logger.error("%s had records, and its directory is gone: somebody removed it", name)
+            logger.error("%s had records, and its directory is missing", name)
 
     def _sort_out(self, name: TopicPartition, verdict: Verdict) -> None:
         logs = self._node.logs
@@ -203,11 +203,13 @@ class Maintenance:
                 logs.set_aside(name, verdict.reason, self._node.now_ms)
             case Fate.REPAIRED:
                 logger.warning(
-                    "%s: %s. It belongs to the topic of its name, and its id is written again", name, verdict.reason
+                    "%s: %s. The directory belongs to the topic of its name; the topic id is written again",
+                    name,
+                    verdict.reason,
                 )
             case Fate.LEFT_ALONE:
                 logger.warning(
-                    "%s/%s is not a log of this broker, and left alone: keep other files elsewhere", logs.path, name
+                    "%s/%s is not a log of this broker, and is left alone: keep other files elsewhere", logs.path, name
                 )
 
     def report_set_aside(self) -> None:
@@ -233,7 +235,7 @@ class Maintenance:
         for cut in recovery.cuts:
             logger.warning("%s", cut)
         for path in recovery.rebuilt:
-            logger.info("%s: made %s again from the log", log.partition, path)
+            logger.info("%s: rebuilt %s from the log", log.partition, path)
 
     def report(self, level: int, message: str) -> None:
         """Logs a message, and repeats it only after REPEAT_AFTER_MS: a full disk must not fill the log as well."""

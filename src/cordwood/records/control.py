@@ -1,6 +1,7 @@
-"""Control batches, which the cluster writes between the clients' records. Consumers skip them, but each takes an
-offset. A control batch has one record. Key: int16 version 0, int16 type. The value depends on the type; unknown types
-are skipped.
+"""Control batches, which the cluster writes between the clients' records.
+
+Consumers skip them, but each takes an offset. A control batch has one record. Key: int16 version 0, int16 type. The
+value depends on the type; unknown types are skipped.
 """
 
 import struct

@@ -1,6 +1,7 @@
-"""Compresses batches anew, for topics whose compression.type names a codec. The records section is decompressed and
-compressed as bytes: no record is read, so the cost is the codecs', which release the GIL. Offsets, times, producer and
-record count stay as they are.
+"""Compresses batches anew, for topics whose compression.type names a codec.
+
+The records section is decompressed and compressed as bytes: no record is read, so the cost is the codecs', which
+release the GIL. Offsets, times, producer and record count stay as they are.
 """
 
 import struct

@@ -14,6 +14,7 @@ from cordwood.records.records import LEAST_RECORD_BYTES, count_headers, packed_r
 
 MAX_HEADERS = 500_000
 """The most headers that are read in one batch, or as many as fit into its bytes: more come only from hostile clients.
+
 An uncompressed batch of the usual max.message.bytes has room for so many empty headers.
 """
 

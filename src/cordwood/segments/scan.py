@@ -38,7 +38,9 @@ class _Invalid(Exception):
 
 class SegmentScan:
     """Iterates over (position, header) of a log file's valid batches; afterwards `invalid` says why the scan stopped
-    early. `position` and `next_offset` point behind the last valid batch: the size and end of the sound part.
+    early.
+
+    `position` and `next_offset` point behind the last valid batch: the size and end of the sound part.
     """
 
     def __init__(

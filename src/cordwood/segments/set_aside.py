@@ -1,8 +1,10 @@
-"""A partition's directory that was set aside: its name, and the note in it. A broker sets a directory aside if its
-metadata does not know the partition and has no tombstone. The name ends as Kafka's stray directories do:
-`orders-0.3-stray`. The number keeps directories of one partition apart, and long names are cut to what a filesystem
-takes, so the note has the partition's whole name. The note also has the partition's offsets from the data directory's
-checkpoints: without these, deleted records would be back after the directory is put back.
+"""A partition's directory that was set aside: its name, and the note in it.
+
+A broker sets a directory aside if its metadata does not know the partition and has no tombstone. The name ends as
+Kafka's stray directories do: `orders-0.3-stray`. The number keeps directories of one partition apart, and long names
+are cut to what a filesystem takes, so the note has the partition's whole name. The note also has the partition's
+offsets from the data directory's checkpoints: without these, deleted records would be back after the directory is put
+back.
 """
 
 import json

@@ -55,8 +55,9 @@ class TransactionIndex:
         self._entries.append(aborted)
 
     def collect(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that touch [from_offset, end_offset), and whether the list is complete. If not,
-        later segments may have more: an entry stands with its marker, which can be far from the data.
+        """The aborted transactions that touch [from_offset, end_offset), and whether the list is complete.
+
+        If not, later segments may have more: an entry stands with its marker, which can be far from the data.
         """
         found: list[AbortedTransaction] = []
         for entry in self._entries:

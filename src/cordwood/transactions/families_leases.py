@@ -1,7 +1,8 @@
-"""Leases: when a writer last joined or renewed a batch of a family. Leases are soft state: after a restart all have the
-full timeout again. Any writer renews its batch as a whole, since finished writers write nothing more and still have to
-stay open until the decision. A batch without renewals times out, as left-behind writers of an earlier batch do while
-the next batch goes on.
+"""Leases: when a writer last joined or renewed a batch of a family.
+
+Leases are soft state: after a restart all have the full timeout again. Any writer renews its batch as a whole, since
+finished writers write nothing more and still have to stay open until the decision. A batch without renewals times out,
+as left-behind writers of an earlier batch do while the next batch goes on.
 """
 
 from collections.abc import Iterable

@@ -3,8 +3,9 @@
 Key: record type 10,000, as int16, and the name with its length as int16. Value: int16 version 0, int64 batch that was
 decided last, int64 when, int8 flags (1: may be forgotten, 2: the batch's plan follows). The plan is int64 rows, int8
 length and bytes of the digest, int32 length and bytes of the text. A null value forgets the family. Further bytes are
-of a later version and skipped, as a broker that knows no plans skips the plan. The record is complete by itself and
-never expires, so compaction cannot separate it from another record.
+of a later version and skipped, as a broker that knows no plans skips the plan.
+
+The record is complete by itself and never expires, so compaction cannot separate it from another record.
 """
 
 import struct

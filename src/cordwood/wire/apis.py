@@ -1,6 +1,8 @@
 """The APIs of the Kafka protocol and some of our own: keys, the versions that our codecs know, and the flexible
-versions. The ranges are Kafka 4.4's as far as there is a codec; the versions that a broker serves and advertises are
-declared beside its handlers, and are never more.
+versions.
+
+The ranges are Kafka 4.4's as far as there is a codec; the versions that a broker serves and advertises are declared
+beside its handlers, and are never more.
 """
 
 from enum import IntEnum

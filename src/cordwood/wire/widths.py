@@ -1,7 +1,8 @@
-"""The width limits of requests: the number of array elements, nested arrays included, for each API. A limit of bytes
-does not suffice: two bytes can make an object of 300, and a request of 100 MB would be millions of objects. Each width
-is a real need with room to spare. Elements are counted while they are read, and one too many closes the connection, as
-a malformed request does. An element costs at most about 1 KB while its request is handled.
+"""The width limits of requests: the number of array elements, nested arrays included, for each API.
+
+A limit of bytes does not suffice: two bytes can make an object of 300, and a request of 100 MB would be millions of
+objects. Each width is a real need with room to spare. Elements are counted while they are read, and one too many closes
+the connection, as a malformed request does. An element costs at most about 1 KB while its request is handled.
 """
 
 from typing import Final

@@ -175,7 +175,7 @@ def test_a_peer_that_does_not_read_is_not_waited_for_longer_than_allowed() -> No
     with ScriptedPeer(lambda peer: (done.wait(30), None)[1]) as peer:
         connection = peer.connect(request_timeout_ms=200)
         with pytest.raises(
-            BrokerUnreachable, match="Metadata could not be sent: the broker did not take it within 200 ms"
+            BrokerUnreachable, match="Metadata could not be sent: the broker did not take the request within 200 ms"
         ):
             connection.send(KEY, VERSION, bytes(LARGE))
         done.set()

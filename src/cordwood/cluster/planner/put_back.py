@@ -47,7 +47,7 @@ def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
     known = image.topics_by_id.get(topic.topic_id)
     if known is not None and known.name != topic.name:
         raise ProtocolError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic id {topic.topic_id} is that of topic '{known.name}' now."
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic id {topic.topic_id} belongs to topic '{known.name}' now."
         )
     if known is None and topic.name in image.topics:
         raise ProtocolError(

@@ -31,7 +31,7 @@ def check_store(path: str) -> None:
         at = "empty" if state is None else f"at revision {state.revision}"
         raise DamagedStore(
             f"the metadata store {path} went back: it is {at}, and was at {witness.revision} when {witness_path(path)} "
-            f"was written. It was put back from an older copy, or lost what was acknowledged. {_what_to_do(path)}"
+            f"was written. The store was put back from an older copy, or lost acknowledged changes. {_what_to_do(path)}"
         )
 
 

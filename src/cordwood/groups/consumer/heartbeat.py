@@ -286,7 +286,9 @@ def take_out(
     max_record_bytes: int,
 ) -> list[ErrorCode]:
     """Removes members that leave by the classic protocol, or that an administrator names; static members for good.
-    Returns one error code for each."""
+
+    Returns one error code for each.
+    """
     errors: list[ErrorCode] = []
     gone: set[str] = set()
     for named, instance_id in leaving:

@@ -1,5 +1,6 @@
-"""The epochs in which a member got its partitions: its commits there count from then on. A list of epochs with their
-shares, sorted, no partition twice; mostly one epoch.
+"""The epochs in which a member got its partitions: its commits there count from then on.
+
+A list of epochs with their shares, sorted, no partition twice; mostly one epoch.
 """
 
 from collections.abc import Iterable
