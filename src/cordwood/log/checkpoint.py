@@ -243,7 +243,7 @@ def begin_checkpoint(log: "Log") -> CheckpointTicket | None:
         ticket.epochs = log.leader_epochs.to_bytes()
     if log.witness_due:
         witness = {each.base_offset: each.witnessed for each in log.segments if each.witnessed is not None}
-        # Behind the indexes: a crash in between leaves a witness of fewer entries, which is no harm.
+        # Written behind the indexes: a crash in between leaves a witness of fewer entries, which does no harm.
         ticket.replaced.append((f"{log.directory}/{ABORTS_FILE}", encode_witness(witness)))
     return ticket
 
@@ -307,7 +307,8 @@ def _save_transactions(ticket: CheckpointTicket, segment: Segment, transactions:
 
 
 def _witness(segment: Segment, transactions: TransactionIndex) -> Witnessed:
-    """What the index's file will hold. Only new entries are read, where those before them are known."""
+    """The witness of the index's file after this checkpoint. Only new entries are read if the earlier ones are
+    known."""
     before = segment.witnessed
     if before is None or before.entries != segment.saved_transactions or segment.rewrite_transactions:
         return witness_of(transactions.to_bytes())

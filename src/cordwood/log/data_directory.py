@@ -155,7 +155,7 @@ class DataDirectory:
         return found
 
     def describe_topic(self, topic_id: TopicId, description: TopicDescription | None) -> None:
-        """In the loop: what the topic is like, for its directories to say so. None: the topic was deleted."""
+        """Sets the description of a topic for its directories, in the loop. None: the topic was deleted."""
         self._descriptions.describe(topic_id, description)
 
     @property

@@ -124,7 +124,7 @@ class LogState:
         self.checkpoint_due = False
         """Whether files beside the log are wrong: a checkpoint must write them even without new data."""
         self.witness_due = False
-        """The witness of the transaction indexes has to be written anew (segments/abort_witness.py)."""
+        """Whether the witness of the transaction indexes has to be written anew (segments/abort_witness.py)."""
         self.on_recovery_point_lowered: Callable[[LogState], None] | None = None
         """Called before a cut; must make the lower recovery point durable before it returns."""
         self._recovery: RecoveryReport | None = None

@@ -45,7 +45,7 @@ def replace_segments(log: "Log", old: list[int], new: list[int]) -> None:
         log.deletions.append(Deletion(None, segment.file, [path for path in paths if filesystem.exists(path)]))
     segments = [Segment.existing(filesystem, directory, base_offset) for base_offset in sorted(new)]
     for segment in segments:
-        # Until that is written down the witness is of the old segments, and a start makes the indexes again.
+        # Until this is saved, the witness has the old segments, and a start rebuilds the indexes.
         path = segment.path(Suffix.TXN_INDEX)
         segment.witnessed = witness_of(filesystem.read_bytes(path) if filesystem.exists(path) else b"")
     if any(each.witnessed is not None and each.witnessed.entries for each in (*replaced, *segments)):

@@ -87,7 +87,7 @@ class Segment:
         self.saved_times = 0
         self.saved_transactions = 0
         self.witnessed: Witnessed | None = None
-        """What the file of the transaction index must hold; None: nothing tells."""
+        """The witness of the transaction index's file; None: unknown."""
         self.rewrite_transactions = False
         """Whether the transaction index's file may have wrong entries, and must be written anew, even without
         entries."""

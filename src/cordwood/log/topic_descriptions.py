@@ -33,7 +33,7 @@ class TopicDescriptions:
         self._lock = threading.Lock()
 
     def read(self, partition: TopicPartition) -> TopicId | None:
-        """The topic id in a partition's directory; None if there is none that can be believed."""
+        """The topic id in a partition's directory; None if it is missing or damaged."""
         try:
             data = self._filesystem.read_bytes(f"{self._path}/{partition}/{FILE_NAME}")
             self._on_disk[partition] = decode_partition_metadata(data)
@@ -43,7 +43,7 @@ class TopicDescriptions:
         return self._on_disk[partition].topic_id
 
     def describe(self, topic_id: TopicId, description: TopicDescription | None) -> None:
-        """In the loop: this is what the topic is like from now on. None: the topic was deleted."""
+        """Sets the description of a topic, in the loop. None: the topic was deleted."""
         if description is None:
             self._wanted.pop(topic_id, None)
         elif self._wanted.get(topic_id) != description:
@@ -54,17 +54,18 @@ class TopicDescriptions:
         return self._wanted.get(topic_id)
 
     def opened(self, partition: TopicPartition, topic_id: TopicId | None) -> None:
-        """In the loop: the partition has a log, whose first append writes the file if there is none."""
+        """Notes, in the loop, that a partition has a log. Its first append writes the file if there is none."""
         if topic_id is not None and partition not in self._on_disk:
             self._on_disk[partition] = PartitionMetadata(topic_id, self._wanted.get(topic_id))
 
     def forget(self, partition: TopicPartition) -> None:
-        """In the loop: the directory is about to go, and its name may be another topic's next."""
+        """Forgets a partition, in the loop: its directory is about to be removed, and another topic may get its
+        name."""
         with self._lock:
             self._on_disk.pop(partition, None)
 
     def begin_save(self) -> Callable[[], None]:
-        """In the loop: notes which files are out of date. What it returns writes them, in any thread."""
+        """Notes, in the loop, which files are out of date. The returned function writes them, in any thread."""
         if not self._changed:
             return lambda: None
         self._changed = False
@@ -79,7 +80,7 @@ class TopicDescriptions:
                 for partition, metadata in sorted(stale.items()):
                     self._write(partition, metadata)
             except DiskFull:
-                # The next checkpoint tries again. Until then the files say what was true before.
+                # The next checkpoint tries again. Until then the files have the former description.
                 self._changed = True
 
         return write
@@ -87,7 +88,7 @@ class TopicDescriptions:
     def _write(self, partition: TopicPartition, metadata: PartitionMetadata) -> None:
         directory = f"{self._path}/{partition}"
         if not self._filesystem.exists(f"{directory}/{FILE_NAME}"):
-            # Nothing was appended yet: the first append writes the file.
+            # The first append writes the file.
             return
         draft = f"{self._path}/{_DRAFT}"
         self._filesystem.replace(draft, encode_partition_metadata(metadata))
@@ -103,5 +104,5 @@ class TopicDescriptions:
         except SyncFailure:
             raise
         except (StorageFailure, FileNotFoundError):
-            # Deleted meanwhile: nobody needs it any more.
+            # The partition was deleted meanwhile.
             return

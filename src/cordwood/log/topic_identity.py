@@ -56,7 +56,7 @@ def sync_topic_id(log: "Log") -> None:
 
 
 def _content(log: "Log") -> bytes | None:
-    """None: nobody said which topic the log is of."""
+    """The content of the file; None for a log without a topic id."""
     if log.topic_id is None:
         return None
     return encode_partition_metadata(PartitionMetadata(log.topic_id, log.describe_topic(log.topic_id)))

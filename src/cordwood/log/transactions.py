@@ -49,7 +49,7 @@ def aborted_later(log: "Log", place: int) -> tuple[AbortedTransaction, ...]:
 
 
 def check_indexes(log: "Log", count: int) -> None:
-    """Makes those of the first `count` segments again that are not what they must be: compaction reads their files."""
+    """Rebuilds wrong transaction indexes of the first `count` segments: compaction reads their files."""
     for place in range(count):
         if log.segments[place].witnessed is not None:
             _index_of(log, place)

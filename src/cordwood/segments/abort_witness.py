@@ -1,10 +1,10 @@
-"""What the transaction indexes of a partition must hold: number of entries and checksum of each, in one file.
+"""The witness of a partition's transaction indexes: number of entries and checksum of each index, in one file.
 
-A segment without aborted transactions has no `.txnindex`, so one that was lost looks like such a segment, and Kafka's
-format has no checksum. Readers of committed records would be given aborted ones, and compaction would keep them. An
-index that has other entries than its witness says is made again from the log. Entries behind those of the witness are
-newer than it: what they are worth, the log's recovery decides. A directory without a witness, or with a damaged one, is
-one of Kafka's or of an earlier version, and its indexes are believed.
+A segment without aborted transactions has no `.txnindex`, so a lost index looks like no aborts, and Kafka's format has
+no checksum. Readers of committed records would get aborted records, and compaction would keep them. An index that
+contradicts its witness is rebuilt from the log. Entries behind those of the witness are newer: the log's recovery
+judges them. In a directory without a witness, or with a damaged one, the indexes are believed: Kafka wrote them, or an
+earlier version.
 """
 
 import zlib
@@ -28,17 +28,17 @@ class Witnessed(NamedTuple):
         return len(data) >= size and zlib.crc32(data[:size]) == self.checksum
 
     def followed_by(self, data: bytes) -> "Witnessed":
-        """With entries that are appended to the file."""
+        """The witness after these entries are appended to the file."""
         return Witnessed(self.entries + len(data) // ENTRY_SIZE, zlib.crc32(data, self.checksum))
 
 
 def witness_of(data: bytes) -> Witnessed:
-    """Of the content of an index file."""
+    """The witness of the content of an index file."""
     return Witnessed(len(data) // ENTRY_SIZE, zlib.crc32(data))
 
 
 def encode_witness(by_base_offset: Mapping[int, Witnessed]) -> bytes:
-    """Segments without aborts are left out."""
+    """The content of the witness file. Segments without aborts are left out."""
     lines = "".join(
         f"{base_offset} {entries} {checksum:08x}\n"
         for base_offset, (entries, checksum) in sorted(by_base_offset.items())
@@ -48,7 +48,7 @@ def encode_witness(by_base_offset: Mapping[int, Witnessed]) -> bytes:
 
 
 def decode_witness(data: bytes) -> dict[int, Witnessed]:
-    """Nothing, if the file is damaged."""
+    """The witnesses by base offset; empty if the file is damaged."""
     text = data.decode("ascii", "replace")
     lines, _, last = text.removesuffix("\n").rpartition("\n")
     lines += "\n" if lines else ""

@@ -1,12 +1,12 @@
-"""`partition.metadata`: which topic a partition's directory belongs to, and what the topic is like.
+"""`partition.metadata`: the topic of a partition's directory, and a description of the topic.
 
-A deleted topic's name may be used again; the id tells the old directory from the new topic's. The number of partitions
-and the topic's own settings are what it takes to rebuild a topic that the metadata has lost: partitions without records
-have no directory, and with fewer partitions than before a key's records go to another one.
+A deleted topic's name may be used again; the id tells the old directory from the new topic's. A topic that the metadata
+has lost is rebuilt from the number of partitions and the topic's own settings: partitions without records have no
+directory, and with fewer partitions a key's records would go to another partition.
 
-The last line is a checksum of those before it, so that a flipped bit is never taken for the id of another topic. Kafka
-reads two lines and ignores the rest; files with two lines, which are Kafka's, and files of an earlier version, which
-have no description of the topic, are read as well.
+The last line is a checksum of the lines before it, so that a flipped bit is never taken for the id of another topic.
+Kafka reads two lines and ignores the rest. Kafka's own files, with two lines, and files of an earlier version, without
+a description, are read as well.
 """
 
 import base64
@@ -27,7 +27,7 @@ _KAFKAS = {"version", "topic_id"}
 
 
 class TopicDescription(NamedTuple):
-    """What it takes to rebuild a topic, besides its name and id."""
+    """The facts that rebuild a topic, besides its name and id."""
 
     partition_count: int
     overrides: Mapping[str, str]
@@ -46,7 +46,7 @@ def topic_id_text(topic_id: TopicId) -> str:
 
 
 def parse_topic_id(text: str) -> TopicId:
-    """The id that this text stands for; ValueError if none."""
+    """The topic id in this text. Raises ValueError for other texts."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -67,7 +67,7 @@ def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
 
 
 def decode_partition_metadata(data: Buffer) -> PartitionMetadata:
-    """What the file says. DamagedCheckpoint if it has no topic id that can be believed."""
+    """The content of the file. Raises DamagedCheckpoint if its topic id is missing or damaged."""
     try:
         lines = bytes(data).decode("ascii").split("\n")
         fields = dict(line.split(": ", 1) for line in lines if line)

@@ -15,7 +15,7 @@ class FrameTooLarge(BadRequest):
 
 
 class TooManyElements(BadRequest):
-    """More array elements than a request may have, or than its reader is willing to read in one go."""
+    """More array elements than a request may have, or than its reader reads in one go."""
 
 
 class AnswerTooLarge(Exception):

@@ -63,7 +63,8 @@ class ProduceRequest(NamedTuple):
 
 
 def decode_produce(header: RequestHeader, frame: memoryview, max_elements: int = _WIDTH) -> ProduceRequest:
-    """Raises TooManyElements, before the batches beyond are read, if there are more than so many topics and batches."""
+    """Decodes a request. Raises TooManyElements beyond max_elements topics and batches, before it reads further
+    batches."""
     version = header.api_version
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise BadRequest(f"There is no Produce v{version}.")

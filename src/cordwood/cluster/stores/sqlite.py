@@ -150,7 +150,7 @@ class SqliteStore:
         self._in_loop(self._opened.set_result, database.revision)
         failure: StoreFailure | None = None
         ending = False
-        # Soon after a start: lives that were too short for it may have left their changes in the log alone.
+        # The first settling comes soon after a start: earlier short runs may have left their changes in the log alone.
         settled_s, settled = time.monotonic() - _SETTLE_AT_LEAST_EVERY_S + _SETTLE_AFTER_S, FIRST_REVISION
         while not ending:
             jobs, ending = self._next_jobs(None if failure or settled == database.revision else _SETTLE_AFTER_S)

@@ -40,8 +40,8 @@ class Overlay(NamedTuple):
     """Frames of the log up to the last commit."""
 
     def can_complete(self, database: bytes) -> bool:
-        """Whether SQLite copies the log into a file of this size. SQLite takes a file for damaged that lacks more than
-        the log and one page of 64 KiB can add (walCheckpoint in wal.c)."""
+        """Whether SQLite copies the log into a file of this size. SQLite refuses a file that lacks more than the log
+        and one page of 64 KiB can add (walCheckpoint in wal.c)."""
         return len(database) + _PENDING_PAGE + self.frame_count * self.page_size >= self.page_count * self.page_size
 
     def over(self, database: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Appending the batches of a Produce request, and answering as soon as all are as safe as their acks ask for.
+"""Appends the batches of a Produce request, and answers as soon as all are as safe as their acks ask for.
 
-Each batch has its own outcome. Whoever calls has decoded the request, and has had its batches prepared and its
-transaction's coordinator asked where that is needed.
+Each batch has its own outcome. The caller has decoded the request and, where needed, prepared its batches and asked the
+transaction's coordinator.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def append(
         for index, records in batches:
             try:
                 if refusal is not None:
-                    # Without the places of earlier batches, which it would gather.
+                    # The shared exception must not gather a traceback for each batch.
                     raise refusal.with_traceback(None)
                 partition = find(node, topic, index)
                 if prepared and (topic, index) in prepared:

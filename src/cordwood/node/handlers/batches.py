@@ -91,7 +91,8 @@ def brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | Top
 def verify(
     node: Node, request: Request, body: ProduceRequest, transactional_id: str, done: Callable[[Refusals], None]
 ) -> None:
-    """Calls `done` with the partitions that the transaction's coordinator refuses, at a moment when that is true."""
+    """Calls `done` with the partitions that the transaction's coordinator refuses, at a moment when the refusals
+    hold."""
     writers = unverified(node, body)
 
     def verified(errors: Refusals) -> None:

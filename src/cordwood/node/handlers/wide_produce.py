@@ -1,7 +1,7 @@
-"""A Produce request of many batches: read in one turn and appended piece by piece in others.
+"""Handles a Produce request of many batches: decodes it in one turn and appends it piece by piece in others.
 
-A piece that waits, for other processes to prepare its batches or for its transaction's coordinator, holds up no other
-piece. A transaction may end between two pieces: the coordinator is asked about each.
+A piece that waits for the preparation of its batches, or for its transaction's coordinator, holds up no other piece. A
+transaction may end between two pieces: the coordinator is asked about each.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class WideProduce:
         def begin(now_ms: int) -> None:
             verify(node, self._request, piece, transactional_id, verified)
 
-        # One piece in a turn, also where the coordinator need not be asked.
+        # One piece in a turn, even if the coordinator need not be asked.
         node.transactional_appends.in_turn(transactional_id, lambda: node.in_turns.add(begin))
 
     def _append(self, piece: ProduceRequest, refused: Refusals | None) -> None:
