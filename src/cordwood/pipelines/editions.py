@@ -1,4 +1,4 @@
-"""What is kept about a pipeline, and the one step by which another of its editions becomes the live one.
+"""The state of a pipeline on disk, and the one step by which another of its editions becomes the live one.
 
     <project>/<pipeline>/
       live.json                     which edition is live, and which were before it: the only file that decides
@@ -134,8 +134,9 @@ class Live:
     before: tuple[str, ...]
     """Editions that were live, the last one last: where rollbacks lead."""
     effects_from: Positions
-    """Records before these have had their effects: outputs that are not replayable pass them over. In the topics that
-    the live edition reads; those of another edition may have had the same names."""
+    """Records before these positions have had their effects: the live edition writes nothing of them to outputs that
+    are not replayable. The positions are in the topics that the live edition reads, by their ids: another edition may
+    have read earlier topics of the same names."""
     since_ms: int
 
     def to_json(self) -> dict[str, Any]:
@@ -358,8 +359,8 @@ class PipelineState:
         return self._replace_live(live, live.before[-1], live.before[:-1], position, now_ms)
 
     def effects_before(self, live: Live, to: Edition, position: Positions) -> Positions:
-        """Which records have had their effects when another edition comes after the live one, which has read up to
-        `position`: none of a topic that was deleted and made again between the two."""
+        """Positions up to which records have had their effects when the edition `to` takes the place of the live one,
+        which has read up to `position`. Topics that were deleted and made again between the two have none."""
         read = self.edition(live.edition).input_ids
         return {
             topic: each

@@ -32,9 +32,9 @@ def edition_for(
     now_ms: int,
     source_file: str | None = None,
 ) -> Edition:
-    """The edition that a replay of this definition goes into: one that was begun by the same file, else a new one.
+    """The edition that a replay of this definition fills: one that the same file began, else a new one.
 
-    Going on with another file would leave what the first has computed, and nobody could say which rows those are."""
+    An edition that two files have filled would mix rows of both, and nobody could tell them apart."""
     if state.live() is None:
         raise WrongState(f"{made.name} has not run yet", "`cordwood pipeline run` makes its first edition")
     project.check_tables_are_free(made.name, [table.name for table in made.tables.values()])

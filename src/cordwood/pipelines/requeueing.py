@@ -1,13 +1,13 @@
-"""Sending quarantined records through again, each once, as one numbered batch of its own.
+"""Sends quarantined records through the function again, each once, as one numbered batch of its own.
 
-What is to be sent is written down first, then it goes through the function into the outputs under the requeue's number,
-then it is written down as sent. A requeue that was interrupted anywhere is gone on with as it was planned. Records that
-fail again go back to quarantine, as new records there.
+A requeue first writes its plan: the records to send. Then the records go through the function into the outputs, under
+the requeue's number; then the plan is marked as done. The next requeue finishes one that was interrupted, as it was
+planned. Records that fail again go back to quarantine, as new records there.
 
-A requeued record comes after everything that was read before it. In a table with a key it could therefore put an old
-row in the place of a newer one: records of whose key a later one was read are superseded, and left where they are. That
-is asked before anything is sent, so nothing may be read between the plan and its end, and no batch may be half done:
-`run` waits for a requeue that was interrupted, and a requeue for a batch that was.
+A requeued record is written after records that are newer. In a table with a key it could put an old row in the place of
+a newer one. So a record is superseded, and stays in quarantine, if a record with the same key was read after it from
+the same partition. Which records are superseded is decided with the plan: nothing may be read between the plan and its
+end, and no batch may be half done. `run` refuses while a requeue is unfinished, `requeue` while a batch is.
 """
 
 import json
@@ -153,8 +153,8 @@ class Requeue:
             )
 
     def _choose(self, done: OffsetSet, *, superseded: bool) -> tuple[list[_Candidate], list[Origin], bool]:
-        """What is to be sent, what is superseded, and whether there is more. Those that are superseded stay where they
-        are, however many there are: they must not stand in the way of the others."""
+        """The records to send, the superseded ones, and whether there are more. Superseded records are passed over,
+        however many there are: they must not stand in the way of the others."""
         by_key = not superseded and any(table.key for table in self._pipeline.tables.values())
         passed_over: set[Origin] = set()
         while True:
@@ -186,8 +186,8 @@ class Requeue:
         ]
 
     def _superseded(self, candidates: Sequence[_Candidate]) -> set[Origin]:
-        """Those of whose key a later record was read, from the same partition. Where that cannot be told, because the
-        record has no key or because retention has removed records after it, any later one counts."""
+        """The candidates that were followed by a record with the same key in the same partition. Any later record
+        counts for a candidate without a key, and where retention has removed records after it."""
         from pyspark.sql import functions as F
 
         position = committed_position(self._state.checkpoint(self._edition.name))
@@ -219,7 +219,7 @@ class Requeue:
         return superseded | {Origin(*row) for row in rows}
 
     def _later(self, after: Set[Origin], position: Positions) -> "DataFrame":
-        """What was read of the partitions of these records, from the first of them on."""
+        """The records that the edition has read after these, in their partitions."""
         from pyspark.sql import functions as F
 
         starts: dict[str, dict[str, int]] = {}
@@ -260,8 +260,8 @@ class Requeue:
         place = place_of(self._state, self._edition, self._servers)
         outputs = Outputs(lenient, place, self._query_id, replaying=False, requeue=True)
         live = self._state.live()
-        # What an edition set aside while it was built may have had its effects from the one that was live then. What it
-        # set aside while it was live itself has not, however far others have come since.
+        # Records that a replay set aside may have had their effects from the edition that was live then. Records that
+        # an edition set aside while it was live have not, however far others have come since.
         effects_from = live.effects_from if live is not None and live.edition == self._edition.name else {}
         if effects_from and rows.where("_effects_due").limit(1).count():
             effects_from = {}

@@ -1,4 +1,4 @@
-"""Keeps a pipeline's worker running: starts it, passes on what it tells, starts it again after a failure, stops it.
+"""Keeps a pipeline's worker running: starts it, passes its events on, starts it again after a failure, stops it.
 
 The worker is a process of its own because Spark's JVM can die, run out of memory or hang, and a new process is the only
 cure that always works. Failures in a row are counted; a batch that was done begins the count again.
@@ -135,8 +135,8 @@ class Supervisor:
         return open(self._log, "ab")
 
     def _shorten_log(self) -> None:
-        """A worker may run for months and writes to the file that it has open: that is emptied, not replaced. What it
-        writes at this very moment may be in neither."""
+        """Copies a long log and empties it in place: the worker has the file open, perhaps for months. Lines that the
+        worker writes between the copy and the emptying are lost."""
         if self._log.exists() and self._log.stat().st_size > MAX_LOG_BYTES:
             shutil.copyfile(self._log, self._log.with_suffix(".old.log"))
             os.truncate(self._log, 0)

@@ -1,10 +1,10 @@
 """Swap and rollback: which edition may take the other's place, and the one moment in which it does.
 
-Both editions are stopped and locked, so that their positions stand still. Then one file is replaced. Before that moment
-readers get the old edition, after it the new one, and a crash on either side leaves it at that.
+Both editions are stopped and locked, so that their positions do not change. Then one file is replaced. Readers get the
+old edition before that moment and the new one after it, also if the program crashes there.
 
-Outputs that are not replayable are written by whichever edition is live, once for each record: the edition that comes
-goes on exactly where the one that leaves has stopped. If it has read further already, the records between would have no
+The live edition writes the outputs that are not replayable, once for each record: the new edition goes on with them at
+the record where the old one stopped. If the new edition has read further already, the records between would have no
 effect at all, so such a swap is refused.
 """
 

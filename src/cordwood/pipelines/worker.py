@@ -1,8 +1,8 @@
 """The process in which a pipeline's query runs: `python -m cordwood.pipelines.worker ORDERS`, started by a supervisor.
 
-It tells what happens as lines of JSON on a pipe of its own, and ends after the batch under way when its standard input
-ends, which is how it is stopped and also what happens if its supervisor dies. Its output is Spark's and the function's:
-it goes to a file. The lock of the edition comes from the supervisor, and is held until both are gone.
+The worker writes its events as lines of JSON to a pipe. It ends after the batch under way when its standard input is
+closed: the supervisor closes it to stop the worker, and the system closes it if the supervisor dies. What Spark and the
+function print goes to a file. The worker inherits the edition's lock, which is held until both processes are gone.
 """
 
 import json
@@ -39,9 +39,9 @@ class Orders:
     bootstrap_servers: str
     once: bool
     replay: bool
-    """Catch up, say so, and end; with `once` False go on following."""
+    """Read history until the edition has caught up, say so, and end; with `once` False go on reading."""
     beside: str
-    """The directory of the file as its author knows it: what it imports from there is found there."""
+    """The directory of the author's file, from which the definition imports its neighbours."""
     events: int
     """The descriptor to write events to."""
     tried_from: str = ""
