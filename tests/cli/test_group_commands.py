@@ -11,7 +11,8 @@ from tests.cli.conftest import Cordwood
 from tests.deadline import eventually
 
 from cordwood.cli.connection import Connection
-from cordwood.cli.failure import ExitCode
+from cordwood.cli.failure import ExitCode, Failure
+from cordwood.cli.group import view
 from cordwood.cli.group.lag import LagReader
 
 
@@ -262,3 +263,13 @@ def test_a_member_that_never_committed_is_said_to_have_no_position(
 def test_watching_a_group_that_is_not_there_fails(cordwood_cli: Cordwood, group: str) -> None:
     code, error = cordwood_cli.error("group", "watch", group, "--once")
     assert (code, error["code"]) == (ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND")
+
+
+def test_a_group_that_is_gone_since_it_was_listed_is_not_found(
+    cordwood_cli: Cordwood, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker describes a group that it does not have as dead, without an error."""
+    monkeypatch.setattr(view, "group_names", lambda connection: [group])
+    with pytest.raises(Failure) as raised:
+        view.describe(Connection(cordwood_cli.bootstrap, 30), group)
+    assert (raised.value.code, raised.value.exit_code) == ("GROUP_ID_NOT_FOUND", ExitCode.NOT_FOUND)

@@ -4,8 +4,10 @@ import asyncio
 import json
 import shutil
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -16,11 +18,13 @@ from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
 from cordwood.cli.recover.repairing import repair
+from cordwood.cli.recover.restoring import restore
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.topics import TopicDeletion, TopicReference, plan_delete_topics
 from cordwood.cluster.rows import DELETED_TOPICS, TOPIC_NAMES
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.cluster.stores.wal import DamagedStore
+from cordwood.log.data_directory import DataDirectory
 from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 
@@ -335,6 +339,123 @@ def test_a_topic_whose_name_was_taken_since_is_put_back_under_another(
     assert recover("put-back", broker.data_dir, "late-0.0-stray", "--as", "rescued").returncode == 0
     broker.start()
     assert (read(broker, "rescued"), read(broker, "late")) == (["c", "d", "e"], [])
+
+
+def commit_as(broker: BrokerProcess, group: str, *positions: TopicPartition) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    consumer.commit(offsets=list(positions), asynchronous=False)
+    consumer.close()
+
+
+def committed_by(broker: BrokerProcess, group: str, topic: str = "orders") -> list[int]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+    found = consumer.committed([TopicPartition(topic, number) for number in range(3)], timeout=30)
+    consumer.close()
+    return [position.offset for position in found]
+
+
+def transact(broker: BrokerProcess, transactional_id: str, value: str, topic: str = "orders") -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    produce_all(producer, [{"topic": topic, "partition": 0, "value": value}])
+    producer.commit_transaction(30)
+
+
+def transactional_ids(broker: BrokerProcess) -> list[str]:
+    command = [str(EXECUTABLE), "transaction", "list", "--json", "--bootstrap-server", broker.bootstrap]
+    listed = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+    return sorted(each["transactional_id"] for each in listed)
+
+
+@pytest.mark.parametrize("count_since", ["3", "50"])
+def test_internal_topics_that_came_into_use_since_are_merged_and_neither_loses_anything(
+    start_broker: StartBroker, count_since: str
+) -> None:
+    broker = start_broker(settings={"offsets.topic.num.partitions": "7"})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("orders", 3, 1)], operation_timeout=20)["orders"].result(30)
+    send(broker, "orders", ["a"] * 20)
+    commit_as(broker, "both", TopicPartition("orders", 0, 5), TopicPartition("orders", 1, 6))
+    commit_as(broker, "old", TopicPartition("orders", 2, 7))
+    transact(broker, "old-id", "x")
+    transact(broker, "both-ids", "x")
+    without_a_store(broker)
+    # The user's topic comes back, the broker's own come into use before they do.
+    assert recover("put-back", broker.data_dir, "orders").returncode == 0
+    broker.settings = {"offsets.topic.num.partitions": count_since}
+    broker.start()
+    commit_as(broker, "both", TopicPartition("orders", 0, 1), TopicPartition("orders", 2, 2))
+    commit_as(broker, "new", TopicPartition("orders", 0, 3))
+    transact(broker, "both-ids", "y")
+    transact(broker, "new-id", "y")
+    broker.kill()
+
+    restored = json.loads(recover("put-back", broker.data_dir, "--all", "--json").stdout)
+    assert {topic["topic"] for topic in restored} == {"__consumer_offsets", "__transaction_state"}
+    assert all(topic["merged"]["newer"] == 1 for topic in restored)
+    broker.start()
+    assert committed_by(broker, "both") == [1, 6, 2], "the newer ones stand, the others are kept"
+    assert committed_by(broker, "old") == [-1001, -1001, 7]
+    assert committed_by(broker, "new") == [3, -1001, -1001]
+    assert transactional_ids(broker) == ["both-ids", "new-id", "old-id"]
+    assert list(broker.data_dir.glob("*-merged")), "the old directories are kept"
+    assert not list(broker.data_dir.glob("*-stray"))
+    broker.stop()
+    assert "Nothing is set aside." in recover("put-back", broker.data_dir, "--all").stderr
+
+
+def put_back_in(directory: Path, filesystem: OsFilesystem) -> list[dict[str, Any]]:
+    """`cordwood recover put-back --all` on this filesystem."""
+    held = DataDirectory(filesystem, str(directory))
+    held.take()
+    try:
+        return asyncio.run(restore(held, [], everything=True, new_name=None, now_ms=int(time.time() * 1000)))
+    finally:
+        held.release()
+        filesystem.close()
+
+
+def test_a_put_back_that_is_killed_at_any_step_can_be_given_again(start_broker: StartBroker, tmp_path: Path) -> None:
+    """A user's topic comes back, the broker's own are merged. The steps are changes of files, appends and renames."""
+    broker = start_broker()
+    create(broker, "orders")
+    send(broker, "orders", ["a", "b", "c"])
+    commit_as(broker, "old", TopicPartition("orders", 0, 2))
+    transact(broker, "old-id", "d")
+    without_a_store(broker)
+    broker.start()
+    create(broker, "later")
+    commit_as(broker, "new", TopicPartition("later", 0, 0))
+    transact(broker, "new-id", "e", topic="later")
+    broker.kill()
+    lived: list[Path] = []
+    for changes in range(400):
+        directory = tmp_path / f"killed-{changes}"
+        shutil.copytree(broker.data_dir, directory)
+        filesystem = KilledFilesystem(str(directory))
+        filesystem.changes_left = changes
+        try:
+            put_back_in(directory, filesystem)
+        except Killed:
+            lived.append(directory)
+        else:
+            lived.append(directory)
+            break
+    else:
+        pytest.fail("the command does not end")
+    assert len(lived) > 10
+    # A broker that starts in between sets aside again what is half put back. Either way nothing is lost.
+    for place, directory in enumerate([*lived[:: len(lived) // 6], lived[-1]]):
+        again = start_broker(directory) if place % 2 else None
+        if again is not None:
+            again.stop()
+        put_back_in(directory, OsFilesystem(str(directory)))
+        again = start_broker(directory)
+        assert read(again, "orders")[:3] == ["a", "b", "c"]
+        assert [committed_by(again, "old")[0], committed_by(again, "new", "later")[0]] == [2, 0]
+        assert transactional_ids(again) == ["new-id", "old-id"]
+        again.kill()
 
 
 async def delete_in_the_store(data_dir: Path, topic: str) -> None:

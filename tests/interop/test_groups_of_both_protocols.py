@@ -1,6 +1,6 @@
 """Groups that move from one protocol to the other member by member (KIP-848), while real clients read."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +15,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests import deadline
 from tests.broker_process import BrokerProcess
-from tests.deadline import eventually
 from tests.interop.group_workers import CONSUMER, PARTITIONS, SETTINGS, AnyWorker, Worker, is_shared
 from tests.interop.python_members import AiokafkaWorker, KafkaPythonWorker
 
@@ -25,6 +25,16 @@ KINDS = [ConsumerGroupType.CLASSIC, ConsumerGroupType.CONSUMER]
 CLASSIC = {"heartbeat.interval.ms": 100}
 GROUP = "readers"
 TOPIC = "orders"
+WITHIN_S = 240
+"""Only a group that never settles takes so long, on however slow a machine."""
+ABSENT_FOR_LONG = {"group.consumer.session.timeout.ms": "60000"}
+"""On a slow machine a static member is away for seconds between two lives, and must keep its partitions."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def eventually(ask: Callable[[], bool], *, what: str) -> None:
+    deadline.eventually(ask, WITHIN_S, what=what)
 
 
 class CommittingWorker(Worker):
@@ -90,7 +100,7 @@ class BusyGroup:
 
     def _committed(self) -> list[int]:
         asked = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-        return [max(each.offset, 0) for each in self._watcher.committed(asked, timeout=20)]
+        return [max(each.offset, 0) for each in self._watcher.committed(asked, timeout=WITHIN_S)]
 
     def settles(self, kind: ConsumerGroupType) -> None:
         """All share, and operators see who there is, in a group of this protocol."""
@@ -109,7 +119,7 @@ class BusyGroup:
         return GROUP in [listing.group_id for listing in listed]
 
     def reads_everything(self) -> None:
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(WITHIN_S) == 0
         sent = {f"v{number}".encode() for number in range(self._sent)}
 
         def is_done() -> bool:
@@ -126,8 +136,9 @@ class BusyGroup:
 
 
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[BusyGroup]:
-    with BrokerProcess(tmp_path / "data", settings=SETTINGS, keep_port=True) as process:
+def group(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BusyGroup]:
+    settings = {**SETTINGS, **getattr(request, "param", {})}
+    with BrokerProcess(tmp_path / "data", settings=settings, keep_port=True) as process:
         group = BusyGroup(process)
         yield group
         group.end()
@@ -156,6 +167,7 @@ def test_a_group_moves_member_by_member_and_back(group: BusyGroup, strategy: str
     group.reads_everything()
 
 
+@pytest.mark.parametrize("group", [ABSENT_FOR_LONG], indirect=True, ids=[""])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_static_members_move_in_place_and_keep_their_partitions(group: BusyGroup, strategy: str) -> None:
     classic = {**CLASSIC, "partition.assignment.strategy": strategy}

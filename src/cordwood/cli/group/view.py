@@ -49,14 +49,20 @@ def group_names(connection: "Connection") -> list[str]:
 
 def describe(connection: "Connection", name: str) -> GroupView:
     """The group of this name. Raises Failure if there is none."""
-    if name not in (names := group_names(connection)):
+    from confluent_kafka import ConsumerGroupState
+
+    names = group_names(connection)
+    answer = None
+    if name in names:
+        answer = connection.ask_all(lambda admin: admin.describe_consumer_groups([name]))[name]
+    # Brokers call a group that they do not have dead. It may have been listed a moment before.
+    if answer is None or answer.state is ConsumerGroupState.DEAD:
         raise Failure(
             "GROUP_ID_NOT_FOUND",
             f"there is no group {name!r} at {connection.bootstrap_servers}",
-            near_names(name, names) or "`cordwood group list` lists the groups",
+            near_names(name, [each for each in names if each != name]) or "`cordwood group list` lists the groups",
             ExitCode.NOT_FOUND,
         )
-    answer = connection.ask_all(lambda admin: admin.describe_consumer_groups([name]))[name]
     protocol = answer.type.name.lower()
     spoken = _spoken_protocols(connection, name) if protocol == "consumer" else {}
     members = [

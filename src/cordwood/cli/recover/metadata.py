@@ -1,7 +1,6 @@
 """`cordwood recover metadata`."""
 
 import asyncio
-import os
 
 from cordwood.cli.options import AsJson
 from cordwood.cli.recover.list import DataDirectoryArgument
@@ -19,8 +18,8 @@ def recover_metadata(directory: DataDirectoryArgument = "./cordwood-data", as_js
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.repairing import repair
 
-    with taken(directory) as filesystem:
-        repaired = asyncio.run(repair(filesystem, os.path.abspath(directory)))
+    with taken(directory) as held:
+        repaired = asyncio.run(repair(held.filesystem, held.path))
     if as_json:
         print_json(repaired)
     elif not repaired["damage"]:

@@ -12,7 +12,7 @@ from cordwood.model.errors import EnvironmentFailure
 
 
 @contextmanager
-def taken(directory: str) -> Iterator[OsFilesystem]:
+def taken(directory: str) -> Iterator[DataDirectory]:
     """Takes the directory as a broker does. An EnvironmentFailure becomes a Failure."""
     if not os.path.exists(os.path.join(directory, PROPERTIES_FILE)):
         raise Failure(
@@ -27,7 +27,7 @@ def taken(directory: str) -> Iterator[OsFilesystem]:
     try:
         holder.take()
         try:
-            yield filesystem
+            yield holder
         finally:
             holder.release()
     except EnvironmentFailure as failure:

@@ -5,7 +5,7 @@ interruption between the two, the next start sets the directories aside again.
 """
 
 import asyncio
-import os
+import time
 from typing import Annotated, Any
 
 import typer
@@ -38,20 +38,24 @@ def put_back(
     directories name. Only its retention is off (`retention.ms=-1`) until you set it again. Directories of an earlier
     version do not name the number of partitions: it becomes the highest partition on disk plus one, or --partitions. If
     another topic has taken the name, nothing is changed: choose a new name with --as.
+
+    If one of the broker's own topics came into use again since the loss, the two are merged: positions and
+    transactional ids that the new one does not have are added to it. The old directories are kept, with names that end
+    in `-merged`.
     """
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.restoring import restore
 
-    with taken(directory) as filesystem:
+    with taken(directory) as held:
         restored: list[dict[str, Any]] = asyncio.run(
             restore(
-                filesystem,
-                os.path.abspath(directory),
+                held,
                 names or [],
                 everything=everything,
                 new_name=new_name,
                 partition_count=partition_count,
+                now_ms=time.time_ns() // 1_000_000,
             )
         )
     if as_json:
@@ -61,6 +65,9 @@ def put_back(
         remark("Nothing is set aside.")
     for topic in restored:
         partitions = ", ".join(str(number) for number in topic["partitions"])
+        if topic["merged"] is not None:
+            _say_merged(topic["topic"], topic["merged"])
+            continue
         say(f"{topic['topic']}: partitions {partitions} put back; the topic has {topic['partition_count']} in all")
         if not topic["partition_count_known"]:
             say("  no directory names the number of partitions: `cordwood topic alter --partitions` adds missing ones")
@@ -70,3 +77,18 @@ def put_back(
         if topic["retention_before"]:
             retention = ", ".join(f"{name}={value}" for name, value in sorted(topic["retention_before"].items()))
             say(f"  before the loss the topic had {retention}")
+
+
+def _say_merged(topic: str, merged: dict[str, Any]) -> None:
+    from cordwood.cli.output import say
+
+    added, newer = merged["taken"], merged["newer"]
+    say(f"{topic}: merged with the topic in use: {added} records added, {newer} have newer ones there")
+    if merged["superseded_transactions"]:
+        names = ", ".join(merged["superseded_transactions"])
+        say(f"  transactions that were open in the old one, of ids that the new one has: {names}")
+        say("  `cordwood transaction list` and `abort` end what they left open")
+    if merged["undecided_positions"]:
+        say(f"  {merged['undecided_positions']} positions were part of open transactions, and were not added")
+    if merged["not_understood"]:
+        say(f"  {merged['not_understood']} records are of types that this version does not know, and were not added")

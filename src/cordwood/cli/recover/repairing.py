@@ -40,10 +40,10 @@ from cordwood.cluster.stores.wal import DamagedStore
 from cordwood.cluster.stores.witness import Witness, read_witness, witness_path
 from cordwood.log.data_directory import DataDirectory
 from cordwood.log.identity import Identity
-from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import TopicId
+from cordwood.segments.filesystem import Filesystem
 
 DAMAGED = "-damaged"
 DRAFT = ".draft"
@@ -52,7 +52,7 @@ _COUNTERS = {BROKER_EPOCHS: 10, PRODUCER_ID_BLOCK: 100_000}
 _COPIED = (BROKERS, BROKER_CONFIGS, DELETED_TOPICS)
 
 
-async def repair(filesystem: OsFilesystem, path: str) -> dict[str, Any]:
+async def repair(filesystem: Filesystem, path: str) -> dict[str, Any]:
     """Repairs the store, and returns the findings. A whole store is not changed."""
     store_path = f"{path}/{METADATA_FILE}"
     damage = _damage(store_path)
@@ -86,7 +86,7 @@ def _damage(store_path: str) -> str | None:
     return None
 
 
-def _take_its_place(filesystem: OsFilesystem, path: str, store_path: str, draft: str) -> None:
+def _take_its_place(filesystem: Filesystem, path: str, store_path: str, draft: str) -> None:
     """Replaces the store by the draft. The old witness stays to the end: it makes a start refuse a partial store."""
     assert not filesystem.exists(f"{draft}-wal"), "SQLite left transactions outside of the file"
     filesystem.rename(draft, store_path)
@@ -101,13 +101,13 @@ def _take_its_place(filesystem: OsFilesystem, path: str, store_path: str, draft:
     filesystem.sync_directory(path)
 
 
-def _remove(filesystem: OsFilesystem, *paths: str) -> None:
+def _remove(filesystem: Filesystem, *paths: str) -> None:
     for each in paths:
         if filesystem.exists(each):
             filesystem.remove(each)
 
 
-def _keep(filesystem: OsFilesystem, path: str, files: tuple[str, ...]) -> list[str]:
+def _keep(filesystem: Filesystem, path: str, files: tuple[str, ...]) -> list[str]:
     """Copies these files under unused names, and returns the names."""
     number = 0
     while any(filesystem.exists(f"{file}.{number}{DAMAGED}") for file in files):

@@ -1,6 +1,7 @@
 """Putting topics back: renames their directories to the names of partitions, and adds the topics to the metadata."""
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 from cordwood.broker.storage import METADATA_FILE
@@ -14,48 +15,57 @@ from cordwood.cli.recover.lost_topics import (
     target,
     topics_set_aside,
 )
-from cordwood.cluster.image import ClusterImage
+from cordwood.cli.recover.merging import merge_topic
+from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.rows import TOPIC_NAMES
 from cordwood.cluster.stores.interface import MetadataStore
 from cordwood.cluster.stores.sqlite import SqliteStore
 from cordwood.log.data_directory import DataDirectory
-from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
+from cordwood.model.identifiers import INTERNAL_TOPICS
+from cordwood.segments.filesystem import Filesystem
 
 
 async def restore(
-    filesystem: OsFilesystem,
-    path: str,
+    held: DataDirectory,
     names: list[str],
     *,
     everything: bool,
     new_name: str | None,
     partition_count: int | None = None,
+    now_ms: int,
 ) -> list[dict[str, Any]]:
     """Puts topics back, and describes each. Raises Failure before the first change."""
+    path = held.path
     data = read_data_directory(path)
     chosen = chosen_topics(topics_set_aside(data), names, everything=everything)
     for option, given in (("--as", new_name), ("--partitions", partition_count)):
         if given is not None and len(chosen) != 1:
             raise Failure("USAGE", f"{option} is for one topic", "put the others back one by one")
-    identity = DataDirectory(filesystem, path).identity()
+    identity = held.identity()
     assert identity is not None
     settings = BrokerSettings.from_texts({"node.id": str(identity.node_id)})
     store = await SqliteStore.open(f"{path}/{METADATA_FILE}")
     try:
         image = ClusterImage(identity.node_id, settings)
         image.load(await store.list(""))
-        planned = [_rebuilt(image, data, topic, new_name, settings, partition_count) for topic in chosen]
-        for topic, rebuilt in zip(chosen, planned, strict=True):
+        replaced = [topic for topic in chosen if new_name is None and _came_into_use_since(image, topic)]
+        planned = [
+            (topic, _rebuilt(image, data, topic, new_name, settings, partition_count))
+            for topic in chosen
+            if topic not in replaced
+        ]
+        for topic, rebuilt in planned:
             _plan(image, data, topic, rebuilt.topic)
-        restored = []
-        for topic, rebuilt in zip(chosen, planned, strict=True):
+        _check_names([rebuilt.topic for _, rebuilt in planned])
+        restored = [_merged(held, image.topics[topic.name], topic, now_ms) for topic in replaced]
+        for topic, rebuilt in planned:
             lost = rebuilt.topic
             plan = _plan(image, data, topic, lost)
-            _rename(filesystem, path, topic, lost.name)
+            _rename(held.filesystem, path, topic, lost.name)
             if plan is not None:
                 await carry_out(store, plan)
                 image.load(await store.list(""))
@@ -69,11 +79,42 @@ async def restore(
                     "partition_count_known": not created or rebuilt.count_is_known,
                     "settings": dict(lost.overrides) if created else {},
                     "retention_before": dict(rebuilt.retention) if created else {},
+                    "merged": None,
                 }
             )
         return restored
     finally:
         await store.close()
+
+
+def _came_into_use_since(image: ClusterImage, topic: SetAsideTopic) -> bool:
+    """Whether the broker has another internal topic of this name by now."""
+    return topic.name in INTERNAL_TOPICS and topic.name in image.topics and topic.topic_id not in image.topics_by_id
+
+
+def _merged(held: DataDirectory, now: TopicImage, topic: SetAsideTopic, now_ms: int) -> dict[str, Any]:
+    merge = merge_topic(held, now, topic.partitions, now_ms)
+    return {
+        "topic": now.name,
+        "topic_id": str(now.topic_id),
+        "partitions": sorted(read.partition.partition for read in topic.partitions),
+        "partition_count": len(now.partitions),
+        "partition_count_known": True,
+        "settings": {},
+        "retention_before": {},
+        "merged": asdict(merge),
+    }
+
+
+def _check_names(topics: list[LostTopic]) -> None:
+    names = [topic.name for topic in topics]
+    for name in names:
+        if names.count(name) > 1:
+            raise Failure(
+                "AMBIGUOUS",
+                f"several topics of the name {name} are set aside, one after the other",
+                "put them back one by one, the last one first: name its directories (`cordwood recover list`)",
+            )
 
 
 def _rebuilt(
@@ -117,7 +158,7 @@ def _creates(plan: Plan) -> bool:
     return any(operation[0].startswith(TOPIC_NAMES) for operation in plan.commit.operations)
 
 
-def _rename(filesystem: OsFilesystem, path: str, topic: SetAsideTopic, name: str) -> None:
+def _rename(filesystem: Filesystem, path: str, topic: SetAsideTopic, name: str) -> None:
     for read in topic.partitions:
         filesystem.rename(read.directory, f"{path}/{target(read, name)}")
     filesystem.sync_directory(path)
