@@ -136,8 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.resume_writing()
 
     def eof_received(self) -> bool:
-        """Stops serving: Kafka clients do not half-close, so the peer is gone. `connection_lost` follows in this
-        turn."""
+        """Stops serving: clients do not half-close, so the peer is gone. `connection_lost` follows in this turn."""
         self._serving = False
         self._reader.close()
         return False

@@ -220,8 +220,7 @@ class Connections:
     # The end
 
     async def drain(self, timeout_s: float) -> int:
-        """Takes no more requests; waits until all answers are sent. Returns the number of connections with unsent
-        answers."""
+        """Takes no more requests; waits until answers are sent. Returns the number of connections with unsent ones."""
         self._stopping = True
         for connection in self._open.values():
             connection.stop_serving()

@@ -17,8 +17,7 @@ def log_files(wanted: int) -> int:
 
 
 def connections(wanted: int, beside_log_files: int) -> int:
-    """The number of connections that may be open at a time: as wanted, as far as descriptors are left beside the
-    files."""
+    """The number of connections that may be open at a time: as wanted, if they fit beside the files."""
     allowed = _allowed()
     return wanted if allowed is None else min(wanted, max(1, (allowed - beside_log_files - RESERVED) // PER_CONNECTION))
 

@@ -50,8 +50,7 @@ def stop_listening(bound: socket.socket) -> None:
 
 
 def advertised(settings: BrokerSettings, bound: socket.socket) -> Endpoint:
-    """The endpoint for clients: the advertised listener of the settings, else the address that the broker listens
-    on."""
+    """The endpoint for clients: the advertised listener of the settings, else the broker's own address."""
     listener = settings.advertised_listener
     if listener is not None:
         port = listener.port or bound.getsockname()[1]

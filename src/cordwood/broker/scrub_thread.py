@@ -41,8 +41,7 @@ class ScrubThread:
 
 
 def step_back() -> None:
-    """Gives the calling thread the lowest priority, where the system allows it: on Linux each thread has its own
-    priority."""
+    """Gives the calling thread the lowest priority, if allowed: on Linux each thread has its own."""
     thread = threading.get_native_id()
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)

@@ -208,8 +208,7 @@ class Server:
     # Failures
 
     def _request_failed(self, failure: Exception) -> None:
-        """Handles an exception of the node in a request. The connection is closed; a broken invariant stops the
-        broker."""
+        """Handles an exception of a request: the connection is closed; a broken invariant stops the broker."""
         if isinstance(failure, AssertionError | SyncFailure):
             self._fail(failure)
         else:
@@ -238,8 +237,7 @@ class Server:
             self._listener.close()
 
     async def stop(self) -> None:
-        """Answers requests, flushes, checkpoints and closes. After a failure it only closes, so that the next start
-        recovers."""
+        """Answers requests, flushes, checkpoints and closes. After a failure only closes: the next start recovers."""
         self._stop_listening()
         try:
             if not self.failed.done():

@@ -27,8 +27,7 @@ def _absolute(path: str) -> str:
 
 
 class Storage:
-    """Logs and metadata. Callers `open`, `claim` once the cluster is known, `close_logs` in order, and always
-    `release`."""
+    """Logs and metadata. Callers `open`, then `claim` for a cluster, `close_logs` in order, and always `release`."""
 
     def __init__(self, filesystem: Filesystem, path: str, settings: BrokerSettings) -> None:
         self.filesystem = filesystem
@@ -91,8 +90,7 @@ class Storage:
         return self.filesystem.max_open_files if isinstance(self.filesystem, OsFilesystem) else 0
 
     def claim(self, cluster_id: str) -> None:
-        """Takes the data directory for this node of this cluster. Raises StorageFailure if another node owns the
-        directory."""
+        """Takes the data directory for this node of this cluster. Raises StorageFailure if another node owns it."""
         self.logs.open(Identity(cluster_id, self._node_id))
         self._open = True
         for problem in self.logs.problems:

@@ -14,8 +14,7 @@ _REPORTS_FAILURES_SINCE = (5, 8)
 
 
 def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts: str | None = None) -> bool:
-    """Whether syncfs is safe on the filesystem of the directory. `release` and `mounts` default to the machine's
-    own."""
+    """Whether syncfs is safe on the directory's filesystem. `release` and `mounts` default to the machine's own."""
     if _version(os.uname().release if release is None else release) < _REPORTS_FAILURES_SINCE:
         return False
     if not _is_one_filesystem(directory):
@@ -30,8 +29,7 @@ def syncfs_can_be_trusted(directory: str, *, release: str | None = None, mounts:
 
 
 def _is_one_filesystem(directory: str) -> bool:
-    """Whether the directory and its subdirectories are on one device. New subdirectories are on the directory's
-    device."""
+    """Whether the directory and its subdirectories are on one device. New ones are on the directory's device."""
     try:
         device = os.stat(directory).st_dev
         with os.scandir(directory) as entries:

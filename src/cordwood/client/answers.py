@@ -52,8 +52,7 @@ class Fetched(NamedTuple):
     records: memoryview
     """The batches, without an incomplete batch at the end. The memory belongs to the view."""
     base: int
-    """The base offset of the first batch, which may lie before the requested offset; without batches, the requested
-    offset."""
+    """The base offset of the first batch, which may lie before the requested offset; without batches, that offset."""
     next_offset: int
     """The offset after the last batch; without batches, the requested offset."""
     high_watermark: int

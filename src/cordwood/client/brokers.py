@@ -118,8 +118,7 @@ class Brokers:
     # Topics.
 
     def describe(self, names: Collection[str] | None, *, create: bool = False) -> dict[str, TopicMetadata]:
-        """Asks the cluster about these topics, or about all, and caches the answer. Topics that do not exist are left
-        out."""
+        """Asks the cluster about these topics, or about all, and caches the answer, without missing topics."""
         if names is not None and not names:
             return {}
         link, response = self._ask_metadata(None if names is None else sorted(names), create=create)
@@ -149,8 +148,7 @@ class Brokers:
         return link, response
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """The topic from the cache, or from the cluster if the cache lacks it or is out of date. None: no such
-        topic."""
+        """The topic from the cache, or from the cluster if that is out of date. None: no such topic."""
         if name not in self._topics or name in self._stale:
             self.describe({name, *self._stale})
         return self._topics.get(name)

@@ -228,8 +228,7 @@ class Cluster:
         producer_id: int = -1,
         producer_epoch: int = -1,
     ) -> ProducerIdentity:
-        """An identity for an idempotent producer; with a transactional id, fences its earlier producer and aborts its
-        transaction."""
+        """An identity for an idempotent producer; a transactional id's earlier producer is fenced and aborted."""
         producer = ProducerIdentity(producer_id, producer_epoch)
         return transactions.init_producer_id(self._brokers, transactional_id, timeout_ms, producer)
 
@@ -245,8 +244,7 @@ class Cluster:
         transactions.commit_offsets(self._brokers, transactional_id, producer, group, offsets, metadata)
 
     def end_transaction(self, transactional_id: str, producer: ProducerIdentity, *, commit: bool) -> ProducerIdentity:
-        """Commits or aborts. Returns the identity for the next transaction: transaction_version 2 raises the epoch each
-        time."""
+        """Commits or aborts. Returns the next transaction's identity: transaction_version 2 raises the epoch."""
         return transactions.end_transaction(self._brokers, transactional_id, producer, commit)
 
     # Families: one decision over many transactions.

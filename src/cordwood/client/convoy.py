@@ -31,8 +31,7 @@ def convoy(
 
 
 class _Convoy:
-    """Keeps about as many bytes requested as one answer may have: at least half while ranges are left, and never
-    more."""
+    """Keeps about as many bytes requested as one answer may have: at least half of them, and never more."""
 
     def __init__(self, brokers: Brokers, streams: Sequence[RangeStream], isolation: Isolation, max_bytes: int) -> None:
         self._max_wait_ms = brokers.settings.fetch_max_wait_ms

@@ -41,8 +41,7 @@ class FamilyJoined(NamedTuple):
 
 class FamilyDecided(NamedTuple):
     already_decided: bool
-    """Whether an earlier request decided the batch, possibly a try of this one whose answer got lost. A success either
-    way."""
+    """Whether an earlier request decided the batch, possibly a lost try of this one. A success either way."""
     last_batch_id: int
 
 

@@ -191,8 +191,7 @@ class Controller:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, internal: bool = False
     ) -> dict[str, CreatedTopic | ProtocolError]:
-        """Creates topics; outcomes by name, in the order of the request. `internal`: the broker creates its own
-        topic."""
+        """Creates topics; outcomes by name, in the order of the request. `internal` allows internal topics."""
         # Validated topics never get into the image, so name clashes among them are found only within one slice.
         outcomes = await self._in_slices(
             [(topic.name, topic) for topic in topics],
@@ -216,8 +215,7 @@ class Controller:
         return created
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
-        """The broker's own topic of this name, created if it does not exist. Raises ProtocolError if the creation is
-        refused."""
+        """The broker's own topic of this name, created if it does not exist. Raises ProtocolError."""
         topic = self.image.topics.get(name)
         if topic is None:
             outcome = (await self.create_topics([internal_topic(name, self.image.settings)], internal=True))[name]
@@ -300,8 +298,7 @@ class Controller:
         validate_only: bool,
         at_once: int = _TOPICS_AT_ONCE,
     ) -> dict[Name, Planned | ProtocolError]:
-        """Carries out a large request in slices, with a turn of the loop after each. Items of one name share a
-        slice."""
+        """Carries out a large request in slices, with a turn of the loop after each. Items of a name share one."""
         by_name: dict[Name, list[Item]] = {}
         for name, item in wanted:
             by_name.setdefault(name, []).append(item)
@@ -322,8 +319,7 @@ class Controller:
         names: Iterable[Name],
         validate_only: bool,
     ) -> dict[Name, Planned | ProtocolError]:
-        """Plans and executes changes. A change that lost against another broker's is planned again, on the newer
-        image."""
+        """Plans and executes changes. A change that lost a race is planned again, on the newer image."""
         async with self._one_request:
             outcomes: dict[Name, Planned | ProtocolError] = {}
             wanted: Collection[Name] = dict.fromkeys(names)

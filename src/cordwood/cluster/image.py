@@ -95,8 +95,7 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class ImageDelta:
-    """The changes of a batch of events. A topic that was deleted and created anew is in both lists, with different
-    ids."""
+    """The changes of a batch of events. A topic that was deleted and created anew is in both lists."""
 
     revision: int
     created: tuple[TopicImage, ...] = ()
@@ -142,8 +141,7 @@ class _Topic:
 
 
 class ClusterImage:
-    """The metadata of the cluster. Begins empty; `load` takes a listing of the whole store, `apply` every later
-    event."""
+    """The metadata of the cluster. `load` takes a listing of the whole store, `apply` every later event."""
 
     def __init__(self, node_id: int, settings: BrokerSettings) -> None:
         """`node_id` is the broker that reads this image; `settings` are the settings at its start."""
@@ -481,8 +479,7 @@ class ClusterImage:
 
 
 class _Touched:
-    """The parts that a batch of events changed: for each topic the partitions, or None if more than partitions
-    changed."""
+    """The parts that a batch of events changed: for each topic the partitions, or None for more."""
 
     def __init__(self) -> None:
         self.topics: dict[str, set[int] | None] = {}
@@ -492,6 +489,5 @@ class _Touched:
 
 
 def plain_name(name: str) -> str:
-    """The name with '_' for '.'. Equal plain names collide, as in Kafka, whose metrics do not tell '.' and '_'
-    apart."""
+    """The name with '_' for '.'. Equal plain names collide, as in Kafka's metrics."""
     return name.replace(".", "_")

@@ -228,8 +228,7 @@ def _microseconds(base_ms: int, delta_ms: int) -> int:
 
 @part
 def _length(data: "Memory", position: int, end: int) -> tuple[int, int]:
-    """A length that fits before the end (-1: null), and the position after it; position -1 if there is no such
-    length."""
+    """A length that fits before the end (-1: null), and the position after it; position -1 if there is none."""
     size, position = _number(data, position, end)
     if size < -1 or size > end - position:
         return int64(0), int64(-1)

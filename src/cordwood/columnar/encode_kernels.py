@@ -97,8 +97,7 @@ def _string(strings: "Strings", row: int) -> tuple[int, int]:
 
 @part
 def _fetch_ahead(strings: "Strings", row: int) -> None:
-    """Prefetches a string: the rows of one partition are spread over the columns, and each access would wait for
-    memory."""
+    """Prefetches a string: the rows of a partition are spread over the columns, so each access would wait."""
     if strings[1] > 0:
         start = at(strings[0], row)
         prefetch(strings[5], start)

@@ -36,8 +36,7 @@ class Unpacker:
         return self._room[: self.used]
 
     def unpack(self, codec: int, section: memoryview, max_size: int) -> tuple[int, int]:
-        """Unpacks a section; returns the place of its records in `data`. Raises CorruptRecords if they are invalid or
-        too large."""
+        """Unpacks a section; returns the place of its records in `data`. Raises CorruptRecords."""
         if not self._room:
             self._grow(self._size)
         size = self._unpack_in_place(codec, section, self._room[self.used : self.used + max_size])
@@ -84,8 +83,7 @@ class Unpacker:
 
 
 def _lz4_at_once(section: memoryview, max_size: int) -> bytes | None:
-    """The content of the frame; None if it may be too large, or is invalid. Bounded decompression in steps is
-    slower."""
+    """The content of the frame; None if it may be too large, or is invalid. Bounded steps are slower."""
     if len(section) * _LZ4_LARGEST_RATIO > max_size or (
         len(section) > _LZ4_FLAGS and section[_LZ4_FLAGS] & _LZ4_CONTENT_SIZE_BIT
     ):

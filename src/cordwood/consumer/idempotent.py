@@ -99,16 +99,13 @@ class IdempotentConsumer:
         self._places: dict[_Partition, Place] = {}
         self._unconfirmed: set[_Partition] = set()
         self._behind: set[_Partition] = set()
-        """Partitions with records that the client library handed out and that were not handled: the library has to seek
-        back."""
+        """Partitions whose last records from the client library were not handled: the library has to seek back."""
         self._flowing: set[_Partition] = set()
-        """Partitions with records handled since the last seek of the library: before that it may report an older
-        position."""
+        """Partitions with records handled since the library's last seek: before, it may report an older position."""
         self._untaken: set[_Partition] = set()
         """Partitions that were assigned and could not be taken over yet."""
         self._lost: dict[_Partition, str] = {}
-        """Partitions whose position the log does not have: raised at every poll, as long as this consumer has the
-        partition."""
+        """Partitions whose position the log does not have: raised at every poll until it is revoked."""
         # A position is always given. If the log does not have it, an error is raised, and no record is skipped
         # silently.
         own = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
@@ -235,8 +232,7 @@ class IdempotentConsumer:
             self._read(recreated)
 
     def _after(self, batches: dict[_Partition, list[Message]]) -> dict[_Partition, int]:
-        """The position of each partition after these records: behind them, and behind transaction markers that
-        follow."""
+        """The position of each partition after these records: behind them and the markers that follow."""
         self._flowing.update(batches)
         read = sorted((self._flowing & self._held.keys()) - self._behind)
         after: dict[_Partition, int] = {}

@@ -117,8 +117,7 @@ class SqlPositions:
         return Held(int(next_offset), int(fence))
 
     def advance(self, cursor: Cursor, place: Place, held: Held, next_offset: int) -> bool:
-        """Moves the position, in the caller's transaction. False if another consumer took the partition, or moved the
-        position."""
+        """Moves the position, in the caller's transaction. False if another consumer took the partition or moved it."""
         statement = f"update {TABLE} set next_offset = ? where {_KEY} and fence = ? and next_offset = ?"
         self._execute(cursor, statement, next_offset, *place.key, held.fence, held.next_offset)
         return cursor.rowcount == 1

@@ -142,8 +142,7 @@ def to_classic(
 
 
 def emptied_to_classic(group: ConsumerGroup) -> list[Record]:
-    """The records that convert a group without members to a classic one. Its time without members and its generation
-    stay."""
+    """The records that convert an empty group to a classic one. Its generation and its empty time stay."""
     assert not group.members
     classic = Group(
         group.group_id,

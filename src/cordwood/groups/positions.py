@@ -130,8 +130,7 @@ class Positions:
 
 
 def _is_too_large(metadata: str, max_length: int) -> bool:
-    """Whether metadata is too long: in characters, as Kafka counts whatever the setting's name says, or for a record's
-    field."""
+    """Whether metadata is too long: in characters, as Kafka counts in spite of the setting's name, or for a record."""
     return len(metadata) > max_length or len(metadata.encode()) > MAX_FIELD_BYTES
 
 

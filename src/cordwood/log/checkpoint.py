@@ -307,8 +307,7 @@ def _save_transactions(ticket: CheckpointTicket, segment: Segment, transactions:
 
 
 def _witness(segment: Segment, transactions: TransactionIndex) -> Witnessed:
-    """The witness of the index's file after this checkpoint. Only new entries are read if the earlier ones are
-    known."""
+    """The witness of the index's file after this checkpoint. Known entries are not read again."""
     before = segment.witnessed
     if before is None or before.entries != segment.saved_transactions or segment.rewrite_transactions:
         return witness_of(transactions.to_bytes())

@@ -207,8 +207,7 @@ class _Transactions:
         return False
 
     def marker(self, header: BatchHeader, batch: memoryview) -> tuple[bool, AbortedTransaction | None]:
-        """Whether data of the marker's transaction is left, and the entry for the transaction index if the marker
-        aborts."""
+        """Whether data of the marker's transaction is left, and the entry for the index if the marker aborts."""
         producer_id = header.producer_id
         marker = read_transaction_marker(batch) if header.record_count else None
         if marker is None or marker.committed:

@@ -49,8 +49,7 @@ class Lockable(Protocol):
 
 
 class DataDirectory:
-    """Opens and checkpoints logs. Callers `take` and `open` first and `close` last; one object at a time per
-    directory."""
+    """Opens and checkpoints logs. Callers `take` and `open` first, `close` last; one object per directory."""
 
     def __init__(
         self,
@@ -419,8 +418,7 @@ class DataDirectory:
             self._free(condemned, forgotten)
 
     def _free(self, condemned: Iterable[str], forgotten: Iterable[TopicPartition]) -> None:
-        """Frees the disk of condemned directories; removes the directories once the checkpoints have forgotten their
-        partitions."""
+        """Frees the disk of condemned directories; removes them once the checkpoints have forgotten the partitions."""
         # A killed process may have renamed the directories: emptied logs must not come back under the names of
         # partitions.
         self.filesystem.sync_directory(self.path)

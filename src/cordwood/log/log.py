@@ -86,8 +86,7 @@ class Log(LogState):
         loaded_indexes: LoadedIndexes = SHARED,
         describe_topic: DescribeTopic = lambda topic_id: None,
     ) -> "Log":
-        """The log in this directory, recovered if the last stop was not clean. No file is created before the first
-        append."""
+        """The log in this directory, recovered after an unclean stop. No file is created before the first append."""
         log = cls(
             filesystem,
             directory,
@@ -138,8 +137,7 @@ class Log(LogState):
     # Append
 
     def append(self, batch: Batch, *, leader_epoch: int, now_ms: int) -> Appended:
-        """Appends a client's batch, or refuses it with a ProtocolError. The offsets are written into the given
-        bytes."""
+        """Appends a client's batch, or refuses it with a ProtocolError. The offsets are written into `batch`."""
         header = check_client_batch(batch, self._settings, now_ms)
         if not self.ready:
             opening.make_ready(self)
@@ -288,8 +286,7 @@ class Log(LogState):
     def timestamp_search(
         self, timestamp_ms: int, *, end_offset: int, apart: RecordWork = HERE
     ) -> timestamps.TimestampSearch:
-        """The search of `offset_for_timestamp`, to be run in a thread: it may wait for the disk. `apart` opens large
-        batches."""
+        """The search of `offset_for_timestamp`, to be run in a thread. `apart` opens large batches."""
         if not self.ready:
             opening.make_ready(self)
         return timestamps.TimestampSearch(self, timestamp_ms, end_offset, apart)
@@ -303,8 +300,7 @@ class Log(LogState):
     # Transitions: each has its module
 
     def begin_flush(self) -> FlushTicket | None:
-        """The ticket of a flush; None if all is durable. ticket.sync() follows in any thread, then finish_flush in the
-        loop."""
+        """The ticket of a flush; None if all is durable. ticket.sync() follows in any thread, then finish_flush."""
         return flushing.begin_flush(self)
 
     def finish_flush(self, ticket: FlushTicket) -> None:

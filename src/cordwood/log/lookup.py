@@ -124,8 +124,7 @@ def find_batch_with(
 
 
 def _can_follow(reader: HeaderReader, expected: int, base_offset: int, last_offset: int, follower: int) -> bool:
-    """Whether a batch may have these offsets behind `expected`: compaction leaves gaps, damaged offsets contradict the
-    next batch."""
+    """Whether a batch may have these offsets behind `expected`: compaction leaves gaps, damage contradicts."""
     if base_offset < expected:
         return False
     try:

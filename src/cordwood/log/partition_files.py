@@ -20,8 +20,7 @@ class PartitionFiles(NamedTuple):
 
 
 def sort_out(filesystem: Filesystem, directory: str, names: list[str]) -> PartitionFiles:
-    """The segments and snapshots of a directory. Finishes a replacement that a crash interrupted, and removes
-    leftovers."""
+    """The segments and snapshots of a directory. Finishes an interrupted replacement, and removes leftovers."""
     if MANIFEST in names:
         finish_replacement(filesystem, directory)
         names = filesystem.list(directory)
@@ -58,7 +57,6 @@ def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a crash left this file while a file of a log was being replaced. Temporary files of other programs
-    stay."""
+    """Whether this is the temporary file of a log's file that was being replaced. Other programs' files stay."""
     of, _, ending = name.rpartition(".")
     return ending == "tmp" and (of in _OTHERS or of == METADATA_FILE or parse_segment_file(of) is not None)

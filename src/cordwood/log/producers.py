@@ -201,8 +201,7 @@ class ProducerStates:
     def ended(
         self, header: BatchHeader, marker: TransactionMarker, marker_offset: int, now_ms: int
     ) -> AbortedTransaction | None:
-        """Notes a marker that is in the log. Returns the entry for the transaction index if the marker aborts
-        records."""
+        """Notes a marker that is in the log. Returns the entry for the transaction index if it aborts records."""
         producer_id = header.producer_id
         producer = self._producers.get(producer_id)
         if producer is None:

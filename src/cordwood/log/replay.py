@@ -65,8 +65,7 @@ def note_epoch(epochs: LeaderEpochs, epoch: int, start_offset: int) -> bool:
 
 
 def note_snapshot(log: "Log", offset: int, states: ProducerStates) -> None:
-    """Keeps a snapshot of the producers at the base of a segment for the next checkpoint, so that the log can be cut
-    there."""
+    """Keeps a snapshot of the producers at a segment's base for the next checkpoint: the log may be cut there."""
     if offset not in log.snapshots and all(offset != known for known, _ in log.unsaved_snapshots):
         log.unsaved_snapshots = (*log.unsaved_snapshots, (offset, encode_snapshot(states.snapshot_entries())))
 

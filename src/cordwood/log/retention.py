@@ -94,8 +94,7 @@ def _expire_producers(log: "Log", now_ms: int) -> None:
 
 
 def delete_before_start(log: "Log") -> None:
-    """Drops segments that lie wholly before the log's start; segments above the saved recovery point are dropped
-    later."""
+    """Drops segments that lie wholly before the log's start; those above the saved recovery point go later."""
     limit_offset = min(log.log_start_offset, _saved_to(log))
     while len(log.segments) > 1 and log.segments[1].base_offset <= limit_offset:
         _delete_oldest(log, log.segments[1].base_offset)

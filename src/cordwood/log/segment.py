@@ -89,8 +89,7 @@ class Segment:
         self.witnessed: Witnessed | None = None
         """The witness of the transaction index's file; None: unknown."""
         self.rewrite_transactions = False
-        """Whether the transaction index's file may have wrong entries, and must be written anew, even without
-        entries."""
+        """Whether the transaction index's file may be wrong, and must be written anew, even without entries."""
         self.recent_offsets: array[int] | None = None
         """Base offsets and positions of the last appended batches, without gaps between them."""
         self.recent_positions: array[int] | None = None

@@ -59,8 +59,7 @@ class TopicDescriptions:
             self._on_disk[partition] = PartitionMetadata(topic_id, self._wanted.get(topic_id))
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forgets a partition, in the loop: its directory is about to be removed, and another topic may get its
-        name."""
+        """Forgets a partition, in the loop: its directory is removed next, and its name may be reused."""
         with self._lock:
             self._on_disk.pop(partition, None)
 

@@ -23,8 +23,7 @@ class Slot(NamedTuple):
 
 
 def is_family_name(name: str) -> bool:
-    """Whether a family may have this name. The letters are those of topic names: without "/" a slot's id has one
-    reading."""
+    """Whether a family may have this name. As in topic names there is no "/": a slot's id has one reading."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -46,8 +46,7 @@ class Writer(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The content of one batch of the log: plain records, records of a transaction, or the marker that ends a
-    transaction."""
+    """The content of one batch of the log: plain records, records of a transaction, or a transaction's marker."""
 
     records: list[tuple[int, bytes, bytes | None]]
     """Offset, key, value."""

@@ -185,8 +185,7 @@ class FamilyCoordinator:
         return self._leases.setdefault(shard.partition.name.partition, Leases())
 
     def _write(self, shard: Shard[Transactions], appends: Sequence[list[Record]], done: Done) -> None:
-        """Calls back once, when all appends are committed; without appends, when the state that was read is
-        committed."""
+        """Calls back once, when all appends, or without appends the state that was read, are committed."""
         if not appends:
             self._log.when_committed(shard, done)
             return
@@ -234,8 +233,7 @@ class FamilyCoordinator:
     # Time
 
     def look(self, shard: Shard[Transactions]) -> Iterator[None]:
-        """Ends slots whose leases have run out, in steps. The caller writes the markers of slots that have written
-        records."""
+        """Ends slots whose leases have run out, in steps. The caller writes the markers of slots with records."""
         leases = self._leases_of(shard)
         known = leases.batches()
         in_use: set[Batch] = set()

@@ -235,8 +235,7 @@ class FetchSessions:
             self.remembered -= len(session.targets)
 
     def _evict(self, new_size: int, now_ms: int) -> bool:
-        """Evicts a session whose reader is gone, a session unused for two minutes, or a smaller session older than
-        that."""
+        """Evicts a session whose reader is gone, one unused for two minutes, or a smaller one older than that."""
         orphan = next(iter(self._of_connection.get(NOBODY, ())), None)
         if orphan is not None:
             self._forget(orphan)

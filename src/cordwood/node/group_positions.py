@@ -100,8 +100,7 @@ class GroupPositions:
         self._log.write(shard, outcome.records, lambda error: done(outcome.told(error)), writer)
 
     def _records(self, asked: CommitRequest, machine: GroupShard, now_ms: int) -> CommitOutcome:
-        """Checks again that each topic exists: while the commit waited, a topic may have been deleted, and even created
-        anew."""
+        """Checks again that each topic exists: it may have been deleted, and created anew, while the commit waited."""
         owns, partitions = self._node.owns, asked.partitions
         present = [commit for commit, partition in zip(asked.commits, partitions, strict=True) if owns(partition)]
         outcome = machine.positions.commit(
@@ -130,8 +129,7 @@ class GroupPositions:
         *,
         require_stable: bool = False,
     ) -> None:
-        """Calls back with all committed positions of a group; `require_stable` puts UNSTABLE where an open transaction
-        has one."""
+        """Calls back with a group's committed positions; with `require_stable` UNSTABLE where a transaction is open."""
 
         def loaded(shard: Shard[GroupShard]) -> None:
             refusal = shard.machine.check_fetch(group_id, reader.member_id, reader.generation)
@@ -198,8 +196,7 @@ class GroupPositions:
     def _forget_each(
         self, shard: Shard[GroupShard], tombstones: Callable[[str, list[TopicPartition]], list[Record]]
     ) -> Iterator[None]:
-        """Writes the tombstones that `tombstones` gives for the positions of each group, some positions in each
-        step."""
+        """Writes the tombstones that `tombstones` gives for each group's positions, some in each step."""
         found: list[Record] = []
         left = LOOKED_AT_PER_STEP
         for group_id in shard.machine.group_ids():

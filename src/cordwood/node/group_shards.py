@@ -128,8 +128,7 @@ class GroupShards:
             self.set_alarm(shard, group_id)
 
     def set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:
-        """Keeps one timer for each group, never later than the group's next deadline: heartbeats need not move the
-        timer."""
+        """Keeps one timer per group, never later than the group's next deadline: heartbeats need not move it."""
         wake_ms = shard.machine.wake_ms(group_id)
         alarm = self._alarms.get(group_id)
         if alarm is not None:

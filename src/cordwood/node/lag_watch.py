@@ -224,8 +224,7 @@ class LagWatch:
 
     @staticmethod
     def _marks(partition: Partition, span: LogSpan, position: int | None, ends: list[Sample]) -> list[Mark]:
-        """Offsets with known times around the first unread record: sampled ends, ends of segments, time index
-        entries."""
+        """Offsets with known times around the first unread record: sampled ends, segment ends, time index entries."""
         if position is None or position >= span.end_offset or partition.opened is None:
             return []
         first_unread = max(position, span.start_offset)
@@ -287,8 +286,7 @@ def retention_rules(settings: TopicSettings) -> RetentionRules:
 
 
 def warning_time_ms(setting_ms: int, settings: TopicSettings) -> int:
-    """The warning time, at most half of a topic's retention: records that live for minutes are always within an hour of
-    their end."""
+    """The warning time, at most half of a topic's retention: records may live for minutes only."""
     return setting_ms if settings.retention_ms < 0 else min(setting_ms, settings.retention_ms // 2)
 
 

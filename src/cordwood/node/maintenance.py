@@ -117,8 +117,7 @@ class Maintenance:
         self._checkpoint(now_ms)
 
     def _checkpoint(self, now_ms: int) -> None:
-        """Saves index entries, snapshots and recovery points of changed logs, so that recovery after a crash is
-        short."""
+        """Saves index entries, snapshots and recovery points of changed logs, which keeps recovery short."""
         if self._checkpoint_under_way:
             self.checkpoint_soon()
             return
@@ -168,7 +167,7 @@ class Maintenance:
         self._node.effects.controller(lambda controller: controller.forget_deletions(topic_ids), forgotten)
 
     def sort_out_strays(self) -> None:
-        """At the start: deletes logs of deleted topics, sets unknown logs aside, and names partitions without a
+        """At the start: deletes logs of deleted topics, sets unknown logs aside, names partitions without a
         directory."""
         node = self._node
         tombstones = dict(node.image.deleted_topics)

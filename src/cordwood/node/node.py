@@ -465,8 +465,7 @@ class Node:
         self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
 
     def recover_all(self) -> Iterator[TopicPartition]:
-        """Before the first request: sorts out strays and, after an unclean stop, opens and so recovers every log, one
-        by one."""
+        """Before the first request: sorts out strays and, after an unclean stop, recovers every log, one by one."""
         self.maintenance.sort_out_strays()
         for partition in list(self.partitions()):
             if not self.logs.clean and self.logs.has_log(partition.name):
@@ -477,8 +476,7 @@ class Node:
                 yield partition.name
 
     def storage_failed(self, failure: Exception) -> None:
-        """Handles a failed write that promises depend on. A failed sync stops the broker; any other failure is
-        logged."""
+        """Handles a failed write that promises depend on: a failed sync stops the broker, other failures are logged."""
         if isinstance(failure, SyncFailure):
             raise failure
         self.report_storage_failure(failure)

@@ -32,8 +32,7 @@ class PartitionOrder:
         return any(partition in self.queues for partition in partitions)
 
     def enter(self, partitions: Iterable[Hashable], go: Callable[[], None]) -> Callable[[], None]:
-        """Takes a place. The caller calls the result once, when the request's own work is done; `go` is called in
-        turn."""
+        """Takes a place. The caller calls the result once the request's own work is done; `go` is called in turn."""
         place = _Place(tuple(dict.fromkeys(partitions)), go)
         for partition in place.partitions:
             self.queues.setdefault(partition, deque()).append(place)

@@ -22,8 +22,7 @@ class Reply(Protocol):
     connection_id: int
 
     def hold(self) -> None:
-        """Asks the driver to bring no other request of the connection until `release`: a request is handled in
-        steps."""
+        """Asks for no other request of the connection until `release`: a request is handled in steps."""
 
     def release(self) -> None: ...
 

@@ -237,8 +237,8 @@ class Scrub:
         self._save(now_ms)
 
     def _take(self, partition: Partition, base_offset: int | None, after: int | None) -> bool:
-        """Begins with the segment at `base_offset`, or with the first segment behind `after`; False if there is no such
-        segment."""
+        """Begins with the segment at `base_offset`, or with the first segment behind `after`; False if there is
+        none."""
         if not self._node.owns(partition):
             return False
         if partition.opened is None and not self._node.logs.has_log(partition.name):
@@ -284,8 +284,7 @@ class Scrub:
         self._in_background(lambda: check.step(max_bytes, STEP_BATCHES), stepped)
 
     def _confirm(self, target: _Target) -> None:
-        """Finds the damaged offsets of a bad segment. The whole segment is read at once, since readers may run into
-        it."""
+        """Finds the damaged offsets of a bad segment. Readers may need it soon, so it is read at once."""
         assert self._in_background is not None
 
         def confirmed(result: Exception | None) -> None:
@@ -343,8 +342,7 @@ class Scrub:
                 logger.error("%s: findings are not saved, the next start has to find the damage again", failure)
 
     def _gather(self) -> None:
-        """Takes in damage that logs met at the first use of a segment. The next start would not look at these
-        segments."""
+        """Takes in damage that logs met at the first use of a segment, which the next start would not see."""
         for partition in self._node.partitions():
             if partition.opened is not None and partition.opened.log.damage:
                 self.look_at(partition.opened.log)

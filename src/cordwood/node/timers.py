@@ -45,8 +45,7 @@ class Timers:
         return timer
 
     def _clear_cancelled(self) -> None:
-        """Removes cancelled timers: fetches that may wait for days but are answered at once leave a thousand a
-        second."""
+        """Removes cancelled timers: fetches that are answered before their deadline leave a thousand a second."""
         # The heap may double before the next clearing.
         self._heap = [entry for entry in self._heap if entry[2].callback is not None]
         heapq.heapify(self._heap)

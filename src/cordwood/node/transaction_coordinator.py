@@ -65,8 +65,7 @@ class TransactionCoordinator:
         self._completing: set[str] = set()
         """Transactional ids whose markers are being written, or will be tried again."""
         self._marked: dict[str, frozenset[TopicPartition]] = {}
-        """Partitions with committed markers, for each id that is not complete yet: another try must not write them
-        again."""
+        """Partitions with committed markers, by incomplete id: another try must not write these again."""
         self._pause_ms: dict[str, int] = {}
         """The last pause before another try, for each id that is not complete yet."""
         self._looks: set[tuple[Callable[[Shard[Transactions]], Iterator[None]], Shard[Transactions]]] = set()

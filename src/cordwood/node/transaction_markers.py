@@ -94,8 +94,7 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
 
 
 def _check_epoch(ending: Ending, partition: Partition) -> None:
-    """Refuses a marker whose epoch is not above the transaction's: in version 2 an old marker must not end the next
-    transaction."""
+    """Refuses a marker whose epoch is not above the transaction's: in version 2 it may be an old one."""
     if ending.transaction_version < EPOCH_BUMPED:
         return
     open_epoch = partition.replica.log.producers.epoch_in_transaction(ending.writer.producer_id)

@@ -78,8 +78,7 @@ class TransactionalAppends:
         version: int,
         done: Verified,
     ) -> None:
-        """Calls back with the error code of each partition for this version of Produce, at a moment when the codes
-        hold."""
+        """Calls back with each partition's error code for this version of Produce, at a moment when the codes hold."""
         by_writer: dict[Writer, list[TopicPartition]] = {}
         for partition, writer in writers.items():
             by_writer.setdefault(writer, []).append(partition)

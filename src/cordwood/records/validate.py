@@ -52,8 +52,7 @@ class InvalidBatch(ProtocolError):
 
 
 def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) -> BatchHeader:
-    """The header of the one batch that a client sent for a partition. Raises InvalidBatch if the log must not take
-    it."""
+    """The header of the one batch that a client sent for a partition. Raises InvalidBatch to refuse it."""
     size = len(records)
     if size < HEADER_SIZE:
         raise _invalid("a produce request must have exactly one whole record batch per partition")

@@ -41,8 +41,7 @@ class LeaderReplica:
         return log.durable_end_offset if log.acks_mean_disk else log.log_end_offset
 
     def advance(self) -> bool:
-        """Moves the high watermark as far as the in-sync set allows. True if it moved. The high watermark never
-        falls."""
+        """Moves the high watermark as far as the in-sync set allows; it never falls. True if it moved."""
         end = self.own_end
         if len(self._isr) > 1:
             end = min([end, *(self._follower_ends.get(member, 0) for member in self._isr if member != self.broker_id)])
@@ -58,8 +57,7 @@ class LeaderReplica:
         return self.advance()
 
     def change_isr(self, isr: Collection[int]) -> bool:
-        """Takes a new in-sync set; callers pass the maximal of the agreed and the proposed set. True if the watermark
-        moved."""
+        """Takes a new in-sync set: the maximal of the agreed and the proposed. True if the watermark moved."""
         assert self.broker_id in isr
         self._isr = frozenset(isr)
         return self.advance()
@@ -94,8 +92,7 @@ class LeaderReplica:
         return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-        """Epoch and end offset at which a reader's log diverged from this one; None: it did not. OFFSET_OUT_OF_RANGE if
-        unknown."""
+        """Epoch and end offset at which a reader's log diverged; None: it did not. OFFSET_OUT_OF_RANGE if unknown."""
         epoch, end_offset = self.end_offset_for(last_fetched_epoch)
         if epoch == -1:
             raise ProtocolError(

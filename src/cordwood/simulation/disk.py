@@ -155,8 +155,7 @@ class SimulatedDisk:
             file.give_up()
 
     def operation(self, what: str) -> bool:
-        """Counts an operation; may die before it, or (see operation_done) after it. True: the process dies in the
-        middle."""
+        """Counts an operation; may die before it, or (see operation_done) after it. True: in the middle."""
         self.pause_point()
         if self.died:
             raise ProcessDied(f"{what} by a process that is dead")

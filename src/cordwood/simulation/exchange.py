@@ -58,8 +58,7 @@ def encode_request(key: int, version: int, correlation_id: int, values: Mapping[
 
 
 def decode_response(key: int, version: int, frame: bytes) -> tuple[int, Any]:
-    """Correlation id and entity of a whole frame with its size. InvariantBroken if the frame is not exactly one
-    response."""
+    """Correlation id and entity of a whole frame with its size. InvariantBroken if it is not exactly one response."""
     size, correlation_id = struct.unpack_from(">ii", frame)
     if size != len(frame) - 4:
         raise InvariantBroken(f"{ApiKey(key).name} v{version}: the frame says {size} bytes and has {len(frame) - 4}")

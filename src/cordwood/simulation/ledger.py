@@ -43,8 +43,7 @@ def identity_of(record: Record) -> bytes:
 
 
 def lasting_part(batch: Buffer) -> bytes:
-    """The part of a batch that must never change: all but its offset, its epoch, and the times that LogAppendTime
-    stamps."""
+    """The part of a batch that must never change: all but its offset, its epoch, and LogAppendTime stamps."""
     header = read_header(batch)
     return _LASTING_FIELDS.pack(
         header.attributes & ~TIMESTAMP_TYPE_BIT,

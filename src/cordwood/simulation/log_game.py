@@ -207,8 +207,7 @@ class LogGame(Game[Outcome]):
         check_content(node, self.ledger)
 
     def _stop(self) -> None:
-        """A clean stop, if the disk allows it: a broker that cannot write its checkpoint leaves recovery to the next
-        start."""
+        """A clean stop, if the disk allows it: without a checkpoint the next start recovers."""
         self._answers.stopping = True
         try:
             self.world.stop()

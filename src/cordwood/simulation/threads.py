@@ -23,8 +23,7 @@ Patience = Callable[[], int]
 
 
 class Strand:
-    """Work in a thread of its own that runs only while the simulator waits for it: two strands never run at the same
-    time."""
+    """Work in a thread of its own that runs only while the simulator waits for it: never two at a time."""
 
     def __init__(self, work: Work, disk: SimulatedDisk, patience: Patience | None) -> None:
         """Without `patience` the work is done as a whole."""

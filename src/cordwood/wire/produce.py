@@ -63,8 +63,7 @@ class ProduceRequest(NamedTuple):
 
 
 def decode_produce(header: RequestHeader, frame: memoryview, max_elements: int = _WIDTH) -> ProduceRequest:
-    """Decodes a request. Raises TooManyElements beyond max_elements topics and batches, before it reads further
-    batches."""
+    """Decodes a request. Raises TooManyElements beyond max_elements topics and batches, without reading on."""
     version = header.api_version
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise BadRequest(f"There is no Produce v{version}.")

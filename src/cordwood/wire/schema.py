@@ -62,8 +62,7 @@ class Field(NamedTuple):
     nullable: Versions
     tag: int | None
     default: Any
-    """The default value when reading. A writer takes the same, and for a struct a mapping or an object with its
-    fields."""
+    """The default value when reading. A writer also takes a mapping for a struct."""
     struct: "Struct | None"
 
 

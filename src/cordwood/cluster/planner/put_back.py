@@ -41,8 +41,7 @@ class LostTopic:
 
 
 def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
-    """The plan; None if the metadata has the whole topic. ProtocolError if another topic has the name, or another name
-    the id."""
+    """The plan; None if the metadata has the whole topic. ProtocolError if another topic has the name or the id."""
     check_topic_name(topic.name)
     known = image.topics_by_id.get(topic.topic_id)
     if known is not None and known.name != topic.name:

@@ -11,8 +11,7 @@ from cordwood.model.topic_settings import TOPIC_SETTINGS, TopicSettings, resolve
 
 
 def check_overrides(image: ClusterImage, configs: Mapping[str, str | None]) -> tuple[dict[str, str], TopicSettings]:
-    """The overrides, and the settings with the broker's defaults under them. Raises INVALID_CONFIG for a bad
-    override."""
+    """The overrides, and the settings with the broker's defaults. Raises INVALID_CONFIG for a bad override."""
     missing = sorted(name for name, text in configs.items() if text is None)
     if missing:
         raise ProtocolError(

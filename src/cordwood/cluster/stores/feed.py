@@ -57,8 +57,7 @@ class CommitFeed:
         return [self._commits[index] for index in range(len(self._commits) - behind, len(self._commits))]
 
     async def reach(self, revision: int) -> None:
-        """Waits until the store is at this revision or beyond. Once the feed is closed, raises the reason given to
-        `close`."""
+        """Waits until the store is at this revision or beyond. Raises the reason of `close`."""
         while True:
             if self._closed is not None:
                 raise self._closed

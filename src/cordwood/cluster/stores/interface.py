@@ -148,8 +148,7 @@ class MetadataStore(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forgets values superseded up to this revision. `list` at the revision and `watch` from the next one still
-        work."""
+        """Forgets values superseded up to this revision. `list` at it and `watch` behind it still work."""
         ...
 
     async def close(self) -> None:

@@ -60,8 +60,7 @@ class _Job(NamedTuple):
 
 
 class SqliteStore:
-    """The metadata store on SQLite, made by `await SqliteStore.open(path)`. Belongs to the event loop that opened
-    it."""
+    """The metadata store on SQLite, made by `await SqliteStore.open(path)`. Belongs to one event loop."""
 
     def __init__(self, path: str, retained_revisions: int) -> None:
         self._path = path

@@ -93,8 +93,7 @@ class Group:
     """How much longer the first round of an empty group may be put off for new members; None in other rounds."""
     newcomer_in_round: bool = False
     wake_ms: int = NEVER_MS
-    """A time that is not after the next deadline. Heartbeats move deadlines away, so it may be too early, never too
-    late."""
+    """A time that is not after the next deadline. Heartbeats move deadlines away: it may be too early."""
     _joined_count: int = 0
     """The number of members that have joined the round, kept as a count: a round of many members is many requests."""
     _supporters: dict[str, int] = field(default_factory=dict)
@@ -161,8 +160,8 @@ class Group:
     # Protocols
 
     def supports(self, protocol_type: str, names: list[str], *, but: str = "") -> bool:
-        """Whether a member with these protocols shares one with all other members; `but` is the id of the member that
-        asks."""
+        """Whether a member with these protocols shares one with all other members; `but` is the id of the asking
+        member."""
         if not protocol_type or not names:
             return False
         itself = self.members.get(but)

@@ -330,8 +330,7 @@ def remove(
 
 
 def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: ConsumerLimits) -> None:
-    """Sets the deadlines of a member after replay. A member that gives no partition back in time would hold up all
-    others."""
+    """Sets the deadlines of a member after replay. A member that keeps a partition would hold up all others."""
     member = group.members.get(member_id)
     if member is None:
         return

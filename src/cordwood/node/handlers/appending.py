@@ -140,8 +140,7 @@ def append(
 
 
 def _storage_reason(failure: StorageFailure) -> str:
-    """The name of a storage failure in metrics: the protocol has one error for all failures, metrics tell a full disk
-    apart."""
+    """The name of a storage failure in metrics, which tell a full disk apart; the protocol has one error for all."""
     return "DISK_FULL" if isinstance(failure, DiskFull) else ErrorCode.KAFKA_STORAGE_ERROR.name
 
 

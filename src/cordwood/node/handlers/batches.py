@@ -91,8 +91,7 @@ def brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | Top
 def verify(
     node: Node, request: Request, body: ProduceRequest, transactional_id: str, done: Callable[[Refusals], None]
 ) -> None:
-    """Calls `done` with the partitions that the transaction's coordinator refuses, at a moment when the refusals
-    hold."""
+    """Calls `done` with the partitions that the coordinator refuses, at a moment when the refusals hold."""
     writers = unverified(node, body)
 
     def verified(errors: Refusals) -> None:
@@ -122,8 +121,7 @@ def unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer]
 def _starting_late(
     node: Node, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Refuses an unknown producer that does not begin with sequence 0: a batch that overtook the first must not open a
-    transaction."""
+    """Refuses unknown producers that begin above sequence 0: a batch that overtook the first opens no transaction."""
     return {
         partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for partition, writer, sequence in _transactional_batches(node, body)

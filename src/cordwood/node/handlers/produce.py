@@ -47,8 +47,7 @@ def produce(node: Node, request: Request) -> Steps | None:
 
 
 def _produce_prepared(node: Node, request: Request, body: ProduceRequest) -> bool:
-    """Appends the batches once they are prepared. False if they can be appended at once, which is left to the
-    caller."""
+    """Appends the batches once they are prepared. False if the caller can append them at once."""
     preparation, connection_id = node.preparation, request.reply.connection_id
     if ready_at_once(node, connection_id, body, with_partitions(node, body)):
         return False

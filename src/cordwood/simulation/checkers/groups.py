@@ -57,8 +57,7 @@ class GroupsChecker:
         self._heard: dict[Named, Heard] = {}
         self._rebalance_ms: dict[Named, int] = {}
         self._dispossessed: dict[Named, int] = {}
-        """Members that lost a partition unknowingly, and the request that took it: no later request of theirs may be
-        accepted."""
+        """Members that lost a partition unknowingly, and the request that took it: later requests must be refused."""
         self._requests = 0
         self._numbers: dict[Exchange, int] = {}
         self._left: set[Named] = set()
@@ -86,8 +85,7 @@ class GroupsChecker:
             check(exchange)
 
     def broker_died(self) -> None:
-        """Forgets what was not in the log of a broker that died: members that joined without syncing, and members that
-        left."""
+        """Forgets what a dead broker's log lacks: members that joined without syncing, and members that left."""
         self._announced = dict(self._generations)
         self._out.clear()
         self._settled.clear()

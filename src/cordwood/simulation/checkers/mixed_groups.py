@@ -82,8 +82,7 @@ class MixedGroupsChecker(GroupsChecker):
             self._dispossessed.pop((values["group_id"], values["member_id"]), None)
 
     def _is_fenced(self, key: Key, author: tuple[str, int]) -> bool:
-        """Whether the author is fenced. Only the broker knows which of several processes with one instance id has the
-        place."""
+        """Whether the author is fenced. Of processes with one instance id only the broker knows the owner."""
         return (key[0], author[0]) not in self._places and super()._is_fenced(key, author)
 
     def _may_be_out(self, named: Named) -> bool:

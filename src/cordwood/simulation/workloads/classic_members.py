@@ -141,8 +141,7 @@ class ClassicMember(GroupMember):
         self._lose_everything()
 
     def _shares(self, count: int) -> dict[str, list[int]]:
-        """The share of each member. Shares rotate with the generation, so that partitions move even if the members
-        stay."""
+        """The share of each member. Shares rotate with the generation, so that partitions move."""
         shares: dict[str, list[int]] = {member_id: [] for member_id in self._others}
         for partition in range(count):
             shares[list(shares)[(partition + self.epoch) % len(shares)]].append(partition)
@@ -248,8 +247,7 @@ class CooperativeMember(ClassicMember):
         pass
 
     def _shares(self, count: int) -> dict[str, list[int]]:
-        """The same shares for the same members. A partition that another member has is left out until it is given
-        back."""
+        """The same shares for the same members. Partitions of other members are left out until given back."""
         owners = {partition: member_id for member_id, owned in self._others.items() for partition in owned}
         shares: dict[str, list[int]] = {member_id: [] for member_id in self._others}
         for partition in range(count):

@@ -215,8 +215,7 @@ class IdempotentProducer(Producer):
             self._producer_id, self._epoch = exchange.answer.producer_id, exchange.answer.producer_epoch
 
     def _leave_deleted_topics(self) -> None:
-        """Starts over after a topic was deleted: in a new topic of the same name batches could be taken for
-        repetitions."""
+        """Starts over after a topic was deleted: in a new topic of its name batches could pass for repetitions."""
         known = self.stage.world.node.image.topics_by_id
         if any(topic_id not in known for topic_id, _ in self._lanes):
             self._start_over()

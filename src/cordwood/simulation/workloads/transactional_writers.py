@@ -147,8 +147,8 @@ class TransactionalWriter(Client):
         *,
         repeated: bool = False,
     ) -> None:
-        """Sends a request; `done` gets the first error, or NONE. Without an answer, or after a retriable error, `again`
-        is next."""
+        """Sends a request; `done` gets the first error, or NONE. After no answer or a retriable error, `again` is
+        next."""
         self._busy = True
         fenced_before = self.fenced
 
