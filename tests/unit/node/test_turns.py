@@ -158,6 +158,17 @@ def test_the_usual_request_is_served_without_generators(
     assert not paused
 
 
+def test_positions_of_many_topics_are_looked_up_in_turns_however_many_each_topic_has(orders: World) -> None:
+    """One topic with one position, then topics with two: their sum is never a round number."""
+    each = {"committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    two = [{"partition_index": index, **each} for index in range(2)]
+    topics = [{"name": "orders", "partitions": two[:1]}, *[{"name": "orders", "partitions": two}] * 3_000]
+    values = {**positions_asked(1, 1), "topics": topics}
+    asked = orders.connect().request(ApiKey.OFFSET_COMMIT, 8, values)
+    assert busiest_turn(orders) < MOST_LINES
+    assert asked.answered
+
+
 def test_a_wide_produce_is_read_in_one_turn_and_appended_in_others(orders: World) -> None:
     batches = [{"index": number % PARTITIONS, "records": batch_of(orders)} for number in range(2 * BATCHES_PER_STEP)]
     values = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": batches}]}

@@ -65,10 +65,15 @@ def _fetch_in_steps(node: Node, request: Request) -> Steps:
     """`fetch` for a request that names many partitions."""
     body = yield from decode_fetch_in_steps(request.header, bytes(request.frame))
     targets: list[Target] = []
+    left = TARGETS_PER_STEP
     for topic, partitions in body.topics:
+        left -= 1
         for start in range(0, len(partitions), TARGETS_PER_STEP):
-            targets += _targets(topic, partitions[start : start + TARGETS_PER_STEP])
-            if len(targets) % TARGETS_PER_STEP == 0:
+            some = partitions[start : start + TARGETS_PER_STEP]
+            targets += _targets(topic, some)
+            left -= len(some)
+            if left <= 0:
+                left = TARGETS_PER_STEP
                 yield
     plan = _plan(node, request, body, targets)
     if plan is not None:
@@ -86,7 +91,7 @@ def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target
             body.session_id,
             body.session_epoch,
             targets,
-            [(topic, index) for topic, indexes in body.forgotten for index in indexes],
+            [(topic, index) for topic, indexes in body.forgotten for index in indexes] if body.forgotten else (),
             header.api_version >= TOPIC_IDS_FROM,
             request.now_ms,
             request.reply.connection_id,

@@ -19,7 +19,7 @@ from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.node.group_positions import UNSTABLE, CommitRequest, Settled
 from cordwood.node.group_shards import Author
 from cordwood.node.partition import Partition
-from cordwood.node.request import Made, Request, in_order, serves
+from cordwood.node.request import NARROW_BYTES, Made, Request, in_order, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
@@ -97,14 +97,25 @@ class AskedPositions:
         self.partitions: list[Partition] = []
         """The partition of each commit."""
 
-    def look_up(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> Steps:
+    def look_up_at_once(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> None:
+        """For a request that is not wide."""
         for topic in self._topics:
             name = node.topic_name(topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
+            self._look_up(name, [] if name is None else node.topics.get(name, []), topic.partitions, retention_ms)
+
+    def look_up(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> Steps:
+        left = LOOKED_UP_PER_STEP
+        for topic in self._topics:
+            name = node.topic_name(topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
+            left -= 1
             for start in range(0, len(topic.partitions), LOOKED_UP_PER_STEP):
                 # A topic that is deleted between two steps is refused when its positions are written.
                 there = [] if name is None else node.topics.get(name, [])
-                self._look_up(name, there, topic.partitions[start : start + LOOKED_UP_PER_STEP], retention_ms)
-                if len(self._errors) % LOOKED_UP_PER_STEP == 0:
+                some = topic.partitions[start : start + LOOKED_UP_PER_STEP]
+                self._look_up(name, there, some, retention_ms)
+                left -= len(some)
+                if left <= 0:
+                    left = LOOKED_UP_PER_STEP
                     yield
 
     def _look_up(self, name: str | None, there: list[Partition], partitions: Any, retention_ms: int) -> None:
@@ -170,30 +181,56 @@ class AskedPositions:
         return Made(self._topics, topic)
 
 
-def offset_commit(node: Node, request: Request) -> Steps:
+def offset_commit(node: Node, request: Request) -> Steps | None:
     """Stores positions; answers when they are as safe as the internal topic's acks promise."""
+    if len(request.frame) > NARROW_BYTES:
+        return _commit_in_steps(node, request)
+    body = request.decode()
+    asked = AskedPositions(body.topics)
+    asked.look_up_at_once(node, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
+    if _may_commit(request, body, asked):
+        _committing(node, request, body)(asked.commits, asked.partitions, _committed(request, asked))
+    return None
+
+
+def _commit_in_steps(node: Node, request: Request) -> Steps:
+    """`offset_commit` for a request with many positions."""
     body = yield from request.read()
     asked = AskedPositions(body.topics)
     yield from asked.look_up(node, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
+    if _may_commit(request, body, asked):
+        yield from asked.commit(_committing(node, request, body), _committed(request, asked))
+
+
+def _may_commit(request: Request, body: Any, asked: AskedPositions) -> bool:
+    """False if the whole request was refused."""
     if not body.group_id:
         asked.refuse(ErrorCode.INVALID_GROUP_ID)
         request.answer(topics=asked.answer())
-        return
+        return False
+    return True
 
-    knows_epochs = request.version >= EPOCHS_FROM_VERSION
 
-    def committed(outcome: list[ErrorCode]) -> None:
-        if not knows_epochs and ErrorCode.GROUP_ID_NOT_FOUND in outcome:
-            outcome = [ErrorCode.ILLEGAL_GENERATION] * len(outcome)
-        asked.settle(outcome)
-        request.answer(topics=asked.answer())
-
+def _committing(
+    node: Node, request: Request, body: Any
+) -> Callable[[list[Commit], list[Partition], Callable[[list[ErrorCode]], None]], None]:
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
+    knows_epochs = request.version >= EPOCHS_FROM_VERSION
 
     def commit(commits: list[Commit], partitions: list[Partition], done: Settled) -> None:
         node.groups.positions.commit(CommitRequest(body.group_id, author, commits, partitions, knows_epochs), done)
 
-    yield from asked.commit(commit, committed)
+    return commit
+
+
+def _committed(request: Request, asked: AskedPositions) -> Settled:
+    def committed(outcome: list[ErrorCode]) -> None:
+        if request.version < EPOCHS_FROM_VERSION and ErrorCode.GROUP_ID_NOT_FOUND in outcome:
+            outcome = [ErrorCode.ILLEGAL_GENERATION] * len(outcome)
+        asked.settle(outcome)
+        request.answer(topics=asked.answer())
+
+    return committed
 
 
 def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
