@@ -27,16 +27,8 @@ from cordwood.wire.api_versions import (
 )
 from cordwood.wire.apis import Api
 from cordwood.wire.endpoints import NodeEndpoint
-from cordwood.wire.fetch import (
-    MAX_VERSION,
-    UNKNOWN_HIGH_WATERMARK,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    Part,
-    decode_fetch,
-    encode_fetch_response,
-)
+from cordwood.wire.fetch import MAX_VERSION, UNKNOWN_HIGH_WATERMARK, FetchPartition, FetchRequest, decode_fetch
+from cordwood.wire.fetched import FetchedPartition, Part, encode_fetch_response
 from cordwood.wire.metadata import (
     OPERATIONS_NOT_ASKED_FOR,
     MetadataRequest,

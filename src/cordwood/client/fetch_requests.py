@@ -10,8 +10,9 @@ from cordwood.client.link import Link, Pending
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import BadResponse, encode_request
-from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchedPartition
+from cordwood.wire.fetch import TOPIC_IDS_FROM
 from cordwood.wire.fetch_response import decode_fetch_response
+from cordwood.wire.fetched import FetchedPartition
 
 
 class Wanted(NamedTuple):

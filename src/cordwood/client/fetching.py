@@ -22,7 +22,7 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.corruption import CorruptRecords
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.fetch import FetchedPartition
+from cordwood.wire.fetched import FetchedPartition
 
 _NOTHING = memoryview(b"")
 

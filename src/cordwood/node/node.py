@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cordwood.cluster.controller import CreatedTopic
-from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.image import ClusterImage, ImageDelta, TopicChange, TopicImage
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.data_directory import DataDirectory
@@ -244,7 +244,7 @@ class Node:
             self._topic_created(topic)
         self.groups.topics_changed([topic.name for topic in delta.created], [topic.name for topic in delta.deleted])
         for change in delta.changed:
-            self._topic_changed(change.after, now_ms)
+            self._topic_changed(change, now_ms)
         if delta.broker_settings_changed:
             for name, partitions in self.topics.items():
                 self.preparation.topic_settled(self.image.topics[name])
@@ -259,14 +259,16 @@ class Node:
     def _describe(self, topic: TopicImage) -> None:
         self.logs.describe_topic(topic.topic_id, TopicDescription(len(topic.partitions), topic.overrides))
 
-    def _topic_changed(self, topic: TopicImage, now_ms: int) -> None:
+    def _topic_changed(self, change: TopicChange, now_ms: int) -> None:
+        topic = change.after
         self._describe(topic)
         self.preparation.topic_settled(topic)
         partitions = self.topics[topic.name]
         for index in range(len(partitions), len(topic.partitions)):
             partitions.append(self._new_partition(topic, index))
-        for partition in partitions:
-            self._change_settings(partition, topic.settings, now_ms)
+        if topic.settings != change.before.settings:
+            for partition in partitions:
+                self._change_settings(partition, topic.settings, now_ms)
 
     def _change_settings(self, partition: Partition, settings: TopicSettings, now_ms: int) -> None:
         partition.change_settings(settings)

@@ -7,14 +7,8 @@ from cordwood.model.identifiers import TopicId
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.asking import response_body_start, unreadable
 from cordwood.wire.errors import BadRequest
-from cordwood.wire.fetch import (
-    FLEXIBLE_FROM,
-    MAX_VERSION,
-    MIN_VERSION,
-    SESSIONS_FROM,
-    TOPIC_IDS_FROM,
-    FetchedPartition,
-)
+from cordwood.wire.fetch import FLEXIBLE_FROM, MAX_VERSION, MIN_VERSION, SESSIONS_FROM, TOPIC_IDS_FROM
+from cordwood.wire.fetched import FetchedPartition
 from cordwood.wire.primitives import (
     INT32,
     MALFORMED,

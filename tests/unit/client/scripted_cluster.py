@@ -17,7 +17,8 @@ from cordwood.model.identifiers import TopicId
 from cordwood.records.batch import assign_offset, read_header
 from cordwood.wire.api_versions import encode_api_versions_response, encode_unsupported_version
 from cordwood.wire.apis import APIS, ApiKey
-from cordwood.wire.fetch import FetchedPartition, FetchPartition, decode_fetch, encode_fetch_response
+from cordwood.wire.fetch import FetchPartition, decode_fetch
+from cordwood.wire.fetched import FetchedPartition, encode_fetch_response
 from cordwood.wire.produce import ProducedPartition, decode_produce, encode_produce_response
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response, parse_header
 

@@ -53,7 +53,8 @@ async def test_what_is_not_said_comes_from_the_brokers_settings() -> None:
         (NewTopic("__consumer_offsets"), ErrorCode.POLICY_VIOLATION, "the broker creates it when"),
         (NewTopic("t", 0), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value: 0"),
         (NewTopic("t", -2), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value: -2"),
-        (NewTopic("t", 2**31 - 1), ErrorCode.POLICY_VIOLATION, "partitions.max allows 50000"),
+        (NewTopic("t", 2**31 - 1), ErrorCode.POLICY_VIOLATION, "create at most 10000 at a time"),
+        (NewTopic("t", 10_001), ErrorCode.POLICY_VIOLATION, "create at most 10000 at a time"),
         (NewTopic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0, or -1"),
         (NewTopic("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0, or -1"),
         (
@@ -247,6 +248,7 @@ async def test_new_partitions_have_as_many_replicas_as_the_old_and_go_where_they
             "The topic t currently has 3 partition(s); 2 would not be an increase.",
         ),
         (MorePartitions("t", 60_000), ErrorCode.POLICY_VIOLATION, "partitions.max allows 50000"),
+        (MorePartitions("t", 7_000), ErrorCode.POLICY_VIOLATION, "create at most 5000 at a time"),
         (
             MorePartitions("t", 5, ((1,),)),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -13,8 +13,9 @@ from cordwood.wire.asking import (
     encode_request,
     request_start,
 )
-from cordwood.wire.fetch import FetchedPartition, decode_fetch, encode_fetch_response
+from cordwood.wire.fetch import decode_fetch
 from cordwood.wire.fetch_response import decode_fetch_response
+from cordwood.wire.fetched import FetchedPartition, encode_fetch_response
 from cordwood.wire.produce import ProducedPartition, decode_produce, encode_produce_response
 from cordwood.wire.produce_request import Bytes, encode_produce_request
 from cordwood.wire.requests import decode_request, encode_response, parse_header

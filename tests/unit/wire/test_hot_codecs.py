@@ -9,7 +9,8 @@ from cordwood.model.identifiers import TopicId
 from cordwood.wire.codec import reader
 from cordwood.wire.endpoints import NodeEndpoint
 from cordwood.wire.errors import BadRequest
-from cordwood.wire.fetch import JOIN_BELOW_BYTES, FetchedPartition, decode_fetch, encode_fetch_response
+from cordwood.wire.fetch import decode_fetch
+from cordwood.wire.fetched import JOIN_BELOW_BYTES, FetchedPartition, encode_fetch_response
 from cordwood.wire.metadata import (
     MAX_VERSION,
     PartitionMetadata,

@@ -18,16 +18,8 @@ from cordwood.node.request import Request, serves
 from cordwood.node.timers import Timer
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
-from cordwood.wire.fetch import (
-    TOPIC_IDS_FROM,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    decode_fetch,
-    decode_fetch_in_steps,
-    encode_fetch_in_steps,
-    encode_fetch_response,
-)
+from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchPartition, FetchRequest, decode_fetch, decode_fetch_in_steps
+from cordwood.wire.fetched import FetchedPartition, encode_fetch_in_steps, encode_fetch_response
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
