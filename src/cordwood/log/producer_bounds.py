@@ -2,8 +2,8 @@
 
 A producer id costs a kilobyte for `producer.id.expiration.ms`, a day, and a client can make ids up. Beyond a bound the
 producers silent for longest are forgotten, except producers with an open transaction. A forgotten producer gets
-UNKNOWN_PRODUCER_ID for its next batch and begins anew. Only the retry of its very first batch, sequence 0, looks like a
-new producer's and is appended once more.
+UNKNOWN_PRODUCER_ID for its next batch and begins anew, also after a restart. Only the retry of its very first batch,
+sequence 0, looks like a new producer's and is appended once more: docs/decisions/forgotten-producers.md.
 """
 
 from itertools import count

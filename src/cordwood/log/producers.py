@@ -15,7 +15,7 @@ from cordwood.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, 
 from cordwood.records.control import TransactionMarker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.segments.open_transactions import OpenTransactions
-from cordwood.segments.producer_snapshot import ProducerSnapshotEntry
+from cordwood.segments.producer_snapshot import FORGOTTEN_EARLY, ProducerSnapshotEntry
 from cordwood.segments.transaction_index import AbortedTransaction
 
 WINDOW = 5
@@ -325,8 +325,10 @@ class ProducerStates:
 
         Kafka writes only the last batch of each producer and, when reading, lets a later entry of a producer replace an
         earlier one. So Kafka can read this snapshot, and a restart of ours keeps the whole window: a client with five
-        batches in flight can repeat all of them.
+        batches in flight can repeat all of them. Whether producers were forgotten early is in an entry of its own.
         """
+        if self._forgot_ms != NEVER_MS:
+            yield ProducerSnapshotEntry(FORGOTTEN_EARLY, -1, NO_SEQUENCE, -1, 0, self._forgot_ms, -1, -1)
         open_since = self._open.first_offsets
         for producer_id, producer in sorted(self._producers.items()):
             first_open = open_since.get(producer_id, -1)
@@ -350,6 +352,9 @@ class ProducerStates:
         states = cls(bounds)
         open_since: dict[int, int] = {}
         for entry in entries:
+            if entry.producer_id == FORGOTTEN_EARLY:
+                states._forgot_ms = entry.timestamp_ms
+                continue
             producer = states._producers.get(entry.producer_id)
             if producer is None or producer.epoch != entry.producer_epoch:
                 producer = states._producers[entry.producer_id] = Producer(entry.producer_epoch, now_ms)

@@ -19,6 +19,10 @@ _CRC_START = 6
 _ENTRY = struct.Struct(">qhiqiqiq")
 assert _ENTRY.size == 46
 
+FORGOTTEN_EARLY = -1
+"""The producer id of an entry whose timestamp says when a producer was last forgotten before its time. No producer has
+this id, so Kafka takes the entry for a producer that never comes back."""
+
 
 class ProducerSnapshotEntry(NamedTuple):
     producer_id: int

@@ -6,6 +6,7 @@ from tests.unit.log.test_producer_states import NOW_MS, header
 from cordwood.log.producer_bounds import ProducerBounds
 from cordwood.log.producers import ProducerStates
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.segments.producer_snapshot import decode_snapshot, encode_snapshot
 
 DAY_MS = 86_400_000
 
@@ -92,3 +93,21 @@ def test_what_a_snapshot_holds_counts() -> None:
         append(full, number)
     restored = ProducerStates.from_snapshot(full.snapshot_entries(), NOW_MS, bounds)
     assert len(restored) <= 50
+
+
+def test_a_producer_that_was_forgotten_is_told_so_after_a_restart_too() -> None:
+    states = ProducerStates(ProducerBounds(in_partition=10, in_all=1000))
+    for number in range(20):
+        append(states, number, now_ms=NOW_MS + number)
+    assert not states.knows(0)
+    restarted_ms = NOW_MS + DAY_MS // 2
+    entries = decode_snapshot(encode_snapshot(states.snapshot_entries()))
+    again = ProducerStates.from_snapshot(entries, restarted_ms, ProducerBounds(in_partition=100, in_all=1000))
+    assert len(again) == len(states)
+    with pytest.raises(ProtocolError) as refused:
+        again.check(header(1, producer=0))
+    assert refused.value.code is ErrorCode.UNKNOWN_PRODUCER_ID
+    again.expire(NOW_MS + DAY_MS + 20, DAY_MS)
+    assert again.check(header(1, producer=0)) is None, (
+        "the time counts from when it was forgotten, not from the restart"
+    )

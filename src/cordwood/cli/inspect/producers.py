@@ -8,7 +8,7 @@ from cordwood.records.control import read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.segments.damaged import DamagedFile
 from cordwood.segments.names import Suffix, segment_file
-from cordwood.segments.producer_snapshot import decode_snapshot
+from cordwood.segments.producer_snapshot import FORGOTTEN_EARLY, decode_snapshot
 from cordwood.segments.scan import SegmentScan
 
 
@@ -75,5 +75,6 @@ def _newest_snapshot(partition: Partition) -> tuple[int | None, dict[int, Produc
                 entry.transaction_first_offset if entry.transaction_first_offset >= 0 else None,
             )
             for entry in entries
+            if entry.producer_id != FORGOTTEN_EARLY
         }
     return None, {}
