@@ -6,3 +6,15 @@ def query_name(description: str, query_id: str) -> str | None:
     name, found, _ = description.partition(f"id = {query_id}")
     name = name.replace("<br/>", "\n").strip()
     return name if found and name else None
+
+
+def query_name_of_task() -> str | None:
+    """The name of the streaming query that this task works for, in its foreachBatch too; None outside of one."""
+    from pyspark import TaskContext  # here and not above: names are looked up without Spark, too
+
+    context = TaskContext.get()
+    if context is None:
+        return None
+    query_id = context.getLocalProperty("sql.streaming.queryId")
+    description = context.getLocalProperty("spark.job.description")
+    return None if query_id is None or description is None else query_name(description, query_id)

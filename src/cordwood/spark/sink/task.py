@@ -17,6 +17,7 @@ from cordwood.columnar.encoding import OutgoingRows
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import Buffer
+from cordwood.spark.query_names import query_name_of_task
 from cordwood.spark.sink.blocks import gather, to_block
 from cordwood.spark.sink.columns import SinkColumns
 from cordwood.spark.sink.families import FamilyPromise, Renewer
@@ -206,4 +207,5 @@ def _report(
         rows=rows,
         bytes=encoded_bytes,
         skipped_rows=skipped_rows,
+        query_name=query_name_of_task(),
     )

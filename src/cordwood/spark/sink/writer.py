@@ -8,7 +8,6 @@ driver.
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -20,7 +19,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cordwood.spark.checkpoints.location import local_directory, query_id_of
-from cordwood.spark.query_names import query_name
 from cordwood.spark.sink.columns import SinkColumns, check_columns
 from cordwood.spark.sink.options import SinkOptionError, SinkOptions, parse_sink_options
 from cordwood.spark.sink.protocol import TaskReport
@@ -73,7 +71,7 @@ class BatchSink(DataSourceArrowWriter):
         identity = WriteIdentity(
             self._family, self._batch_id, context.partitionId(), context.attemptNumber(), repeatable=self._numbered
         )
-        return replace(write_task(self._options, self._columns, identity, iterator), query_name=_query_name(context))
+        return write_task(self._options, self._columns, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         from cordwood.spark.sink.commits import commit_batch
@@ -105,7 +103,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         identity = WriteIdentity(
             self._family_of(query_id), int(batch_id), context.partitionId(), context.attemptNumber(), repeatable=True
         )
-        return replace(write_task(self._options, self._columns, identity, iterator), query_name=_query_name(context))
+        return write_task(self._options, self._columns, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         from cordwood.spark.sink.commits import commit_batch
@@ -121,13 +119,6 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def _family_of(self, query_id: str) -> str:
         return query_id if self._options.family is None else f"{self._options.family}.{query_id}"
-
-
-def _query_name(context: TaskContext) -> str | None:
-    """The name of the streaming query that this task works for, in its foreachBatch too."""
-    query_id = context.getLocalProperty(QUERY_ID)
-    description = context.getLocalProperty("spark.job.description")
-    return None if query_id is None or description is None else query_name(description, query_id)
 
 
 def _warn(options: SinkOptions) -> None:
