@@ -8,13 +8,15 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -43,18 +45,25 @@ def arrow_schema(schema: "StructType") -> "pa.Schema":
     return to_arrow_schema(schema.toNullable(), timezone="UTC")
 
 
-def write_data_files(rows: "DataFrame", directory: Path) -> list[DataFile]:
-    """Writes the rows into new files of a directory that exists, durably, and says which they are."""
+Reduce = Callable[["pa.Table"], "pa.Table"]
+"""What a row group keeps of the rows that were gathered for it."""
+
+
+def write_data_files(
+    rows: "DataFrame", directory: Path, *, reduce: Reduce | None = None, durably: bool = True
+) -> list[DataFile]:
+    """Writes the rows into new files of a directory that exists, and says which they are. Rows that are merged from
+    there, and read by nobody else, need not survive a power cut."""
     where, schema = str(directory), arrow_schema(rows.schema)
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from _write_partition(batches, where, schema)
+        yield from _write_partition(batches, lambda: _FileWriter(where, schema, reduce, durably))
 
     reported = rows.mapInArrow(write, _REPORT).collect()
     return [DataFile(*row) for row in reported]
 
 
-def _write_partition(batches: "Iterator[pa.RecordBatch]", directory: str, schema: "pa.Schema") -> Iterator[Any]:
+def _write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], _FileWriter]") -> Iterator[Any]:
     import pyarrow as pa
 
     written: list[DataFile] = []
@@ -63,7 +72,7 @@ def _write_partition(batches: "Iterator[pa.RecordBatch]", directory: str, schema
         if batch.num_rows == 0:
             continue
         if writer is None:
-            writer = _FileWriter(directory, schema)
+            writer = begin()
         writer.write(batch)
         if writer.size_bytes > MAX_FILE_BYTES:
             written.append(writer.close())
@@ -77,14 +86,22 @@ def _write_partition(batches: "Iterator[pa.RecordBatch]", directory: str, schema
 
 
 class _FileWriter:
-    def __init__(self, directory: str, schema: "pa.Schema") -> None:
+    def __init__(self, directory: str, schema: "pa.Schema", reduce: Reduce | None = None, durably: bool = True) -> None:
         import pyarrow.parquet as pq
 
         self._schema = schema
+        self._reduce = reduce
+        self._durably = durably
         self._name = f"part-{uuid.uuid4()}.parquet"
-        self._path = os.path.join(directory, self._name)
-        self._file = open(self._path, "xb")  # noqa: SIM115
-        self._writer = pq.ParquetWriter(self._file, schema, compression="zstd", use_deprecated_int96_timestamps=False)
+        self._file = open(os.path.join(directory, self._name), "xb")  # noqa: SIM115
+        self._written: list[Any] = []
+        self._writer = pq.ParquetWriter(
+            self._file,
+            schema,
+            compression="zstd",
+            use_deprecated_int96_timestamps=False,
+            metadata_collector=self._written,
+        )
         self._rows = 0
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = 0
@@ -106,20 +123,21 @@ class _FileWriter:
 
         if self._gathered:
             table = pa.Table.from_batches(self._gathered).cast(self._schema)
+            if self._reduce is not None:
+                table = self._reduce(table)
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        self._rows += self._gathered_rows
+            self._rows += table.num_rows
         self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
 
     def close(self) -> DataFile:
-        import pyarrow.parquet as pq
-
         self._write_row_group()
         self._writer.close()
         self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._durably:
+            os.fsync(self._file.fileno())
         size_bytes = self._file.tell()
         self._file.close()
-        statistics = _statistics(pq.read_metadata(self._path), self._rows)
+        statistics = _statistics(self._written[0], self._rows)
         return DataFile(self._name, size_bytes, self._rows, statistics, int(time.time() * 1000))
 
 
@@ -185,4 +203,18 @@ def rewrite_data_files(names: list[str], directory: Path, schema: "pa.Schema") -
         with pq.ParquetFile(name) as file:
             for batch in file.iter_batches(batch_size=16_384):
                 writer.write(batch)
+    return writer.close()
+
+
+def copy_rows(path: Path, directory: Path, chosen: "NDArray[np.bool_]") -> DataFile:
+    """One new file with those rows of another that are chosen. Nobody but a merge reads it: it is not synced."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        writer = _FileWriter(str(directory), file.schema_arrow, durably=False)
+        begin = 0
+        for batch in file.iter_batches(batch_size=65_536):
+            writer.write(batch.filter(pa.array(chosen[begin : begin + batch.num_rows])))
+            begin += batch.num_rows
     return writer.close()

@@ -5,14 +5,14 @@ another one of the same application came first, so even two writers that both be
 
 Rows with a key are staged in files beside the table and merged from there by `deltalake` in the driver's process: it
 reads them as a stream and rewrites the files that hold replaced rows. Memory is bounded by `MERGE_MEMORY_BYTES`, beyond
-which it spills to disk; the time it takes grows with the files that a batch touches. Where the Spark session has Delta
-itself, and its jars fit this Spark, that one step is done by it for large tables, on the executors.
+which it spills to disk; the time it takes grows with the files that may hold a key of the batch (`merge_scope`). Where
+the Spark session has Delta itself, and its jars fit this Spark, that one step is done by it for large tables, on the
+executors.
 """
 
 import json
 import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -22,9 +22,18 @@ from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
 from cordwood.pipelines.tables.delta_spark import JarsDoNotFit, SparkMerge, is_for_spark, may_be_null_inside
-from cordwood.pipelines.tables.latest_rows import DELETED, ROWS, latest_rows
+from cordwood.pipelines.tables.keyed_rows import stage_keyed
+from cordwood.pipelines.tables.latest_rows import is_told_to_merge, ordered_rows
 from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
-from cordwood.pipelines.tables.staged import TARGET_FILE_BYTES, Snapshot, Staged, is_time_to_compact
+from cordwood.pipelines.tables.merge_scope import FileBounds, MergeScope, merge_scope
+from cordwood.pipelines.tables.staged import (
+    ADDED_TO,
+    KEYED,
+    Change,
+    Snapshot,
+    Staged,
+    is_time_to_compact,
+)
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -61,38 +70,43 @@ class DeltaBatches:
             written = rows.drop("_record")
             self._prepare(written.schema)
             return _staged(write_data_files(written, self._directory))
-        latest, has_order = latest_rows(rows, self._table)
-        self._prepare(_without(latest.schema, DELETED, ROWS))
+        ordered = ordered_rows(rows, self._table)
+        self._prepare(rows.drop("_record").schema)
         self._spark = rows.sparkSession
-        shutil.rmtree(self._staging, ignore_errors=True)
-        self._staging.mkdir(parents=True)
-        files = write_data_files(latest, self._staging)
-        told = [json.loads(file.statistics) for file in files]
-        if not has_order and any(each["maxValues"][ROWS] > 1 for each in told):
-            keys = ", ".join(self._table.key)
-            raise InvalidRows(
-                f"table {self._table.name}: a batch has several rows of one {keys}, and nothing says which is the last",
-                "keep the column _record, or declare latest_by=",
-            )
-        null_keys = sum(each["nullCount"][key] for each in told for key in self._table.key)
-        return _staged(files, null_keys)
+        return stage_keyed(ordered, self._table, self._staging)
 
-    def commit(self, staged: Staged, application: str, batch_id: int) -> None:
+    def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
         if staged.rows == 0:
-            return
+            return Change()
         opened = self._open()
         assert opened is not None, "staging makes the table"
         before = opened.version()
         properties = _transaction(application, batch_id)
         if self._table.key:
-            if not self._merged_on_spark(opened, staged, application, batch_id):
-                self._merge(opened, staged, properties)
+            change = self._replace_rows(opened, staged, application, batch_id)
         else:
             actions = [_added(file) for file in staged.files]
             opened.create_write_transaction(actions, "append", opened.schema(), commit_properties=properties)
+            change = Change(len(staged.files), sum(file.size_bytes for file in staged.files))
         self._make_durable(before + 1)
         if self._table.key:
             self.discard(staged)
+        return change
+
+    def _replace_rows(self, opened: "DeltaTable", staged: Staged, application: str, batch_id: int) -> Change:
+        rows = self._staged_rows(staged)
+        key = self._table.key[0]
+        scope = merge_scope(rows.scanner(columns=[key]).to_table().column(key), _bounds(opened, key))
+        before = _files(opened)
+        if not self._merged_on_spark(opened, staged, application, batch_id):
+            self._merge(opened, rows, scope, _transaction(application, batch_id))
+        opened.update_incremental()
+        return _change(before, _files(opened), scope.files)
+
+    def _staged_rows(self, staged: Staged) -> Any:
+        import pyarrow.dataset as ds
+
+        return ds.dataset([str(self._staging / file.name) for file in staged.files], format="parquet")
 
     def discard(self, staged: Staged) -> None:
         parent = self._staging if self._table.key else self._directory
@@ -111,11 +125,12 @@ class DeltaBatches:
         return "; ".join(filter(None, (untold, compacted))) or None
 
     def _compact(self, opened: "DeltaTable") -> str | None:
-        if not is_time_to_compact(_sizes_bytes(opened)):
+        sizes = KEYED if self._table.key else ADDED_TO
+        if not is_time_to_compact(_files(opened).values(), sizes):
             return None
         before = opened.version()
         done = opened.optimize.compact(
-            target_size=TARGET_FILE_BYTES, max_concurrent_tasks=1, max_spill_size=MERGE_MEMORY_BYTES
+            target_size=sizes.target_bytes, max_concurrent_tasks=1, max_spill_size=MERGE_MEMORY_BYTES
         )
         self._make_durable(before + 1)
         return f"{done['numFilesRemoved']} files of table {self._table.name} made {done['numFilesAdded']}"
@@ -153,7 +168,12 @@ class DeltaBatches:
         if opened is None:
             StateFiles().make_directory(self._directory)
             try:
-                DeltaTable.create(str(self._directory), arrow_schema(schema), name=self._table.name)
+                DeltaTable.create(
+                    str(self._directory),
+                    arrow_schema(schema),
+                    name=self._table.name,
+                    configuration={"delta.targetFileSize": str(KEYED.target_bytes)} if self._table.key else None,
+                )
             except DeltaError as error:
                 raise InvalidRows(f"table {self._table.name}: its columns do not fit into Delta: {error}") from error
             self._make_durable(0)
@@ -182,7 +202,7 @@ class DeltaBatches:
         from deltalake.exceptions import CommitFailedError
 
         assert self._spark is not None, "staging comes first"
-        is_wanted = self._jars_fit and is_for_spark(self._spark, sum(_sizes_bytes(opened)))
+        is_wanted = self._jars_fit and is_for_spark(self._spark, sum(_files(opened).values()))
         if not is_wanted or not may_be_null_inside(_columns(opened)):
             return False
         if self._on_spark is None:
@@ -200,18 +220,16 @@ class DeltaBatches:
             raise CommitFailedError(f"table {self._table.name}: another writer has committed batch {batch_id}")
         return True
 
-    def _merge(self, opened: "DeltaTable", staged: Staged, properties: "CommitProperties") -> None:
-        import pyarrow.dataset as ds
-
-        files = [str(self._staging / file.name) for file in staged.files]
-        rows = ds.dataset(files, format="parquet").scanner(batch_size=16_384).to_reader()
-        columns = [quoted(name, '"') for name in rows.schema.names if name not in (DELETED, ROWS)]
+    def _merge(self, opened: "DeltaTable", staged: Any, scope: MergeScope, properties: "CommitProperties") -> None:
+        rows = staged.scanner(batch_size=16_384).to_reader()
+        columns = [quoted(name, '"') for name in rows.schema.names if not is_told_to_merge(name)]
         values = {name: f"s.{name}" for name in columns}
         rules = merge_rules(self._table, '"')
+        within = scope.condition(self._table.key[0], '"')
         (
             opened.merge(
                 rows,
-                rules.same_key,
+                rules.same_key if within is None else f"{rules.same_key} and {within}",
                 source_alias="s",
                 target_alias="t",
                 streamed_exec=True,
@@ -249,8 +267,8 @@ def delta_snapshot(directory: Path) -> Snapshot | None:
     return Snapshot(_columns(opened), files, opened.count(), opened.version())
 
 
-def _staged(files: list[DataFile], null_keys: int = 0) -> Staged:
-    return Staged(tuple(files), sum(file.rows for file in files), null_keys)
+def _staged(files: list[DataFile]) -> Staged:
+    return Staged(tuple(files), sum(file.rows for file in files))
 
 
 def _added(file: DataFile) -> Any:
@@ -265,21 +283,34 @@ def _transaction(application: str, batch_id: int) -> "CommitProperties":
     return CommitProperties(app_transactions=[Transaction(application, batch_id)])
 
 
-def _sizes_bytes(opened: "DeltaTable") -> list[int]:
-    sizes: Any = opened.get_add_actions(flatten=True).column("size_bytes")
-    return [int(size.as_py()) for size in sizes]
+def _files(opened: "DeltaTable") -> dict[str, int]:
+    """The table's files, and how many bytes each has."""
+    actions: Any = opened.get_add_actions(flatten=True)
+    return {
+        path.as_py(): int(size.as_py())
+        for path, size in zip(actions.column("path"), actions.column("size_bytes"), strict=True)
+    }
+
+
+def _bounds(opened: "DeltaTable", key: str) -> list[FileBounds]:
+    actions: Any = opened.get_add_actions(flatten=True)
+    ends: list[Sequence[Any]] = []
+    for name in (f"min.{key}", f"max.{key}"):
+        there = name in actions.schema.names
+        ends.append([each.as_py() for each in actions.column(name)] if there else [None] * actions.num_rows)
+    return [FileBounds(*each) for each in zip(*ends, strict=True)]
+
+
+def _change(before: Mapping[str, int], after: Mapping[str, int], searched: int) -> Change:
+    added = [size for path, size in after.items() if path not in before]
+    removed = [size for path, size in before.items() if path not in after]
+    return Change(len(added), sum(added), searched, len(removed), sum(removed))
 
 
 def _columns(opened: "DeltaTable") -> "StructType":
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(opened.schema().to_json()))
-
-
-def _without(schema: "StructType", *names: str) -> "StructType":
-    from pyspark.sql.types import StructType
-
-    return StructType([each for each in schema if each.name not in names])
 
 
 def _paths_added(entry: Path) -> Iterable[str]:

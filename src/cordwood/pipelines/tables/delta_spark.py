@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition import Table
 from cordwood.pipelines.errors import WrongState
-from cordwood.pipelines.tables.latest_rows import DELETED, ROWS
+from cordwood.pipelines.tables.latest_rows import is_told_to_merge
 from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
 from cordwood.spark.quantities import size_bytes
 
@@ -65,7 +65,7 @@ class SparkMerge:
 
         schema = from_arrow_schema(pq.read_schema(files[0]), prefer_timestamp_ntz=True)
         rows = self._spark.read.schema(schema).parquet(*(_uri(file) for file in files))
-        columns = [name for name in schema.names if name not in (DELETED, ROWS)]
+        columns = [name for name in schema.names if not is_told_to_merge(name)]
         view = f"staged_{uuid.uuid4().hex}"
         rows.createOrReplaceTempView(view)
         self._spark.conf.set(_APPLICATION, application)

@@ -2,42 +2,94 @@
 
 The order of a key's rows has the scope of a partition: records of one key come from one partition, where offsets order
 them. A key whose records come from several partitions has no order, and whichever row is taken is as good as another.
+
+Spark only adds the columns that tell a row's place in that order. Tasks reduce the rows that they hold anyway, as Arrow
+columns, and the driver reduces what is left: without a shuffle, and without the sort that Spark's own aggregation of
+whole rows needs.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.pipelines.definition import RECORD, Table
 from cordwood.pipelines.errors import InvalidRows
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
 DELETED: Final = "_deleted"
-ROWS: Final = "_rows"
-"""How many rows of the batch had this key."""
+_ORDER: Final = "_order_"
 
 
-def latest_rows(rows: "DataFrame", table: Table) -> "tuple[DataFrame, bool]":
-    """One row for each key, with `_deleted` and `_rows`; and whether there was an order to tell which is the last."""
+class Ordered(NamedTuple):
+    """Rows with `_deleted` and the columns that order them."""
+
+    rows: "DataFrame"
+    order: tuple[str, ...]
+    """Names of columns; none: nothing says which row of a key is the last."""
+
+
+def ordered_rows(rows: "DataFrame", table: Table) -> Ordered:
     from pyspark.sql import functions as F
 
     _check_columns(rows, table)
     has_record = RECORD in rows.columns
-    order = [F.col(_quoted(name)) for name in table.latest_by]
+    order: list[Column] = []
+    for name in table.latest_by:
+        order += _plain_parts(F.col(_quoted(name)), rows.schema[name].dataType)
     if has_record:
-        order += [F.col(f"{RECORD}.topic"), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset")]
+        # Topics have no order among them: a number for each makes the choice the same in every repetition.
+        order += [F.hash(F.col(f"{RECORD}.topic")), F.col(f"{RECORD}.partition"), F.col(f"{RECORD}.offset")]
     columns = {name: F.col(_quoted(name)) for name in rows.columns if name != RECORD}
     if has_record and len(table.key) == 1:
         key = table.key[0]
         columns[key] = _key_of_tombstones(rows, key)
-    row = F.struct(
-        *(column.alias(name) for name, column in columns.items()), _deleted(table, has_record).alias(DELETED)
-    )
-    chosen = F.max_by(row, F.struct(*order)) if order else F.any_value(row)
-    grouped = rows.groupBy(*(columns[key].alias(f"_key_{index}") for index, key in enumerate(table.key))).agg(
-        chosen.alias("_row"), F.count(F.lit(1)).alias(ROWS)
-    )
-    return grouped.select("_row.*", ROWS), bool(order)
+    columns[DELETED] = _deleted(table, has_record)
+    names = tuple(f"{_ORDER}{index}" for index in range(len(order)))
+    columns.update(zip(names, order, strict=True))
+    return Ordered(rows.select(*(column.alias(name) for name, column in columns.items())), names)
+
+
+def is_told_to_merge(name: str) -> bool:
+    """Whether a column of staged rows says how to merge them, and is no column of the table."""
+    return name == DELETED or name.startswith(_ORDER)
+
+
+def last_by_spark(rows: "DataFrame", keys: Sequence[str], order: Sequence[str]) -> "DataFrame":
+    """One row for each key, by a shuffle: for batches whose keys are too many for the driver's memory."""
+    from pyspark.sql import functions as F
+
+    row = F.struct(*(F.col(_quoted(name)) for name in rows.columns))
+    chosen = F.max_by(row, F.struct(*order))
+    grouped = rows.groupBy(*(F.col(_quoted(key)).alias(f"_key_{index}") for index, key in enumerate(keys)))
+    return grouped.agg(chosen.alias("_row")).select("_row.*")
+
+
+def last_of_each_key(rows: "pa.Table", keys: Sequence[str], order: Sequence[str]) -> "NDArray[np.bool_] | None":
+    """Which rows are the last ones of their keys; None if every key is there once. Null is a key like any other.
+
+    Without `order` the last one is the one furthest down.
+    """
+    import numpy as np
+
+    codes, distinct = _codes(rows, keys)
+    if distinct == rows.num_rows:
+        return None
+    ranks = [_ranks(rows.column(name)) for name in order]
+    last = np.empty(distinct, np.int64)
+    if _is_ascending(ranks):
+        # An index that is assigned to several times keeps the last of them.
+        last[codes] = np.arange(rows.num_rows)
+    else:
+        ascending = np.lexsort(ranks[::-1])
+        last[codes[ascending]] = ascending
+    chosen = np.zeros(rows.num_rows, np.bool_)
+    chosen[last] = True
+    return chosen
 
 
 def null_key_rows(rows: "DataFrame", table: Table) -> "DataFrame":
@@ -52,6 +104,59 @@ def null_key_rows(rows: "DataFrame", table: Table) -> "DataFrame":
     return rows.where(missing).select(RECORD, F.lit(f"the key of table {table.name} ({keys}) is null").alias("error"))
 
 
+def _codes(rows: "pa.Table", keys: Sequence[str]) -> "tuple[NDArray[np.int64], int]":
+    """A number for each key, the same for equal keys, and how many there are."""
+    import numpy as np
+
+    codes, distinct = _encoded(rows.column(keys[0]))[:2]
+    for name in keys[1:]:
+        more, width = _encoded(rows.column(name))[:2]
+        values, codes = np.unique(codes * width + more, return_inverse=True)
+        distinct = len(values)
+    return codes, distinct
+
+
+def _encoded(column: "pa.ChunkedArray") -> "tuple[NDArray[np.int64], int, Any]":
+    """Each value as its index among the distinct ones, how many there are, and these."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = column.combine_chunks()
+    if pa.types.is_floating(whole.type):
+        whole = pc.add(whole, pa.scalar(0.0, whole.type))  # minus zero is zero
+    encoded = pc.dictionary_encode(whole, null_encoding="encode")
+    return encoded.indices.to_numpy().astype("int64"), len(encoded.dictionary), encoded.dictionary
+
+
+def _ranks(column: "pa.ChunkedArray") -> "NDArray[Any]":
+    """Numbers in the order of the values, as Spark orders them: null first, NaN last."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_integer(column.type) and column.null_count == 0:
+        return np.asarray(column.to_numpy())
+    indices, distinct, values = _encoded(column)
+    if pa.types.is_floating(values.type):
+        plain = np.where(np.asarray(values.is_null()), -np.inf, values.to_numpy(zero_copy_only=False))
+        ascending = np.lexsort((plain, np.asarray(values.is_valid())))
+    else:
+        # Arrow puts the null among them last.
+        ascending = np.roll(pc.sort_indices(values).to_numpy(), values.null_count)
+    ranks = np.empty(distinct, np.int64)
+    ranks[ascending] = np.arange(distinct)
+    return ranks[indices]
+
+
+def _is_ascending(ranks: "Sequence[NDArray[Any]]") -> bool:
+    """Whether rows are in this order already, as those of one partition usually are."""
+    in_order: Any = True
+    for each in reversed(ranks):
+        one, next_one = each[:-1], each[1:]
+        in_order = (one < next_one) | ((one == next_one) & in_order)
+    return bool(in_order is True or in_order.all())
+
+
 def _check_columns(rows: "DataFrame", table: Table) -> None:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -59,13 +164,29 @@ def _check_columns(rows: "DataFrame", table: Table) -> None:
         if name not in rows.columns:
             there = ", ".join(each for each in rows.columns if each != RECORD)
             raise InvalidRows(f"table {table.name}: its rows have no column {name}, only {there}")
-    for name in table.key:
         kind = rows.schema[name].dataType
-        if isinstance(kind, ArrayType | MapType | StructType):
+        if name in table.key and isinstance(kind, ArrayType | MapType | StructType):
             raise InvalidRows(
                 f"table {table.name}: the key {name} is {kind.simpleString()}, and rows are found by plain values only",
                 "select what is in it as columns of their own, and give key= these",
             )
+        if isinstance(kind, ArrayType | MapType):
+            raise InvalidRows(
+                f"table {table.name}: latest_by {name} is {kind.simpleString()}, which orders no rows",
+                "select what is in it as columns of their own, and give latest_by= these",
+            )
+
+
+def _plain_parts(column: "Column", kind: "DataType") -> "list[Column]":
+    """A struct is ordered by its fields, one after another, and null is before any."""
+    from pyspark.sql.types import StructType
+
+    if not isinstance(kind, StructType):
+        return [column]
+    parts = [column.isNotNull()]
+    for each in kind:
+        parts += _plain_parts(column.getField(each.name), each.dataType)
+    return parts
 
 
 def _key_of_tombstones(rows: "DataFrame", key: str) -> "Column":

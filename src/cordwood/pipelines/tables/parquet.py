@@ -15,7 +15,7 @@ from cordwood.pipelines.definition import Table
 from cordwood.pipelines.errors import DamagedState, InvalidRows
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
-from cordwood.pipelines.tables.staged import SMALL_FILE_BYTES, TARGET_FILE_BYTES, Snapshot, Staged, is_time_to_compact
+from cordwood.pipelines.tables.staged import ADDED_TO, Change, Snapshot, Staged, is_time_to_compact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,9 +53,9 @@ class ParquetBatches:
         self._files.sync_directory(self._directory)
         return Staged(tuple(files), sum(file.rows for file in files))
 
-    def commit(self, staged: Staged, application: str, batch_id: int) -> None:
+    def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
         if staged.rows == 0:
-            return
+            return Change()
         manifest = _read(self._files, self._directory)
         assert manifest is not None, "staging makes the manifest"
         last = manifest["batches"].get(application)
@@ -63,6 +63,7 @@ class ParquetBatches:
         manifest["files"] += [_entry(file) for file in staged.files]
         manifest["batches"][application] = batch_id
         self._write(manifest)
+        return Change(files_added=len(staged.files), bytes_added=sum(file.size_bytes for file in staged.files))
 
     def discard(self, staged: Staged) -> None:
         for file in staged.files:
@@ -101,7 +102,8 @@ class ParquetBatches:
         small: list[dict[str, Any]] = []
         for entry in manifest["files"]:
             # In the order in which they were committed, up to one large file: what is left is for the next time.
-            if entry["size_bytes"] < SMALL_FILE_BYTES and sum(each["size_bytes"] for each in small) < TARGET_FILE_BYTES:
+            gathered_bytes = sum(each["size_bytes"] for each in small)
+            if entry["size_bytes"] < ADDED_TO.small_bytes and gathered_bytes < ADDED_TO.target_bytes:
                 small.append(entry)
         names = [str(self._directory / entry["name"]) for entry in small]
         schema = pq.read_schema(names[-1])

@@ -5,9 +5,10 @@ batch visible as a whole, with the batch's number in the same entry of the table
 already is not committed again. The number belongs to an application: one query, that is one checkpoint.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cordwood.pipelines.tables.data_files import DataFile
 
@@ -15,9 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-SMALL_FILE_BYTES: Final = 16 << 20
 MANY_SMALL_FILES: Final = 24
-TARGET_FILE_BYTES: Final = 128 << 20
+
+
+class FileSizes(NamedTuple):
+    small_bytes: int
+    """Many files below this are made into fewer."""
+    target_bytes: int
+
+
+ADDED_TO: Final = FileSizes(16 << 20, 128 << 20)
+KEYED: Final = FileSizes(4 << 20, 16 << 20)
+"""One row that changes has its whole file written again."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,19 @@ class Staged:
     """Rows that cannot be found by their key; a batch that has any is not committed."""
 
 
+@dataclass(frozen=True)
+class Change:
+    """What a commit has done to the files of a table."""
+
+    files_added: int = 0
+    bytes_added: int = 0
+    files_searched: int = 0
+    """Files that may have held a key of the batch."""
+    files_rewritten: int = 0
+    """Files that did, and were replaced."""
+    bytes_rewritten: int = 0
+
+
 class BatchTable(Protocol):
     """One table that batches are written to, by one process at a time."""
 
@@ -38,7 +61,7 @@ class BatchTable(Protocol):
 
     def stage(self, rows: "DataFrame") -> Staged: ...
 
-    def commit(self, staged: Staged, application: str, batch_id: int) -> None: ...
+    def commit(self, staged: Staged, application: str, batch_id: int) -> Change: ...
 
     def discard(self, staged: Staged) -> None:
         """Removes what was staged and will not be committed."""
@@ -57,5 +80,5 @@ class Snapshot:
     version: int
 
 
-def is_time_to_compact(sizes_bytes: list[int]) -> bool:
-    return sum(size < SMALL_FILE_BYTES for size in sizes_bytes) >= MANY_SMALL_FILES
+def is_time_to_compact(found_bytes: Iterable[int], sizes: FileSizes = ADDED_TO) -> bool:
+    return sum(size < sizes.small_bytes for size in found_bytes) >= MANY_SMALL_FILES

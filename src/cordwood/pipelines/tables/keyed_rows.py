@@ -1,0 +1,88 @@
+"""Staging rows with a key: one pass over the batch, then one row for each key.
+
+Every task writes the rows that it is given and keeps of each row group the last row of every key. Of what is left the
+driver reads the columns of the key and of the order, and writes those files again that hold a row that is not the last:
+they are small where keys repeat, and none where they do not.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines.definition import Table
+from cordwood.pipelines.errors import InvalidRows
+from cordwood.pipelines.tables.data_files import DataFile, copy_rows, write_data_files
+from cordwood.pipelines.tables.latest_rows import Ordered, last_by_spark, last_of_each_key
+from cordwood.pipelines.tables.staged import Staged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_DRIVER_ROWS: Final = 4_000_000
+"""Rows whose keys the driver holds in memory: some hundred bytes for each. What is more is left to Spark."""
+
+
+def stage_keyed(ordered: Ordered, table: Table, directory: Path) -> Staged:
+    """One row for each key, in files of a directory of its own, which is emptied before."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    keys, order = table.key, ordered.order
+
+    def reduce(rows: "pa.Table") -> "pa.Table":
+        chosen = last_of_each_key(rows, keys, order)
+        return rows if chosen is None else rows.filter(chosen)
+
+    files = write_data_files(ordered.rows, directory, reduce=reduce if order else None, durably=False)
+    null_keys = sum(json.loads(file.statistics)["nullCount"][key] for file in files for key in keys)
+    if not null_keys:
+        files = _one_row_of_each_key(files, ordered, table, directory)
+    return Staged(tuple(files), sum(file.rows for file in files), null_keys)
+
+
+def _one_row_of_each_key(files: list[DataFile], ordered: Ordered, table: Table, directory: Path) -> list[DataFile]:
+    import pyarrow as pa
+
+    if sum(file.rows for file in files) > MAX_DRIVER_ROWS and ordered.order:
+        rows = ordered.rows.sparkSession.read.schema(ordered.rows.schema).parquet(
+            *(f"file:{directory.absolute() / file.name}" for file in files)
+        )
+        reduced = write_data_files(last_by_spark(rows, table.key, ordered.order), directory, durably=False)
+        _remove(directory, files)
+        return reduced
+    if not files:
+        return []
+    columns = [*table.key, *ordered.order]
+    chosen = last_of_each_key(pa.concat_tables(_read(directory, files, columns)), table.key, ordered.order)
+    if chosen is None:
+        return files
+    if not ordered.order:
+        raise InvalidRows(
+            f"table {table.name}: a batch has several rows of one {', '.join(table.key)}, "
+            "and nothing says which is the last",
+            "keep the column _record, or declare latest_by=",
+        )
+    kept: list[DataFile] = []
+    begin = 0
+    for file in files:
+        of_file = chosen[begin : begin + file.rows]
+        begin += file.rows
+        if of_file.all():
+            kept.append(file)
+            continue
+        if of_file.any():
+            kept.append(copy_rows(directory / file.name, directory, of_file))
+        _remove(directory, [file])
+    return kept
+
+
+def _read(directory: Path, files: Sequence[DataFile], columns: Sequence[str]) -> "list[Any]":
+    import pyarrow.parquet as pq
+
+    return [pq.read_table(directory / file.name, columns=list(columns), partitioning=None) for file in files]
+
+
+def _remove(directory: Path, files: Sequence[DataFile]) -> None:
+    for file in files:
+        (directory / file.name).unlink(missing_ok=True)

@@ -1,0 +1,100 @@
+"""Which files of a table may hold a key of a batch, by the least and the greatest key that the log tells of each file.
+
+A merge that is told nothing reads all of the table. Told the ranges, it passes over every file outside of them, so what
+it costs follows the files that a batch touches. The ranges have every key of the batch that any file may hold: a
+key outside of them is in no file, and inserting it without a look is right.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from cordwood.pipelines.tables.merge_rules import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_RANGES: Final = 32
+_MAX_LITERAL_LENGTH: Final = 256
+
+
+class FileBounds(NamedTuple):
+    """The least and the greatest key of a file; None where the log does not tell."""
+
+    least: Any
+    greatest: Any
+
+
+class MergeScope(NamedTuple):
+    files: int
+    """How many files may hold a key of the batch."""
+    ranges: tuple[tuple[Any, Any], ...] | None
+    """Of the first column of the key, both ends within; None: anything."""
+
+    def condition(self, key: str, quote: str) -> str | None:
+        """In SQL, of the table's rows (`t`)."""
+        if self.ranges is None:
+            return None
+        name = f"t.{quoted(key, quote)}"
+        within = [f"({name} >= {_literal(least)} and {name} <= {_literal(most)})" for least, most in self.ranges]
+        return f"({' or '.join(within)})" if within else "false"
+
+
+def merge_scope(keys: "pa.ChunkedArray", files: Sequence[FileBounds]) -> MergeScope:
+    """`keys`: those of the batch, none of them null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_string(keys.type) or pa.types.is_integer(keys.type)):
+        return MergeScope(len(files), None)
+    ends = pc.min_max(keys).as_py()
+    least, greatest = ends["min"], ends["max"]
+    known = [each for each in files if each.least is not None and each.greatest is not None]
+    near = [each for each in known if each.least <= greatest and each.greatest >= least]
+    unknown = len(files) - len(known)
+    if unknown:
+        return _told(len(near) + unknown, [(least, greatest)])
+    if not near:
+        return MergeScope(0, ())
+    ordered = keys.combine_chunks().sort()
+    found = []
+    for each in near:
+        # The keys of the batch that lie within the file's bounds, if there are any.
+        first, last = _search(ordered, each.least, "left"), _search(ordered, each.greatest, "right") - 1
+        if first <= last:
+            found.append((ordered[first].as_py(), ordered[last].as_py()))
+    return _told(len(found), _united(found))
+
+
+def _search(ordered: "pa.Array", value: Any, side: str) -> int:
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        there = ordered[middle].as_py()
+        if there < value or (side == "right" and there == value):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _united(ranges: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Without overlaps, and not more than a condition should have."""
+    united: list[tuple[Any, Any]] = []
+    for least, greatest in sorted(ranges):
+        if united and least <= united[-1][1]:
+            united[-1] = (united[-1][0], max(united[-1][1], greatest))
+        else:
+            united.append((least, greatest))
+    step = -(-len(united) // MAX_RANGES)
+    return [(united[at][0], united[min(at + step, len(united)) - 1][1]) for at in range(0, len(united), step or 1)]
+
+
+def _told(files: int, ranges: Sequence[tuple[Any, Any]]) -> MergeScope:
+    ends = [end for each in ranges for end in each]
+    if any(isinstance(end, str) and len(end) > _MAX_LITERAL_LENGTH for end in ends):
+        return MergeScope(files, None)
+    return MergeScope(files, tuple(ranges))
+
+
+def _literal(value: Any) -> str:
+    return quoted(value, "'") if isinstance(value, str) else str(value)
