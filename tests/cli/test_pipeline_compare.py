@@ -52,6 +52,7 @@ class Stage:
 
     def rows(self, edition: Edition, table: str, rows: list[dict[str, Any]]) -> None:
         path = self.state.table_directory(edition, table)
+        assert isinstance(path, Path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_deltalake(str(path), pa.Table.from_pylist(rows), mode="append")
 

@@ -19,6 +19,7 @@ from tests.spark.pipeline_workshop import Workshop, orders
 
 from cordwood.pipelines.definition import TableFormat, table
 from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.project import table_path
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.delta_spark import MIN_BYTES, is_for_spark
 from cordwood.pipelines.tables.reading import rows_of, snapshot
@@ -164,7 +165,7 @@ def test_a_pipeline_whose_batches_spark_merges_writes_each_once(
     (again,) = workshop.run()
     assert again["repeated"] == ["latest"]
     assert workshop.rows("latest") == [("o2", 2), ("o3", 3)]
-    assert engines(workshop.project.live_table("latest").path) == ["deltalake", "delta-spark", "delta-spark"]
+    assert engines(table_path("latest", workshop.project.directory)) == ["deltalake", "delta-spark", "delta-spark"]
 
 
 @pytest.mark.usefixtures("fitting", "delta_merging")

@@ -17,7 +17,7 @@ from cordwood.pipelines.definition import Budget, Pipeline, budget, pipeline, ta
 from cordwood.pipelines.errors import Refusal
 from cordwood.pipelines.formats import json, parsed_by, raw, text
 from cordwood.pipelines.guarding import guarded
-from cordwood.pipelines.project import read_table, table_path, topic_name
+from cordwood.pipelines.project import read_table, table_path, table_uri, topic_name
 from cordwood.pipelines.running import start
 from cordwood.pipelines.sources import streams
 
@@ -36,6 +36,7 @@ __all__ = [
     "streams",
     "table",
     "table_path",
+    "table_uri",
     "text",
     "topic",
     "topic_name",

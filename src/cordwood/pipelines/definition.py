@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.pipelines.errors import InvalidDefinition, Site, calling_site
 from cordwood.pipelines.formats import Format, Json, ParsedBy, Raw, Text
 from cordwood.pipelines.starting import EXAMPLES, starting_options
+from cordwood.pipelines.storage_options import SCHEMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +66,10 @@ class Table:
     format: TableFormat
     replayable: bool
     site: Site = field(compare=False)
+    location: str | None = None
+    """Below which place of an object store it is; None: in the pipelines' directory."""
+    storage_options: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """`deltalake`'s; credentials may be among them."""
 
 
 Output = Topic | Table
@@ -168,6 +173,8 @@ def table(
     delete_when: str | None = None,
     format: str = "delta",
     replayable: bool = True,
+    location: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Table:
     """A table, kept in the pipelines' directory and found by its name: `read_table(spark, name)`.
 
@@ -175,6 +182,9 @@ def table(
     tombstone) deletes it. Of several rows of one key in a batch the last one counts: by the columns `latest_by` if they
     are given, else by partition and offset of the record, which the column `_record` carries. `delete_when` is an SQL
     condition for deletes of your own. `format` is delta, or parquet for tables without a key.
+
+    `location` is a place of an object store, `s3://bucket/lake`, below which every edition has a table of its own;
+    `storage_options` are those of the `deltalake` package. Credentials are better left to the environment.
     """
     site = calling_site()
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
@@ -191,7 +201,10 @@ def table(
         raise InvalidDefinition(f"table {name}: {dotted!r} cannot be a key", site, hint)
     if not keys and (latest_by or delete_when):
         raise InvalidDefinition(f"table {name}: latest_by and delete_when are for tables with a key", site, "give key=")
-    return Table(name, keys, _columns(latest_by), delete_when, TableFormat(format), replayable, site)
+    options = dict(storage_options or {})
+    _check_location(name, location, options, TableFormat(format), replayable, site)
+    base = None if location is None else location.rstrip("/")
+    return Table(name, keys, _columns(latest_by), delete_when, TableFormat(format), replayable, site, base, options)
 
 
 def budget(rows: int = 0, share: float = 0.0) -> Budget:
@@ -358,6 +371,27 @@ def _output_mode(name: str, text: str, stateful: bool, site: Site) -> OutputMode
     if not stateful and text != OutputMode.APPEND:
         raise InvalidDefinition(f"{name}: output_mode is for stateful pipelines", site, "stateful=True")
     return OutputMode(text)
+
+
+def _check_location(
+    name: str, location: str | None, options: Mapping[str, str], format_: TableFormat, replayable: bool, site: Site
+) -> None:
+    if location is None:
+        if options:
+            raise InvalidDefinition(f"table {name}: storage_options are for a location=", site, "'s3://bucket/lake'")
+        return
+    if not location.startswith(SCHEMES) or len(location.split("//", 1)[1].strip("/")) == 0:
+        hint = f"a URL such as 's3://bucket/lake', of {', '.join(SCHEMES)}"
+        raise InvalidDefinition(f"table {name}: location={location!r} is no place in an object store", site, hint)
+    if format_ is not TableFormat.DELTA:
+        hint = "format='delta', whose log an object store can hold"
+        raise InvalidDefinition(f"table {name}: format {format_} is kept on a file system", site, hint)
+    if not replayable:
+        hint = "leave out location=, or let every edition have its own: replayable=True"
+        raise InvalidDefinition(f"table {name}: a table that all editions share has no location", site, hint)
+    wrong = next((key for key, value in options.items() if not isinstance(value, str)), None)
+    if wrong is not None:
+        raise InvalidDefinition(f"table {name}: the storage option {wrong} is no text", site, "'true', not True")
 
 
 def _columns(names: str | Sequence[str]) -> tuple[str, ...]:

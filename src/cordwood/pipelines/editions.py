@@ -30,25 +30,18 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
-from cordwood.pipelines.definition import Pipeline, TableFormat
+from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.errors import DamagedState, InvalidDefinition, NotFound, WrongState, shown_path
 from cordwood.pipelines.positions import Positions, from_json, furthest, to_json
 from cordwood.pipelines.state_files import StateFiles
+from cordwood.pipelines.storage_options import written_out
+from cordwood.pipelines.table_facts import TableFacts, table_facts
+from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
 FORMAT: Final = 1
 """Of the files below. Another number was written by a program that knows more than this one."""
 _TRIAL: Final = "trial.py"
-
-
-@dataclass(frozen=True)
-class TableFacts:
-    """What a reader needs to know of a table."""
-
-    format: TableFormat
-    key: tuple[str, ...]
-    shared: bool
-    """Not replayable: one table for all editions."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +82,7 @@ class Edition:
             "starting": self.starting,
             "made_at_ms": self.made_at_ms,
             "replayed": self.replayed,
-            "tables": {
-                name: {"format": facts.format.value, "key": list(facts.key), "shared": facts.shared}
-                for name, facts in self.tables.items()
-            },
+            "tables": {name: facts.to_json() for name, facts in self.tables.items()},
             "topics": dict(self.topics),
             "effects": list(self.effects),
             "query_id": self.query_id,
@@ -112,10 +102,7 @@ class Edition:
                 starting=value["starting"],
                 made_at_ms=value["made_at_ms"],
                 replayed=value["replayed"],
-                tables={
-                    name: TableFacts(TableFormat(facts["format"]), tuple(facts["key"]), facts["shared"])
-                    for name, facts in value["tables"].items()
-                },
+                tables={name: TableFacts.from_json(facts) for name, facts in value["tables"].items()},
                 topics=dict(value["topics"]),
                 effects=tuple(value["effects"]),
                 query_id=value["query_id"],
@@ -217,10 +204,14 @@ class PipelineState:
     def definition(self, edition: Edition) -> Path:
         return self.edition_directory(edition.name) / edition.definition_file
 
-    def table_directory(self, edition: Edition, table: str) -> Path:
+    def table_directory(self, edition: Edition, table: str) -> TablePlace:
         facts = edition.tables.get(table)
         if facts is None:
             raise NotFound(f"edition {edition.name} of {self.name} has no table {table}")
+        if facts.location is not None:
+            # With the time of its making: what an edition of the same name left there is another table.
+            below = f"{self.name}/{edition.name}-{edition.made_at_ms}/{table}"
+            return ObjectStore(f"{facts.location}/{below}", tuple(facts.storage_options.items()))
         parent = self.directory if facts.shared else self.edition_directory(edition.name)
         return parent / "tables" / table
 
@@ -259,7 +250,7 @@ class PipelineState:
             starting=starting,
             made_at_ms=made_at_ms,
             replayed=replayed,
-            tables=_table_facts(made),
+            tables=table_facts(made),
             topics=_topic_names(made, name if replayed else None),
             effects=_effects(made),
         )
@@ -290,14 +281,15 @@ class PipelineState:
 
     def tried(self, edition: Edition, made: Pipeline, source_file: str) -> Edition:
         """As `try_out`, for a definition that was loaded from `trial.py`."""
-        for name, facts in _table_facts(made).items():
+        for name, facts in table_facts(made).items():
             if edition.tables.get(name, facts) != facts:
                 hint = f"give it a new version, and `cordwood pipeline replay {shown_path(source_file)}`"
                 if self.live() is None:
                     forget = f"`cordwood pipeline forget {made.name} {edition.name}`"
                     hint = f"{forget} removes what its first run has left when it was interrupted"
                 raise WrongState(
-                    f"{made.name}: the table {name} has another key or format than in edition {edition.name}", hint
+                    f"{made.name}: the table {name} has another key, format or location than in edition {edition.name}",
+                    hint,
                 )
         added = _topic_names(made, edition.name if edition.replayed else None)
         return replace(
@@ -305,7 +297,7 @@ class PipelineState:
             version=made.version,
             source_file=source_file,
             definition_file=_TRIAL,
-            tables={**edition.tables, **_table_facts(made)},
+            tables={**edition.tables, **table_facts(made)},
             topics={**added, **edition.topics},
             effects=_effects(made),
         )
@@ -370,15 +362,21 @@ class PipelineState:
 
     def forget(self, edition: str) -> None:
         """Removes an edition with its tables. `edition.json` goes first: what is left of a crash is no edition."""
-        self.edition(edition)
+        facts = self.edition(edition)
         live = self.live()
         if live is not None and edition == live.edition:
             raise WrongState(f"edition {edition} of {self.name} is live", "swap or roll back to another one first")
+        # A store that cannot be reached, or does not let us in, is found out before anything is gone.
+        places = [self.table_directory(facts, table) for table in facts.tables]
+        objects = [(place, _objects(place)) for place in places if isinstance(place, ObjectStore)]
         if live is not None and edition in live.before:
             remaining = tuple(name for name in live.before if name != edition)
             self.files.replace(self.directory / "live.json", replace(live, before=remaining).to_json())
         self.files.remove_file(self.edition_directory(edition) / "edition.json")
         self.files.remove_tree(self.edition_directory(edition))
+        for place, names in objects:
+            for name in names:
+                place.remove(name)
 
     def _replace_live(
         self, live: Live, edition: str, before: tuple[str, ...], position: Positions, now_ms: int
@@ -417,7 +415,25 @@ class PipelineState:
 def _content(made: Pipeline) -> bytes:
     if not Path(made.site.file).is_file():
         raise InvalidDefinition(f"{made.name} is not declared in a file", made.site, "save it as one, and load that")
-    return Path(made.site.file).read_bytes()
+    content = Path(made.site.file).read_bytes()
+    for table in made.tables.values():
+        credential = written_out(table.storage_options, content)
+        if credential is not None:
+            raise InvalidDefinition(
+                f"table {table.name}: the file has the value of {credential} in it, and every edition keeps the file",
+                table.site,
+                "leave it out: deltalake takes it from the environment; or pass os.environ[…]",
+            )
+    return content
+
+
+def _objects(place: ObjectStore) -> list[str]:
+    try:
+        return list(place.names())
+    except OSError as error:
+        reason = str(error).strip().splitlines()[0]
+        hint = "credentials are those of the environment: an edition keeps none"
+        raise WrongState(f"the objects at {place} cannot be listed: {reason}", hint) from error
 
 
 def _free_name(version: int, taken: Container[str]) -> str:
@@ -437,12 +453,6 @@ def _order(name: str) -> tuple[int, int]:
     matched = _EDITION_NAME.fullmatch(name)
     assert matched is not None, name
     return int(matched[1]), int(matched[2] or 1)
-
-
-def _table_facts(made: Pipeline) -> dict[str, TableFacts]:
-    return {
-        table.name: TableFacts(table.format, table.key, shared=not table.replayable) for table in made.tables.values()
-    }
 
 
 def _effects(made: Pipeline) -> tuple[str, ...]:

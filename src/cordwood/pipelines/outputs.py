@@ -21,6 +21,7 @@ from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.staged import BatchTable, Staged
+from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 class Place:
     """Where the outputs of an edition are."""
 
-    tables: Mapping[str, Path]
+    tables: Mapping[str, TablePlace]
     """By the table's name."""
     topics: Mapping[str, str]
     """By the declared topic's name."""
@@ -212,7 +213,10 @@ class Outputs:
 
 
 def _open_table(table: Table, place: Place) -> BatchTable:
-    directory = place.tables[table.name]
-    if table.format is TableFormat.PARQUET:
-        return ParquetBatches(directory, table)
-    return DeltaBatches(directory, table, place.staging / table.name)
+    where = place.tables[table.name]
+    if isinstance(where, ObjectStore):
+        # What the edition keeps has no credentials; the definition may.
+        where = where.with_options(table.storage_options)
+    elif table.format is TableFormat.PARQUET:
+        return ParquetBatches(where, table)
+    return DeltaBatches(where, table, place.staging / table.name)

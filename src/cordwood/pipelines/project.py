@@ -8,7 +8,7 @@ which stays whole: a swap takes nothing away from it.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from cordwood.pipelines.errors import NotFound, WrongState
 from cordwood.pipelines.loading import same_name
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.reading import rows_of, snapshot
+from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ class LiveTable(NamedTuple):
     name: str
 
     @property
-    def path(self) -> Path:
+    def path(self) -> TablePlace:
         return self.pipeline.table_directory(self.edition, self.name)
 
 
@@ -91,7 +92,15 @@ class Project:
 
 def table_path(name: str, directory: str | os.PathLike[str] | None = None) -> Path:
     """The directory of a live table. For Delta any reader of Delta tables can open it."""
-    return Project(directory).live_table(name).path
+    found = Project(directory).live_table(name).path
+    if not isinstance(found, Path):
+        raise WrongState(f"the table {name} is in an object store, at {found}", "table_uri() gives its URL")
+    return found
+
+
+def table_uri(name: str, directory: str | os.PathLike[str] | None = None) -> str:
+    """The directory of a live table, or its URL if it is in an object store: what readers of Delta tables take."""
+    return str(Project(directory).live_table(name).path)
 
 
 def topic_name(name: str, directory: str | os.PathLike[str] | None = None) -> str:
@@ -104,10 +113,21 @@ def topic_name(name: str, directory: str | os.PathLike[str] | None = None) -> st
     raise NotFound(f"no live pipeline in {project.directory} writes a topic {name}")
 
 
-def read_table(spark: "SparkSession", name: str, directory: str | os.PathLike[str] | None = None) -> "DataFrame":
-    """A live table as it is now. Ask again for what was written since, or for another edition after a swap."""
+def read_table(
+    spark: "SparkSession",
+    name: str,
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> "DataFrame":
+    """A live table as it is now. Ask again for what was written since, or for another edition after a swap.
+
+    `storage_options` are for a table in an object store whose credentials are not in the environment."""
     found = Project(directory).live_table(name)
-    taken = snapshot(found.path, found.edition.tables[name].format)
+    place = found.path
+    if isinstance(place, ObjectStore):
+        place = place.with_options(storage_options or {})
+    taken = snapshot(place, found.edition.tables[name].format)
     if taken is None:
         raise WrongState(f"nothing has been written to the table {name} yet")
     return rows_of(spark, taken)

@@ -23,6 +23,7 @@ from cordwood.pipelines.effects import effects_position
 from cordwood.pipelines.errors import AlreadyRunning, WrongState, shown_path
 from cordwood.pipelines.positions import ahead, distance, furthest, in_words
 from cordwood.pipelines.run_lock import Holder, RunLock, holder
+from cordwood.pipelines.tables.stores import TablePlace
 
 _LOOK_S: Final = 0.1
 
@@ -33,7 +34,7 @@ class Swapped:
 
     before: Edition
     now: Edition
-    tables: Mapping[str, Path]
+    tables: Mapping[str, TablePlace]
     """Those that are others than before, by name."""
     topics: Mapping[str, tuple[str, str]]
     """Topics that are others than before: where the records were written, and where they will be."""

@@ -393,7 +393,7 @@ def test_a_change_that_does_not_fit_leaves_nothing_behind(state: PipelineState, 
     before = state.edition("v1")
     (tmp_path / "enrich.py").write_text(FILE.format(version=2).replace('"latest", key="id"', '"latest", key="other"'))
     project = Project(tmp_path / "project")
-    with pytest.raises(WrongState, match="the table latest has another key or format than in edition v1"):
+    with pytest.raises(WrongState, match="the table latest has another key, format or location than in edition v1"):
         locked_live_edition(project, state, load_pipeline(tmp_path / "enrich.py"), in_place=True, now_ms=2)
     assert state.edition("v1") == before
     files = sorted(path.name for path in state.edition_directory("v1").glob("*.py"))

@@ -5,13 +5,14 @@ names is invisible to readers, and is removed when the table is cleaned. Rows pa
 """
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from cordwood.pipelines.tables.stores import TableStore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,25 +50,22 @@ Reduce = Callable[["pa.Table"], "pa.Table"]
 """What a row group keeps of the rows that were gathered for it."""
 
 
-def write_data_files(
-    rows: "DataFrame", directory: Path, *, reduce: Reduce | None = None, durably: bool = True
-) -> list[DataFile]:
-    """Writes the rows into new files of a directory that exists, and says which they are. Rows that are merged from
-    there, and read by nobody else, need not survive a power cut."""
-    where, schema = str(directory), arrow_schema(rows.schema)
+def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | None = None) -> list[DataFile]:
+    """Writes the rows into new files of a store, and says which they are."""
+    schema = arrow_schema(rows.schema)
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from _write_partition(batches, lambda: _FileWriter(where, schema, reduce, durably))
+        yield from _write_partition(batches, lambda: FileWriter(store, schema, reduce))
 
     reported = rows.mapInArrow(write, _REPORT).collect()
     return [DataFile(*row) for row in reported]
 
 
-def _write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], _FileWriter]") -> Iterator[Any]:
+def _write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], FileWriter]") -> Iterator[Any]:
     import pyarrow as pa
 
     written: list[DataFile] = []
-    writer: _FileWriter | None = None
+    writer: FileWriter | None = None
     for batch in batches:
         if batch.num_rows == 0:
             continue
@@ -85,15 +83,17 @@ def _write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], _
     yield pa.RecordBatch.from_arrays(arrays, names=list(DataFile._fields))
 
 
-class _FileWriter:
-    def __init__(self, directory: str, schema: "pa.Schema", reduce: Reduce | None = None, durably: bool = True) -> None:
+class FileWriter:
+    """One new file of a store. `close` makes it durable, and tells of it."""
+
+    def __init__(self, store: TableStore, schema: "pa.Schema", reduce: Reduce | None = None) -> None:
         import pyarrow.parquet as pq
 
+        self._store = store
         self._schema = schema
         self._reduce = reduce
-        self._durably = durably
         self._name = f"part-{uuid.uuid4()}.parquet"
-        self._file = open(os.path.join(directory, self._name), "xb")  # noqa: SIM115
+        self._file = store.create(self._name)
         self._written: list[Any] = []
         self._writer = pq.ParquetWriter(
             self._file,
@@ -109,7 +109,7 @@ class _FileWriter:
 
     @property
     def size_bytes(self) -> int:
-        return self._file.tell()
+        return int(self._file.tell())
 
     def write(self, batch: "pa.RecordBatch") -> None:
         self._gathered.append(batch)
@@ -132,11 +132,7 @@ class _FileWriter:
     def close(self) -> DataFile:
         self._write_row_group()
         self._writer.close()
-        self._file.flush()
-        if self._durably:
-            os.fsync(self._file.fileno())
-        size_bytes = self._file.tell()
-        self._file.close()
+        size_bytes = self._store.close(self._file)
         statistics = _statistics(self._written[0], self._rows)
         return DataFile(self._name, size_bytes, self._rows, statistics, int(time.time() * 1000))
 
@@ -194,11 +190,11 @@ def _written(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def rewrite_data_files(names: list[str], directory: Path, schema: "pa.Schema") -> DataFile:
+def rewrite_data_files(names: list[str], store: TableStore, schema: "pa.Schema") -> DataFile:
     """One new file with the rows of others, in their order, holding no more than a row group in memory."""
     import pyarrow.parquet as pq
 
-    writer = _FileWriter(str(directory), schema)
+    writer = FileWriter(store, schema)
     for name in names:
         with pq.ParquetFile(name) as file:
             for batch in file.iter_batches(batch_size=16_384):
@@ -206,13 +202,13 @@ def rewrite_data_files(names: list[str], directory: Path, schema: "pa.Schema") -
     return writer.close()
 
 
-def copy_rows(path: Path, directory: Path, chosen: "NDArray[np.bool_]") -> DataFile:
-    """One new file with those rows of another that are chosen. Nobody but a merge reads it: it is not synced."""
+def copy_rows(path: Path, store: TableStore, chosen: "NDArray[np.bool_]") -> DataFile:
+    """One new file with those rows of another that are chosen."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        writer = _FileWriter(str(directory), file.schema_arrow, durably=False)
+        writer = FileWriter(store, file.schema_arrow)
         begin = 0
         for batch in file.iter_batches(batch_size=65_536):
             writer.write(batch.filter(pa.array(chosen[begin : begin + batch.num_rows])))

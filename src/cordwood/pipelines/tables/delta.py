@@ -11,15 +11,13 @@ executors.
 """
 
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from cordwood.pipelines.definition import Table
 from cordwood.pipelines.errors import InvalidRows
-from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
 from cordwood.pipelines.tables.delta_spark import JarsDoNotFit, SparkMerge, is_for_spark, may_be_null_inside
 from cordwood.pipelines.tables.keyed_rows import stage_keyed
@@ -34,6 +32,7 @@ from cordwood.pipelines.tables.staged import (
     Staged,
     is_time_to_compact,
 )
+from cordwood.pipelines.tables.stores import LocalStore, TablePlace, store_of
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -47,8 +46,9 @@ _CLEANING_INTERVAL_MS: Final = 24 * 3_600_000
 class DeltaBatches:
     """`staging` is a directory of its own for rows that wait to be merged."""
 
-    def __init__(self, directory: Path, table: Table, staging: Path) -> None:
-        self._directory = directory
+    def __init__(self, place: TablePlace, table: Table, staging: Path) -> None:
+        self._place = place
+        self._store = store_of(place)
         self._table = table
         self._staging = staging
         self._cleaned_at_ms: int | None = None
@@ -69,7 +69,7 @@ class DeltaBatches:
         if not self._table.key:
             written = rows.drop("_record")
             self._prepare(written.schema)
-            return _staged(write_data_files(written, self._directory))
+            return _staged(write_data_files(written, self._store))
         ordered = ordered_rows(rows, self._table)
         self._prepare(rows.drop("_record").schema)
         self._spark = rows.sparkSession
@@ -88,7 +88,7 @@ class DeltaBatches:
             actions = [_added(file) for file in staged.files]
             opened.create_write_transaction(actions, "append", opened.schema(), commit_properties=properties)
             change = Change(len(staged.files), sum(file.size_bytes for file in staged.files))
-        self._make_durable(before + 1)
+        self._store.make_durable(before + 1)
         if self._table.key:
             self.discard(staged)
         return change
@@ -109,9 +109,9 @@ class DeltaBatches:
         return ds.dataset([str(self._staging / file.name) for file in staged.files], format="parquet")
 
     def discard(self, staged: Staged) -> None:
-        parent = self._staging if self._table.key else self._directory
+        store = LocalStore(self._staging) if self._table.key else self._store
         for file in staged.files:
-            (parent / file.name).unlink(missing_ok=True)
+            store.remove(file.name)
 
     def tidy(self, now_ms: int) -> str | None:
         untold, self._untold = self._untold, None
@@ -121,7 +121,7 @@ class DeltaBatches:
         before = opened.version()
         compacted = self._compact(opened)
         if self._clean(opened, now_ms):
-            self._make_durable(before + 1)
+            self._store.make_durable(before + 1)
         return "; ".join(filter(None, (untold, compacted))) or None
 
     def _compact(self, opened: "DeltaTable") -> str | None:
@@ -132,7 +132,7 @@ class DeltaBatches:
         done = opened.optimize.compact(
             target_size=sizes.target_bytes, max_concurrent_tasks=1, max_spill_size=MERGE_MEMORY_BYTES
         )
-        self._make_durable(before + 1)
+        self._store.make_durable(before + 1)
         return f"{done['numFilesRemoved']} files of table {self._table.name} made {done['numFilesAdded']}"
 
     def _clean(self, opened: "DeltaTable", now_ms: int) -> bool:
@@ -149,11 +149,11 @@ class DeltaBatches:
 
         if self._opened is not None:
             self._opened.update_incremental()
-        elif DeltaTable.is_deltatable(str(self._directory)):
-            self._opened = DeltaTable(self._directory)
+        elif DeltaTable.is_deltatable(self._store.uri, self._store.options):
+            self._opened = DeltaTable(self._store.uri, storage_options=self._store.options)
             # Who wrote the last entries may have been killed before they were synced, and what they say is not done
             # again. No step writes more than the two of a cleaning.
-            self._make_durable(max(0, self._opened.version() - 1))
+            self._store.make_durable(max(0, self._opened.version() - 1))
         return self._opened
 
     def _prepare(self, schema: "StructType") -> None:
@@ -166,17 +166,18 @@ class DeltaBatches:
         schema = schema.toNullable()
         opened = self._open()
         if opened is None:
-            StateFiles().make_directory(self._directory)
+            self._store.make()
             try:
                 DeltaTable.create(
-                    str(self._directory),
+                    self._store.uri,
                     arrow_schema(schema),
                     name=self._table.name,
+                    storage_options=self._store.options,
                     configuration={"delta.targetFileSize": str(KEYED.target_bytes)} if self._table.key else None,
                 )
             except DeltaError as error:
                 raise InvalidRows(f"table {self._table.name}: its columns do not fit into Delta: {error}") from error
-            self._make_durable(0)
+            self._store.make_durable(0)
             return
         there = {each.name: each for each in _columns(opened)}
         added = []
@@ -196,17 +197,19 @@ class DeltaBatches:
             fields = Schema.from_arrow(arrow_schema(StructType(added))).fields
             before = opened.version()
             opened.alter.add_columns(fields)
-            self._make_durable(before + 1)
+            self._store.make_durable(before + 1)
 
     def _merged_on_spark(self, opened: "DeltaTable", staged: Staged, application: str, batch_id: int) -> bool:
         from deltalake.exceptions import CommitFailedError
 
         assert self._spark is not None, "staging comes first"
+        if not isinstance(self._place, Path):
+            return False  # Delta's jars would need Hadoop's for the store, and options of their own
         is_wanted = self._jars_fit and is_for_spark(self._spark, sum(_files(opened).values()))
         if not is_wanted or not may_be_null_inside(_columns(opened)):
             return False
         if self._on_spark is None:
-            self._on_spark = SparkMerge(self._spark, self._directory, self._table)
+            self._on_spark = SparkMerge(self._spark, self._place, self._table)
         try:
             done = self._on_spark.execute([self._staging / file.name for file in staged.files], application, batch_id)
         except JarsDoNotFit as misfit:
@@ -242,29 +245,20 @@ class DeltaBatches:
             .execute()
         )
 
-    def _make_durable(self, first_version: int) -> None:
-        """Neither writer syncs its files: a power cut could take back what Spark counts as done."""
-        log = self._directory / "_delta_log"
-        version = first_version
-        while (entry := log / f"{version:020}.json").exists():
-            _sync(self._directory / path for path in _paths_added(entry))
-            # The entry, its checksum, and every so often all entries put together, with which readers begin.
-            _sync(log.glob(f"{version:020}.*"))
-            version += 1
-        # Hadoop's, from when Delta's jars wrote a checkpoint: it would be wrong for one that `deltalake` wrote since.
-        (log / "._last_checkpoint.crc").unlink(missing_ok=True)
-        _sync([*log.glob("_last_checkpoint"), log, self._directory])
 
-
-def delta_snapshot(directory: Path) -> Snapshot | None:
+def delta_snapshot(place: TablePlace) -> Snapshot | None:
     """The table as it is now; None if nothing was ever written to it."""
     from deltalake import DeltaTable
 
-    if not DeltaTable.is_deltatable(str(directory)):
+    store = store_of(place)
+    if not DeltaTable.is_deltatable(store.uri, store.options):
         return None
-    opened = DeltaTable(directory)
-    files = tuple(Path(unquote(uri)) for uri in opened.file_uris())
-    return Snapshot(_columns(opened), files, opened.count(), opened.version())
+    opened = DeltaTable(store.uri, storage_options=store.options)
+    if isinstance(place, Path):
+        files = tuple(Path(unquote(uri)) for uri in opened.file_uris())
+        return Snapshot(_columns(opened), files, opened.count(), opened.version())
+    names = tuple(Path(unquote(name)) for name in _files(opened))
+    return Snapshot(_columns(opened), names, opened.count(), opened.version(), place)
 
 
 def _staged(files: list[DataFile]) -> Staged:
@@ -311,23 +305,3 @@ def _columns(opened: "DeltaTable") -> "StructType":
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(opened.schema().to_json()))
-
-
-def _paths_added(entry: Path) -> Iterable[str]:
-    with open(entry, encoding="utf-8") as lines:
-        for line in lines:
-            action = json.loads(line)
-            if "add" in action:
-                yield action["add"]["path"]
-
-
-def _sync(paths: Iterable[Path]) -> None:
-    for path in paths:
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # an older entry may name a file that has left the table since, and was removed
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

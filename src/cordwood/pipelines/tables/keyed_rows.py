@@ -16,6 +16,7 @@ from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.tables.data_files import DataFile, copy_rows, write_data_files
 from cordwood.pipelines.tables.latest_rows import Ordered, last_by_spark, last_of_each_key
 from cordwood.pipelines.tables.staged import Staged
+from cordwood.pipelines.tables.stores import LocalStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,32 +30,34 @@ def stage_keyed(ordered: Ordered, table: Table, directory: Path) -> Staged:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     keys, order = table.key, ordered.order
+    # A merge reads it, and nobody else: what a power cut takes is staged again.
+    store = LocalStore(directory, durably=False)
 
     def reduce(rows: "pa.Table") -> "pa.Table":
         chosen = last_of_each_key(rows, keys, order)
         return rows if chosen is None else rows.filter(chosen)
 
-    files = write_data_files(ordered.rows, directory, reduce=reduce if order else None, durably=False)
+    files = write_data_files(ordered.rows, store, reduce=reduce if order else None)
     null_keys = sum(json.loads(file.statistics)["nullCount"][key] for file in files for key in keys)
     if not null_keys:
-        files = _one_row_of_each_key(files, ordered, table, directory)
+        files = _one_row_of_each_key(files, ordered, table, store)
     return Staged(tuple(files), sum(file.rows for file in files), null_keys)
 
 
-def _one_row_of_each_key(files: list[DataFile], ordered: Ordered, table: Table, directory: Path) -> list[DataFile]:
+def _one_row_of_each_key(files: list[DataFile], ordered: Ordered, table: Table, store: LocalStore) -> list[DataFile]:
     import pyarrow as pa
 
     if sum(file.rows for file in files) > MAX_DRIVER_ROWS and ordered.order:
         rows = ordered.rows.sparkSession.read.schema(ordered.rows.schema).parquet(
-            *(f"file:{directory.absolute() / file.name}" for file in files)
+            *(f"file:{store.directory.absolute() / file.name}" for file in files)
         )
-        reduced = write_data_files(last_by_spark(rows, table.key, ordered.order), directory, durably=False)
-        _remove(directory, files)
+        reduced = write_data_files(last_by_spark(rows, table.key, ordered.order), store)
+        _remove(store, files)
         return reduced
     if not files:
         return []
     columns = [*table.key, *ordered.order]
-    chosen = last_of_each_key(pa.concat_tables(_read(directory, files, columns)), table.key, ordered.order)
+    chosen = last_of_each_key(pa.concat_tables(_read(store.directory, files, columns)), table.key, ordered.order)
     if chosen is None:
         return files
     if not ordered.order:
@@ -72,8 +75,8 @@ def _one_row_of_each_key(files: list[DataFile], ordered: Ordered, table: Table, 
             kept.append(file)
             continue
         if of_file.any():
-            kept.append(copy_rows(directory / file.name, directory, of_file))
-        _remove(directory, [file])
+            kept.append(copy_rows(store.directory / file.name, store, of_file))
+        _remove(store, [file])
     return kept
 
 
@@ -83,6 +86,6 @@ def _read(directory: Path, files: Sequence[DataFile], columns: Sequence[str]) ->
     return [pq.read_table(directory / file.name, columns=list(columns), partitioning=None) for file in files]
 
 
-def _remove(directory: Path, files: Sequence[DataFile]) -> None:
+def _remove(store: LocalStore, files: Sequence[DataFile]) -> None:
     for file in files:
-        (directory / file.name).unlink(missing_ok=True)
+        store.remove(file.name)

@@ -16,6 +16,7 @@ from cordwood.pipelines.errors import DamagedState, InvalidRows
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
 from cordwood.pipelines.tables.staged import ADDED_TO, Change, Snapshot, Staged, is_time_to_compact
+from cordwood.pipelines.tables.stores import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +50,7 @@ class ParquetBatches:
             self._write({"schema": schema, "files": [], "replaced": [], "batches": {}})
         else:
             self._check(written.schema, manifest)
-        files = write_data_files(written, self._directory)
+        files = write_data_files(written, LocalStore(self._directory))
         self._files.sync_directory(self._directory)
         return Staged(tuple(files), sum(file.rows for file in files))
 
@@ -107,7 +108,7 @@ class ParquetBatches:
                 small.append(entry)
         names = [str(self._directory / entry["name"]) for entry in small]
         schema = pq.read_schema(names[-1])
-        made = rewrite_data_files(names, self._directory, schema)
+        made = rewrite_data_files(names, LocalStore(self._directory), schema)
         self._files.sync_directory(self._directory)
         replaced = {entry["name"] for entry in small}
         manifest["files"] = [_entry(made)] + [each for each in manifest["files"] if each["name"] not in replaced]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cordwood.pipelines.tables.data_files import DataFile
+from cordwood.pipelines.tables.stores import ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,8 +77,10 @@ class Snapshot:
 
     schema: "StructType"
     files: tuple[Path, ...]
+    """Of an object store: names below it."""
     rows: int
     version: int
+    remote: ObjectStore | None = None
 
 
 def is_time_to_compact(found_bytes: Iterable[int], sizes: FileSizes = ADDED_TO) -> bool:

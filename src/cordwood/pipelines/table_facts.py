@@ -1,0 +1,40 @@
+"""What an edition keeps about its tables, in `edition.json`: enough to find and read them, and no credentials."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from cordwood.pipelines.definition import Pipeline, TableFormat
+from cordwood.pipelines.storage_options import plain_options
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """What a reader needs to know of a table."""
+
+    format: TableFormat
+    key: tuple[str, ...]
+    shared: bool
+    """Not replayable: one table for all editions."""
+    location: str | None = None
+    """Below which place of an object store it is."""
+    storage_options: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Those that are no credentials."""
+
+    def to_json(self) -> dict[str, Any]:
+        remote = {} if self.location is None else {"location": self.location, "storage_options": self.storage_options}
+        return {"format": self.format.value, "key": list(self.key), "shared": self.shared, **remote}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        options = dict(value.get("storage_options", {}))
+        return cls(TableFormat(value["format"]), tuple(value["key"]), value["shared"], value.get("location"), options)
+
+
+def table_facts(made: Pipeline) -> dict[str, TableFacts]:
+    return {
+        table.name: TableFacts(
+            table.format, table.key, not table.replayable, table.location, plain_options(table.storage_options)
+        )
+        for table in made.tables.values()
+    }

