@@ -22,6 +22,7 @@ from cordwood.pipelines.encoding import records
 from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.formats import json
 from cordwood.pipelines.tables.delta import DeltaBatches
+from cordwood.pipelines.tables.iceberg import IcebergBatches
 from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.reading import rows_of, snapshot
 from cordwood.pipelines.tables.staged import MANY_SMALL_FILES, BatchTable
@@ -34,6 +35,8 @@ RECORDED = f"{ROWS}, _record struct<topic: string, partition: int, offset: long,
 def opened(directory: Path, declared: Table) -> BatchTable:
     if declared.format is TableFormat.PARQUET:
         return ParquetBatches(directory, declared)
+    if declared.format is TableFormat.ICEBERG:
+        return IcebergBatches(directory, declared)
     return DeltaBatches(directory, declared, directory.parent / "staging")
 
 
@@ -425,7 +428,7 @@ def test_types_survive_the_way_into_a_table_and_back(spark: SparkSession, tmp_pa
         "date'2026-01-02' as day, binary('x') as b, array(1, 2) as a, map('x', 1) as m, struct(1 as x, 'y' as y) as s, "
         "cast(null as double) as nothing, true as flag"
     )
-    for declared in (table("append"), table("keyed", key="id")):
+    for declared in (table("append"), table("keyed", key="id"), table("iceberg", format="iceberg")):
         directory = tmp_path / declared.name
         write(opened(directory, declared), spark.sql(columns), 0)
         write(opened(directory, declared), spark.sql(columns.replace("'k'", "'l'")), 1)

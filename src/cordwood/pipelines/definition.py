@@ -35,6 +35,7 @@ Function = Callable[..., "DataFrame | Mapping[str, DataFrame]"]
 class TableFormat(StrEnum):
     DELTA = "delta"
     PARQUET = "parquet"
+    ICEBERG = "iceberg"
 
 
 class OutputMode(StrEnum):
@@ -181,7 +182,7 @@ def table(
     With `key`, one column or several, a row replaces the row of the same key, and a record without a value (a
     tombstone) deletes it. Of several rows of one key in a batch the last one counts: by the columns `latest_by` if they
     are given, else by partition and offset of the record, which the column `_record` carries. `delete_when` is an SQL
-    condition for deletes of your own. `format` is delta, or parquet for tables without a key.
+    condition for deletes of your own. `format` is delta; for tables without a key also iceberg, or parquet.
 
     `location` is a place of an object store, `s3://bucket/lake`, below which every edition has a table of its own;
     `storage_options` are those of the `deltalake` package. Credentials are better left to the environment.
@@ -190,11 +191,11 @@ def table(
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
         raise InvalidDefinition(f"{name!r} cannot be a table's name", site, "letters, digits, dashes, underscores")
     if format not in list(TableFormat):
-        raise InvalidDefinition(f"table {name}: there is no format {format!r}", site, "delta or parquet")
+        raise InvalidDefinition(f"table {name}: there is no format {format!r}", site, "delta, iceberg or parquet")
     keys = _columns(key)
-    if format == TableFormat.PARQUET and keys:
+    if format != TableFormat.DELTA and keys:
         hint = "leave out key=, or use format='delta'"
-        raise InvalidDefinition(f"table {name}: plain Parquet has no rows to replace by key", site, hint)
+        raise InvalidDefinition(f"table {name}: rows of format {format} are not replaced by key", site, hint)
     dotted = next((each for each in keys if "." in each), None)
     if dotted is not None:
         hint = "select it under another name: a dot leads into a struct"

@@ -18,6 +18,7 @@ from cordwood.pipelines.definition import RECORD, Pipeline, Table, TableFormat, 
 from cordwood.pipelines.encoding import records
 from cordwood.pipelines.errors import InvalidRows, WrongState
 from cordwood.pipelines.tables.delta import DeltaBatches
+from cordwood.pipelines.tables.iceberg import IcebergBatches
 from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.staged import BatchTable, Staged
@@ -219,4 +220,6 @@ def _open_table(table: Table, place: Place) -> BatchTable:
         where = where.with_options(table.storage_options)
     elif table.format is TableFormat.PARQUET:
         return ParquetBatches(where, table)
+    elif table.format is TableFormat.ICEBERG:
+        return IcebergBatches(where, table)
     return DeltaBatches(where, table, place.staging / table.name)

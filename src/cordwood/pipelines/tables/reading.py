@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cordwood.pipelines.definition import TableFormat
 from cordwood.pipelines.tables.data_files import arrow_schema
 from cordwood.pipelines.tables.delta import delta_snapshot
+from cordwood.pipelines.tables.iceberg import iceberg_snapshot
 from cordwood.pipelines.tables.parquet import parquet_snapshot
 from cordwood.pipelines.tables.staged import Snapshot
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
@@ -19,7 +20,7 @@ def snapshot(place: TablePlace, format_: TableFormat) -> Snapshot | None:
     if format_ is TableFormat.DELTA:
         return delta_snapshot(place)
     assert isinstance(place, Path), "only Delta tables are in object stores"
-    return parquet_snapshot(place)
+    return parquet_snapshot(place) if format_ is TableFormat.PARQUET else iceberg_snapshot(place)
 
 
 def rows_of(spark: "SparkSession", found: Snapshot) -> "DataFrame":

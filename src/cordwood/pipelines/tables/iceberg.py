@@ -1,0 +1,176 @@
+"""Iceberg tables for rows that are only added, written with `pyiceberg`: no Spark jars, no rows in the driver.
+
+    catalog.db              a catalog of one table, `cordwood.<name>`, in SQLite
+    metadata/               Iceberg's own files
+    data/part-….parquet     written by the executors; those that no manifest names are no part of the table
+
+A batch is one commit: its files and, as a property of the table, its number. Properties stay when snapshots expire.
+`pyiceberg` repeats a commit that lost a race, on top of the winner's: two writers of one batch would both add it. So
+tables are made with `commit.retry.num-retries=0`, and the second writer is refused.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.pipelines.definition import Table
+from cordwood.pipelines.errors import InvalidRows, WrongState
+from cordwood.pipelines.tables.data_files import arrow_schema, write_data_files
+from cordwood.pipelines.tables.staged import Change, Snapshot, Staged
+from cordwood.pipelines.tables.stores import LocalStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+NAMESPACE: Final = "cordwood"
+_BATCH: Final = "cordwood.batch."
+_SCHEMA: Final = "cordwood.schema"
+"""Spark's: Iceberg has fewer types, and a change from one to another of the same kind would go unseen."""
+_PROPERTIES: Final = {
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+_TIDYING_INTERVAL_MS: Final = 24 * 3_600_000
+_KEPT_MS: Final = 7 * _TIDYING_INTERVAL_MS
+
+
+class IcebergBatches:
+    def __init__(self, directory: Path, table: Table) -> None:
+        assert not table.key, "rows of an Iceberg table are only added"
+        self._directory = directory
+        self._table = table
+        self.store = LocalStore(directory / "data")
+        self._opened: Any = None
+        self._tidied_at_ms: int | None = None
+
+    def last_batch(self, application: str) -> int | None:
+        opened = self.open()
+        told = None if opened is None else opened.properties.get(f"{_BATCH}{application}")
+        return None if told is None else int(told)
+
+    def stage(self, rows: "DataFrame") -> Staged:
+        written = rows.drop("_record")
+        self.prepare(written.schema.toNullable())
+        files = write_data_files(written, self.store)
+        return Staged(tuple(files), sum(file.rows for file in files))
+
+    def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
+        if staged.rows == 0:
+            return Change()
+        opened = self.open()
+        assert opened is not None, "staging makes the table"
+        # Names of files are durable before the catalog can lead to them.
+        self.store.sync()
+        with opened.transaction() as transaction:
+            transaction.set_properties({f"{_BATCH}{application}": str(batch_id)})
+            transaction.add_files([f"file://{self.store.directory / file.name}" for file in staged.files])
+        return Change(len(staged.files), sum(file.size_bytes for file in staged.files))
+
+    def discard(self, staged: Staged) -> None:
+        for file in staged.files:
+            self.store.remove(file.name)
+
+    def tidy(self, now_ms: int) -> str | None:
+        """Once a day: snapshots of more than a week ago, and files of batches that were interrupted. Small files stay:
+        `pyiceberg` has no way to put them together but through the driver's memory."""
+        if self._tidied_at_ms is not None and now_ms - self._tidied_at_ms <= _TIDYING_INTERVAL_MS:
+            return None
+        self._tidied_at_ms = now_ms
+        opened = self.open()
+        if opened is None:
+            return None
+        old = [each for each in opened.snapshots() if each.timestamp_ms < now_ms - _KEPT_MS]
+        current = opened.current_snapshot()
+        expired = [each.snapshot_id for each in old if current is None or each.snapshot_id != current.snapshot_id]
+        if expired:
+            opened.maintenance.expire_snapshots().by_ids(expired).commit()
+        named = {Path(task.file.file_path).name for task in opened.scan().plan_files()}
+        for path in self.store.directory.glob("part-*.parquet"):
+            if path.name not in named and now_ms - path.stat().st_mtime * 1000 > _TIDYING_INTERVAL_MS:
+                path.unlink()
+        return None
+
+    def open(self) -> Any:
+        """The table as it is now; None if there is none."""
+        if self._opened is None:
+            self._opened = _load(self._directory, self._table.name)
+        else:
+            self._opened.refresh()
+        return self._opened
+
+    def prepare(self, schema: "StructType") -> None:
+        """The table has all columns of these rows; new ones are added, none changes its type."""
+        from pyspark.sql.types import StructType
+
+        self.store.make()
+        opened = self.open()
+        if opened is None:
+            self._opened = self._create(schema)
+            return
+        known = StructType.fromJson(json.loads(opened.properties[_SCHEMA]))
+        there = {each.name: each.dataType.simpleString() for each in known}
+        for each in schema:
+            was, now = there.get(each.name), each.dataType.simpleString()
+            if was is not None and was != now:
+                raise InvalidRows(
+                    f"table {self._table.name}: the column {each.name} was {was} and is now {now}",
+                    "a change of types is a new version: replay it beside the live table, and swap",
+                )
+        added = [each for each in schema if each.name not in there]
+        if added:
+            whole = StructType([*known, *added])
+            with opened.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(arrow_schema(StructType(added)))
+                transaction.set_properties({_SCHEMA: json.dumps(whole.jsonValue())})
+
+    def _create(self, schema: "StructType") -> Any:
+        catalog = _catalog(self._directory)
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        try:
+            return catalog.create_table(
+                f"{NAMESPACE}.{self._table.name}",
+                arrow_schema(schema),
+                location=f"file://{self._directory}",
+                properties={**_PROPERTIES, _SCHEMA: json.dumps(schema.jsonValue())},
+            )
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise InvalidRows(f"table {self._table.name}: its columns do not fit into Iceberg: {error}") from error
+
+
+def iceberg_snapshot(directory: Path) -> Snapshot | None:
+    """The table as it is now; None if nothing was ever written to it."""
+    from pyspark.sql.types import StructType
+
+    opened = _load(directory, directory.name)
+    if opened is None:
+        return None
+    tasks = [task.file for task in opened.scan().plan_files()]
+    files = tuple(Path(file.file_path.removeprefix("file://")) for file in tasks)
+    schema = StructType.fromJson(json.loads(opened.properties[_SCHEMA]))
+    return Snapshot(schema, files, sum(file.record_count for file in tasks), len(opened.history()))
+
+
+def _load(directory: Path, name: str) -> Any:
+    if not (directory / "catalog.db").exists():
+        return None
+    catalog = _catalog(directory)
+    identifier = f"{NAMESPACE}.{name}"
+    return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
+
+
+def _catalog(directory: Path) -> Any:
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+    except ImportError as error:
+        hint = "pip install 'cordwood[iceberg]'"
+        raise WrongState(f"Iceberg tables need pyiceberg, which is not installed ({error})", hint) from error
+    return SqlCatalog(
+        NAMESPACE,
+        uri=f"sqlite:///{directory / 'catalog.db'}",
+        warehouse=f"file://{directory}",
+        **{"py-io-impl": "cordwood.pipelines.tables.iceberg_files.SyncedFileIO"},
+    )
