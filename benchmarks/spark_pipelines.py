@@ -60,14 +60,16 @@ class Scale:
     cold: int
     """Batches at the beginning of a run that count for nothing but the time to the first: the JVM compiles in them."""
     tiny_batches: int
+    seeded_rows: int
+    """In a table that is large before the first batch."""
 
     @property
     def rows(self) -> int:
         return self.batch_rows * self.batches
 
 
-FULL = Scale(rounds=3, batch_rows=500_000, batches=6, cold=2, tiny_batches=25)
-QUICK = Scale(rounds=1, batch_rows=100_000, batches=6, cold=2, tiny_batches=15)
+FULL = Scale(rounds=3, batch_rows=500_000, batches=6, cold=2, tiny_batches=25, seeded_rows=10_000_000)
+QUICK = Scale(rounds=1, batch_rows=100_000, batches=6, cold=2, tiny_batches=15, seeded_rows=1_000_000)
 
 
 @dataclass
@@ -244,8 +246,11 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], None]]] = {
 
 
 def main(names: Sequence[str], *, quick: bool, rounds: int | None) -> int:
-    if unknown := set(names) - set(SCENARIOS):
-        print(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}", file=sys.stderr)
+    from benchmarks import spark_tables  # which builds on this module
+
+    scenarios = {**SCENARIOS, **spark_tables.SCENARIOS}
+    if unknown := set(names) - set(scenarios):
+        print(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(scenarios)}", file=sys.stderr)
         return 2
     console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
     scale = QUICK if quick else FULL
@@ -264,7 +269,7 @@ def main(names: Sequence[str], *, quick: bool, rounds: int | None) -> int:
         console.print(f"  {name:22} {escape(str(value))}")
     labels = {CORDWOOD: "pipeline", KAFKA: "plain query"}
     try:
-        for name, (title, scenario) in SCENARIOS.items():
+        for name, (title, scenario) in scenarios.items():
             if not names or name in names:
                 scenario(bench)
                 own = [figure for figure in bench.figures if figure.scenario == name]

@@ -81,7 +81,7 @@ def run_timed(command: Sequence[str], checkpoints: Path, log: Path, environment:
         ended.set()
         looking.join()
     took_s = time.monotonic() - began
-    done = _batches_done(checkpoints)
+    done = [at for at in _batches_done(checkpoints) if at >= began_at]
     if code != 0 or not done:
         raise RunFailed(f"{command[0]} … ended with {code}:\n{log.read_text(errors='replace')[-3000:]}")
     # An ended process has no CPU any more, so the last looks may be lower than those before.
