@@ -16,6 +16,7 @@ from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from cordwood.log.log_state import LogState
+from cordwood.log.misnamed import straighten_names
 from cordwood.log.partition_files import holds_a_log
 from cordwood.log.retention import condemn_directory, condemned_part, lose_files
 from cordwood.log.set_aside import read_note, remove_note, set_aside
@@ -399,6 +400,8 @@ class DataDirectory:
 
     def _look_around(self) -> None:
         """Finds the partitions on disk, and finishes the removal of condemned directories."""
+        found = self.filesystem.list_directories(self.path)
+        self.problems += straighten_names(self.filesystem, self.path, found)
         names = self.filesystem.list_directories(self.path)
         for name in names:
             if (partition := _partition_of(name)) is not None:

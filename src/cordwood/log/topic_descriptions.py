@@ -56,7 +56,7 @@ class TopicDescriptions:
     def opened(self, partition: TopicPartition, topic_id: TopicId | None) -> None:
         """Notes, in the loop, that a partition has a log. Its first append writes the file if there is none."""
         if topic_id is not None and partition not in self._on_disk:
-            self._on_disk[partition] = PartitionMetadata(topic_id, self._wanted.get(topic_id))
+            self._on_disk[partition] = PartitionMetadata(topic_id, self._wanted.get(topic_id), partition.partition)
 
     def forget(self, partition: TopicPartition) -> None:
         """Forgets a partition, in the loop: its directory is removed next, and its name may be reused."""
@@ -69,9 +69,10 @@ class TopicDescriptions:
             return lambda: None
         self._changed = False
         stale = {
-            partition: PartitionMetadata(found.topic_id, wanted)
+            partition: wanted
             for partition, found in self._on_disk.items()
-            if (wanted := self._wanted.get(found.topic_id)) is not None and wanted != found.description
+            if (description := self._wanted.get(found.topic_id)) is not None
+            and (wanted := PartitionMetadata(found.topic_id, description, partition.partition)) != found
         }
 
         def write() -> None:

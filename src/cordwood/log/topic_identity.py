@@ -59,7 +59,9 @@ def _content(log: "Log") -> bytes | None:
     """The content of the file; None for a log without a topic id."""
     if log.topic_id is None:
         return None
-    return encode_partition_metadata(PartitionMetadata(log.topic_id, log.describe_topic(log.topic_id)))
+    return encode_partition_metadata(
+        PartitionMetadata(log.topic_id, log.describe_topic(log.topic_id), log.partition.partition)
+    )
 
 
 def _path(log: "Log") -> str:

@@ -38,6 +38,8 @@ class PartitionMetadata(NamedTuple):
     topic_id: TopicId
     description: TopicDescription | None = None
     """None: the file is Kafka's, or an earlier version's."""
+    partition: int | None = None
+    """The number of the partition: the id is the same in all directories of a topic. None: as above."""
 
 
 def topic_id_text(topic_id: TopicId) -> str:
@@ -59,6 +61,8 @@ def parse_topic_id(text: str) -> TopicId:
 def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
     """The content of the file."""
     fields = {"version": "0", "topic_id": topic_id_text(metadata.topic_id)}
+    if metadata.partition is not None:
+        fields["partition"] = str(metadata.partition)
     if metadata.description is not None:
         fields["partitions"] = str(metadata.description.partition_count)
         fields["settings"] = json.dumps(dict(metadata.description.overrides), sort_keys=True)
@@ -73,7 +77,8 @@ def decode_partition_metadata(data: Buffer) -> PartitionMetadata:
         fields = dict(line.split(": ", 1) for line in lines if line)
         if not fields.keys() >= _KAFKAS or fields["version"] != "0":
             raise ValueError("expected version 0 and a topic_id")
-        metadata = PartitionMetadata(parse_topic_id(fields["topic_id"]), _description(fields))
+        number = int(fields["partition"]) if "partition" in fields else None
+        metadata = PartitionMetadata(parse_topic_id(fields["topic_id"]), _description(fields), number)
         if fields.keys() != _KAFKAS and bytes(data) != encode_partition_metadata(metadata):
             raise ValueError("the checksum is not that of the lines before it")
         return metadata

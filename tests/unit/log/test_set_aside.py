@@ -208,3 +208,70 @@ def test_a_note_is_whole_or_refused() -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         with suppress(DamagedCheckpoint):
             assert decode_note(flipped) == note, "only white space may have changed"
+
+
+OTHER = TopicPartition(ORDERS.topic, 7)
+"""A number that the topic has, and that has no directory."""
+
+
+def named(filesystem: Filesystem) -> list[str]:
+    return filesystem.list_directories(PATH)
+
+
+def test_a_directory_that_was_renamed_within_its_topic_gets_its_name_back() -> None:
+    """Under another number its records would be in a partition that their keys do not lead to."""
+    filesystem = CrashingFilesystem()
+    written = with_records(filesystem)
+    filesystem.rename(f"{PATH}/{ORDERS}", f"{PATH}/{OTHER}")
+    directory = opened(filesystem)
+    assert f"it was renamed to {OTHER}, and its partition.metadata names {ORDERS}" in directory.problems[0]
+    assert named(filesystem) == [str(ORDERS)]
+    assert values(log_of(directory)) == written
+    assert log_of(directory, OTHER).log_end_offset == 0
+    assert not filesystem.exists(f"{PATH}/{ORDERS}/{NOTE_FILE}")
+
+
+class Killed(BaseException):
+    pass
+
+
+class KilledFilesystem(MemoryFilesystem):
+    """Ends the process before one of its changes to names, by number."""
+
+    changes_left = 10**6
+
+    def rename(self, old: str, new: str) -> None:
+        if self.changes_left == 0:
+            raise Killed
+        self.changes_left -= 1
+        super().rename(old, new)
+
+
+def test_directories_that_were_swapped_are_swapped_back_also_if_the_process_is_killed_in_between() -> None:
+    for changes in range(12):
+        filesystem = KilledFilesystem()
+        written = {each: with_records(filesystem, each) for each in (ORDERS, OTHER)}
+        for old, new in ((ORDERS, "x"), (OTHER, ORDERS), ("x", OTHER)):
+            filesystem.rename(f"{PATH}/{old}", f"{PATH}/{new}")
+        filesystem.changes_left = changes
+        with suppress(Killed):
+            opened(filesystem)
+        filesystem.changes_left = 10**6
+        directory = opened(filesystem)
+        assert named(filesystem) == sorted(map(str, written))
+        for each, expected in written.items():
+            log = log_of(directory, each)
+            assert (log.log_start_offset, values(log), log.damage) == (5, expected, [])
+
+
+def test_a_copy_of_a_directory_under_another_number_is_set_aside() -> None:
+    filesystem = MemoryFilesystem()
+    written = with_records(filesystem)
+    filesystem.make_directory(f"{PATH}/{OTHER}")
+    for name in filesystem.list(f"{PATH}/{ORDERS}"):
+        filesystem.replace(f"{PATH}/{OTHER}/{name}", filesystem.read_bytes(f"{PATH}/{ORDERS}/{name}"))
+    directory = opened(filesystem)
+    assert f"{OTHER}.0-stray is a copy of {PATH}/{ORDERS}" in directory.problems[0]
+    assert directory.set_aside_directories == [f"{PATH}/{OTHER}.0-stray"]
+    assert values(log_of(directory)) == written
+    assert log_of(directory, OTHER).log_end_offset == 0

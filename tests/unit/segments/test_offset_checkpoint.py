@@ -18,7 +18,7 @@ from cordwood.segments.partition_metadata import (
 
 OFFSETS = {TopicPartition("orders", 1): 7, TopicPartition("orders", 0): 12345678901, TopicPartition("a.b-c", 10): 0}
 TOPIC_ID = uuid.UUID("5ba1bd61-1c1c-4e4b-8e3b-0b27df4f9ee0")
-DESCRIBED = PartitionMetadata(TOPIC_ID, TopicDescription(12, {"retention.ms": "60000"}))
+DESCRIBED = PartitionMetadata(TOPIC_ID, TopicDescription(12, {"retention.ms": "60000"}), 3)
 
 
 def test_offsets_are_text_sorted_by_partition() -> None:
@@ -49,7 +49,7 @@ def test_lines_that_are_no_entry_are_refused(line: str) -> None:
 def test_partition_metadata_holds_the_topic_id_as_kafka_writes_it() -> None:
     data = encode_partition_metadata(DESCRIBED)
     kafkas = b"version: 0\ntopic_id: W6G9YRwcTkuOOwsn30-e4A"
-    assert data.startswith(kafkas + b'\npartitions: 12\nsettings: {"retention.ms": "60000"}\nchecksum: ')
+    assert data.startswith(kafkas + b'\npartition: 3\npartitions: 12\nsettings: {"retention.ms": "60000"}\nchecksum: ')
     assert decode_partition_metadata(data) == DESCRIBED
     earlier = kafkas + b"\nchecksum: a014946b\n"
     for content in (kafkas, kafkas + b"\n", earlier):

@@ -180,7 +180,7 @@ def _partition(partition: TopicPartition, directory: str) -> Partition:
             read.snapshots.append(parsed.base_offset)
     metadata = _read(os.path.join(directory, PARTITION_METADATA_FILE), decode_partition_metadata, read.unreadable)
     if metadata is not None:
-        read.topic_id, read.description = metadata
+        read.topic_id, read.description = metadata.topic_id, metadata.description
     read.leader_epochs = _read(os.path.join(directory, LEADER_EPOCH_FILE), LeaderEpochs.from_bytes, read.unreadable)
     return read
 

@@ -1,0 +1,64 @@
+"""Directories of partitions that somebody renamed within their topic: the number in `partition.metadata` is right.
+
+The topic's id is the same in all directories of a topic, so it does not tell partition 0 from partition 1. Served under
+another number, records would be in a partition that their keys do not lead to, and offsets would be given out twice.
+
+All misnamed directories are set aside first, so that swapped ones find their names free. Then each gets its own name.
+One whose name another directory has, as after a copy, stays set aside. After a crash in between the next start goes on.
+"""
+
+from collections.abc import Iterable
+
+from cordwood.log.set_aside import read_note, remove_note, set_aside
+from cordwood.model.identifiers import TopicPartition
+from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.partition_metadata import FILE_NAME, PartitionMetadata, decode_partition_metadata
+from cordwood.segments.set_aside import Note, set_aside_part
+
+_RENAMED = "it was renamed to"
+
+
+def straighten_names(filesystem: Filesystem, path: str, names: Iterable[str]) -> list[str]:
+    """Gives misnamed directories their names back, durably; returns what was found and done."""
+    aside: list[tuple[str, Note]] = []
+    for name in names:
+        directory = f"{path}/{name}"
+        if set_aside_part(name) is not None:
+            note = read_note(filesystem, directory)
+            if note is not None and note.reason.startswith(_RENAMED):
+                aside.append((directory, note))
+            continue
+        note = _note(filesystem, path, name)
+        if note is not None:
+            aside.append((set_aside(filesystem, directory, note, before_moving=lambda: None), note))
+    problems = []
+    for directory, note in aside:
+        own = f"{path}/{note.partition}"
+        if filesystem.exists(own):
+            problems.append(f"{directory} is a copy of {own}, or was renamed while there was one: {note.reason}")
+            continue
+        filesystem.rename(directory, own)
+        filesystem.sync_directory(path)
+        remove_note(filesystem, own)
+        problems.append(f"{own} has its name again: {note.reason}, and its {FILE_NAME} names {note.partition}")
+    return problems
+
+
+def _note(filesystem: Filesystem, path: str, name: str) -> Note | None:
+    """None if the directory is no partition's, or has the right name, or does not say."""
+    try:
+        partition = TopicPartition.parse(name)
+    except ValueError:
+        return None
+    metadata = _read(filesystem, f"{path}/{name}")
+    if metadata is None or metadata.partition is None or metadata.partition == partition.partition:
+        return None
+    return Note(TopicPartition(partition.topic, metadata.partition), metadata.topic_id, f"{_RENAMED} {name}", 0)
+
+
+def _read(filesystem: Filesystem, directory: str) -> PartitionMetadata | None:
+    try:
+        return decode_partition_metadata(filesystem.read_bytes(f"{directory}/{FILE_NAME}"))
+    except (FileNotFoundError, DamagedCheckpoint):
+        return None
