@@ -31,6 +31,13 @@ def test_values_from_arguments_come_back_in_the_order_of_their_partition(cordwoo
     assert records[0]["timestamp_type"] == "CreateTime"
 
 
+def test_a_carriage_return_within_a_line_is_part_of_the_record(cordwood_cli: Cordwood, made: str) -> None:
+    written = cordwood_cli.json("produce", made, "-p", 0, stdin=b"progress 1\rprogress 2\nwindows\r\nlast")
+    assert written["written"] == 3
+    values = [record["value"] for record in cordwood_cli.json_lines("consume", made)]
+    assert values == ["progress 1\rprogress 2", "windows", "last"]
+
+
 def test_lines_of_stdin_with_keys(cordwood_cli: Cordwood, made: str) -> None:
     written = cordwood_cli.json("produce", made, "--key-separator", ":", stdin="a:1\nb:2:3\nc:\n")
     assert written["written"] == 3

@@ -121,8 +121,15 @@ class _Line:
         self._time = time
         self._key = key
         self._headers = headers
+        # The usual case: what is done for each of a million records is little.
+        self._value_only = not (position or time or key or headers or sys.stdout.isatty())
 
     def write(self, message: "Message") -> None:
+        if self._value_only:
+            value = message.value()
+            if value is not None:
+                sys.stdout.buffer.write(value + b"\n" if isinstance(value, bytes) else value.encode() + b"\n")
+                return
         parts = []
         if self._position:
             parts.append(f"{message.partition()}:{message.offset()}")
@@ -249,6 +256,7 @@ class _Reading:
         reached: set[int] = set()
         positions: dict[int, int] = {}
         stopped: Failure | None = None
+        write = _write_json if self._line is None else self._line.write
         for message in messages:
             index, offset = message.partition(), message.offset()
             assert index is not None
@@ -261,16 +269,14 @@ class _Reading:
                     break
                 continue
             assert offset is not None
-            if index in self._ends and offset >= self._ends[index]:
+            end = self._ends.get(index)
+            if end is not None and offset >= end:
                 reached.add(index)  # the record is younger than the read: only --follow prints it
                 continue
-            if self._line is None:
-                _write_json(message)
-            else:
-                self._line.write(message)
+            write(message)
             self._printed += 1
             positions[index] = offset + 1
-            if index in self._ends and offset + 1 >= self._ends[index]:
+            if offset + 1 == end:
                 reached.add(index)
         sys.stdout.flush()
         if self._group is not None and positions:

@@ -4,7 +4,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +24,10 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
     from cordwood.cli.connection import Connection
+
+
+_RECORDS_PER_POLL = 1000
+"""Acknowledgements are counted so often; a call for every record would be most of the work."""
 
 
 class Acks(StrEnum):
@@ -113,7 +116,8 @@ def produce(
     if tombstone:
         records: Iterable[OutgoingRecord] = [OutgoingRecord(key_bytes, None)]
     else:
-        records = _records(values or _stdin_lines(), key_bytes, key_separator, json_input=json_input)
+        lines = map(bytes_as_given, values) if values else _stdin_lines()
+        records = _records(lines, key_bytes, key_separator, json_input=json_input)
     sending = _Sending(connection, topic, acks, compression)
     try:
         sending.send_all(records, headers, partition)
@@ -155,34 +159,34 @@ def no_such_partition(topic: str, partition: int, indexes: list[int]) -> Failure
     )
 
 
-def _stdin_lines() -> Iterator[str]:
-    if isinstance(sys.stdin, TextIOWrapper):
-        # Python decodes stdin like this by itself in some locales only.
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+def _stdin_lines() -> Iterator[bytes]:
+    """The lines of stdin as bytes: a record may be no UTF-8, and may have carriage returns within it."""
     if sys.stdin.isatty():
         remark("Each line is a record; Ctrl-D ends the input.")
-    for line in sys.stdin:
-        yield line.removesuffix("\n")
+    for line in sys.stdin.buffer:
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _records(
-    lines: Iterable[str], key: bytes | None, key_separator: str | None, *, json_input: bool
+    lines: Iterable[bytes], key: bytes | None, key_separator: str | None, *, json_input: bool
 ) -> Iterator[OutgoingRecord]:
+    separator = None if key_separator is None else bytes_as_given(key_separator)
     for line in lines:
         if json_input:
             if line.strip():
-                yield record_from_json(line)
-        elif key_separator is not None:
-            before, found, after = line.partition(key_separator)
+                yield record_from_json(line.decode("utf-8", "surrogateescape"))
+        elif separator is not None:
+            before, found, after = line.partition(separator)
             if not found:
+                shown = line[:80].decode("utf-8", "replace")
                 raise Failure(
                     "INVALID_INPUT",
-                    f"no key separator {key_separator!r} in {line[:80]!r}",
+                    f"no key separator {key_separator!r} in {shown!r}",
                     "the lines before this one were written",
                 )
-            yield OutgoingRecord(bytes_as_given(before), bytes_as_given(after))
+            yield OutgoingRecord(before, after)
         else:
-            yield OutgoingRecord(key, bytes_as_given(line))
+            yield OutgoingRecord(key, line)
 
 
 class _Sending:
@@ -203,33 +207,35 @@ class _Sending:
             }
         )
         self._written: Counter[int] = Counter()
-        self._offsets: dict[int, tuple[int, int]] = {}
+        self._first_offsets: dict[int, int] = {}
+        self._last_offsets: dict[int, int] = {}
         self._failed = 0
         self._first_error: KafkaError | None = None
 
     def send_all(self, records: Iterable[OutgoingRecord], headers: Headers, partition: int | None) -> None:
-        for record in records:
-            self._send(record, headers, partition)
+        """A million lines are usual input: what is done for each of them is little."""
+        from confluent_kafka import KafkaException
 
-    def _send(self, record: OutgoingRecord, headers: Headers, partition: int | None) -> None:
-        chosen = partition if partition is not None else record.partition
-        arguments: dict[str, Any] = {
-            "key": record.key,
-            "value": record.value,
-            "headers": [*record.headers, *headers],
-            "on_delivery": self._delivered,
-        }
-        if chosen is not None:
-            arguments["partition"] = chosen
-        if record.timestamp_ms is not None:
-            arguments["timestamp"] = record.timestamp_ms
-        while True:
-            try:
-                self._connection.call(lambda: self._producer.produce(self._topic, **arguments))
-                break
-            except BufferError:
-                self._producer.poll(0.1)  # the producer's queue is full: the input waits
-        self._producer.poll(0)
+        from cordwood.cli.connection import failure_of
+
+        produce, topic, delivered = self._producer.produce, self._topic, self._delivered
+        usual = _arguments(OutgoingRecord(None, None), headers, partition)
+        for number, record in enumerate(records):
+            key, value, own_headers, own_partition, timestamp_ms = record
+            if own_headers or own_partition is not None or timestamp_ms is not None:
+                arguments = _arguments(record, headers, partition)
+            else:
+                arguments = usual
+            while True:
+                try:
+                    produce(topic, value, key, on_delivery=delivered, **arguments)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)  # the producer's queue is full: the input waits
+                except KafkaException as error:
+                    raise failure_of(error, self._connection.bootstrap_servers) from error
+            if number % _RECORDS_PER_POLL == 0:
+                self._producer.poll(0)
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is not None:
@@ -240,8 +246,10 @@ class _Sending:
         assert partition is not None
         self._written[partition] += 1
         if offset is not None and offset >= 0:
-            first, last = self._offsets.get(partition, (offset, offset))
-            self._offsets[partition] = (min(first, offset), max(last, offset))
+            if offset < self._first_offsets.setdefault(partition, offset):
+                self._first_offsets[partition] = offset
+            if offset > self._last_offsets.get(partition, -1):
+                self._last_offsets[partition] = offset
 
     def finish(self, *, as_json: bool) -> None:
         """Waits for the acknowledgements and reports them. Raises Failure if a record was not written."""
@@ -259,8 +267,8 @@ class _Sending:
                     "partitions": {
                         str(index): {
                             "written": count,
-                            "first_offset": self._offsets.get(index, (None, None))[0],
-                            "last_offset": self._offsets.get(index, (None, None))[1],
+                            "first_offset": self._first_offsets.get(index),
+                            "last_offset": self._last_offsets.get(index),
                         }
                         for index, count in sorted(self._written.items())
                     },
@@ -268,14 +276,27 @@ class _Sending:
             )
         else:
             say(f"{count_in_words(written, 'record')} written to {self._topic}, {ACK_MEANINGS[self._acks]}")
-            for index, (first, last) in sorted(self._offsets.items()):
-                say(f"  partition {index}: {_offset_range(first, last)}")
+            for index, first in sorted(self._first_offsets.items()):
+                say(f"  partition {index}: {_offset_range(first, self._last_offsets[index])}")
         if self._first_error is not None:
             failure = failure_of(self._first_error, self._connection.bootstrap_servers)
             failure.message = f"{count_in_words(self._failed, 'record')} not written: {failure.message}"
             raise failure
         if len(self._producer):
             raise self._connection.no_answer()
+
+
+def _arguments(record: OutgoingRecord, headers: Headers, partition: int | None) -> dict[str, Any]:
+    """What a record has besides its key and value; most have nothing."""
+    arguments: dict[str, Any] = {}
+    if headers or record.headers:
+        arguments["headers"] = [*record.headers, *headers]
+    chosen = partition if partition is not None else record.partition
+    if chosen is not None:
+        arguments["partition"] = chosen
+    if record.timestamp_ms is not None:
+        arguments["timestamp"] = record.timestamp_ms
+    return arguments
 
 
 def _offset_range(first: int, last: int) -> str:
