@@ -14,6 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 from tests.broker_process import EXECUTABLE, BrokerProcess
 from tests.crash.conftest import StartBroker
+from tests.crash.mounts import MountUnavailable, SmallTmpfs
+from tests.crash.test_disk_full import take_the_rest
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
 
@@ -456,6 +458,36 @@ def test_a_put_back_that_is_killed_at_any_step_can_be_given_again(start_broker: 
         assert [committed_by(again, "old")[0], committed_by(again, "new", "later")[0]] == [2, 0]
         assert transactional_ids(again) == ["new-id", "old-id"]
         again.kill()
+
+
+def test_a_start_on_a_full_disk_beside_unknown_partitions_is_refused_and_changes_nothing(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    try:
+        disk = SmallTmpfs(tmp_path, 24)
+    except MountUnavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        broker = start_broker(disk.path / "data")
+        create(broker, "orders")
+        send(broker, "orders", ["a", "b"])
+        broker.stop()
+        for file in broker.data_dir.glob("metadata.sqlite*"):
+            file.unlink()
+        assert recover("metadata", broker.data_dir).returncode == 0
+        take_the_rest(disk)
+        assert "no space left for the metadata store" in refused(broker)
+        assert (broker.data_dir / "orders-0").exists()
+        (disk.path / "the-rest").unlink()
+        broker.start()
+        assert "orders-0.0-stray is set aside" in broker.output()
+        broker.stop()
+        assert recover("put-back", broker.data_dir, "--all").returncode == 0
+        broker.start()
+        assert read(broker, "orders") == ["a", "b"]
+        broker.kill()
+    finally:
+        disk.destroy()
 
 
 async def delete_in_the_store(data_dir: Path, topic: str) -> None:

@@ -251,6 +251,10 @@ def test_directories_that_were_swapped_are_swapped_back_also_if_the_process_is_k
     for changes in range(12):
         filesystem = KilledFilesystem()
         written = {each: with_records(filesystem, each) for each in (ORDERS, OTHER)}
+        directory = opened(filesystem)
+        append(log_of(directory, OTHER), b"only here")
+        written[OTHER].append(b"only here")
+        directory.close()
         for old, new in ((ORDERS, "x"), (OTHER, ORDERS), ("x", OTHER)):
             filesystem.rename(f"{PATH}/{old}", f"{PATH}/{new}")
         filesystem.changes_left = changes
