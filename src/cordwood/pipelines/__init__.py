@@ -13,13 +13,20 @@ What a pipeline's file needs is here; it imports neither Spark nor anything else
         return orders.where("amount > 0")
 """
 
+from typing import TYPE_CHECKING, Any
+
 from cordwood.pipelines.definition import Budget, Pipeline, budget, pipeline, table, topic
 from cordwood.pipelines.errors import Refusal
 from cordwood.pipelines.formats import json, parsed_by, raw, text
-from cordwood.pipelines.guarding import guarded
-from cordwood.pipelines.project import read_table, table_path, table_uri, topic_name
-from cordwood.pipelines.running import start
-from cordwood.pipelines.sources import streams
+
+if TYPE_CHECKING:
+    from cordwood.pipelines.guarding import guarded as guarded
+    from cordwood.pipelines.project import read_table as read_table
+    from cordwood.pipelines.project import table_path as table_path
+    from cordwood.pipelines.project import table_uri as table_uri
+    from cordwood.pipelines.project import topic_name as topic_name
+    from cordwood.pipelines.running import start as start
+    from cordwood.pipelines.sources import streams as streams
 
 __all__ = [
     "Budget",
@@ -41,3 +48,22 @@ __all__ = [
     "topic",
     "topic_name",
 ]
+
+_HOMES = {
+    "guarded": "guarding",
+    "read_table": "project",
+    "start": "running",
+    "streams": "sources",
+    "table_path": "project",
+    "table_uri": "project",
+    "topic_name": "project",
+}
+"""Imported when they are asked for: a command that only lists pipelines needs none of them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(f"cordwood.pipelines.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,9 +28,9 @@ class _Row(NamedTuple):
 
 def tables_fit(live: Snapshot, fresh: Snapshot) -> bool:
     """Whether two tables are small, and on a file system that this process can read."""
-    files = [Path(path) for path in (*live.files, *fresh.files)]
-    if live.rows + fresh.rows > MAX_ROWS or not all(path.is_file() for path in files):
+    if live.rows + fresh.rows > MAX_ROWS or live.remote is not None or fresh.remote is not None:
         return False
+    files = [Path(path) for path in (*live.files, *fresh.files)]
     return sum(path.stat().st_size for path in files) <= MAX_BYTES
 
 
