@@ -202,7 +202,7 @@ def memory(run: Run) -> None:
     """The most memory of a Python worker that reads 1 KiB records; the connector has no such worker."""
     topic = run.filled(1024, "lz4", run.plan.partitions[-1])
     run.reader(run.spark.read, CORDWOOD, topic).load().write.format("noop").mode("overwrite").save()
-    workers = [pid for pid in tree(os.getpid()) if _command(pid).endswith("pyspark.daemon pyspark.worker")]
+    workers = [pid for pid in tree(os.getpid()) if _command(pid).endswith("daemon pyspark.worker")]
     # The daemon forks them: each is asked for by itself.
     peaks = [_own_peak_bytes(pid) for pid in workers]
     figure = Figure("memory", "reading 1 KiB records", Metric("RSS of a Python worker, at most", "MB"))

@@ -98,7 +98,7 @@ def _run(orders: Orders, tell: Any) -> None:
     tell({"event": "doing", "pipeline": orders.pipeline, "edition": orders.edition, "text": "starting Java and Spark"})
     pipeline = load_pipeline(Path(orders.file), orders.pipeline, beside=Path(orders.beside))
     state = Project(orders.directory).state(orders.pipeline)
-    spark = pipeline_session(f"cordwood pipeline {orders.pipeline}", pipeline.settings.spark)
+    spark = pipeline_session(f"cordwood pipeline {orders.pipeline}", pipeline.settings.spark, warm_up=True)
     spark.sparkContext.setLogLevel("WARN")
 
     def begin(once: bool) -> Running:

@@ -36,6 +36,16 @@ START_SETTINGS: Final = {
 }
 """Have to be known before Spark starts."""
 
+LOCAL_SETTINGS: Final = {
+    # Workers begin with numba and our kernels imported. Elsewhere an executor may have no such module when it starts.
+    "spark.python.daemon.module": "cordwood.spark.worker_daemon",
+}
+"""Where this process decides which Python the workers are."""
+
+
+_GATEWAY: Final = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a program that spark-submit runs: it may have named a master elsewhere."""
+
 
 def session(
     app_name: str = "cordwood", master: str | None = None, *, remote: str | None = None, **settings: Any
@@ -47,19 +57,23 @@ def session(
     settings are Spark's, by name: `session("orders", **{"spark.sql.shuffle.partitions": 8})`.
     """
     wanted = {name: _text(value) for name, value in settings.items()}
+    chosen = dict(RUNTIME_SETTINGS)
     builder = SparkSession.builder.appName(app_name)
     is_elsewhere = remote is not None and not remote.startswith("local")
     if not is_elsewhere:
+        chosen = {**START_SETTINGS, **chosen}
         ensure_java()
         if (master or remote or "local").startswith("local"):
             # Spark would take the first python3 on the path, which need not be the one that has this package.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             ensure_spark_home()
+            named = master or remote or wanted.get("spark.master")
+            if (named is None and _GATEWAY not in os.environ) or str(named).startswith("local"):
+                chosen = {**LOCAL_SETTINGS, **chosen}
     if remote is not None:
         builder = builder.remote(remote)
     elif master is not None:
         builder = builder.master(master)
-    chosen = RUNTIME_SETTINGS if is_elsewhere else {**START_SETTINGS, **RUNTIME_SETTINGS}
     for name, value in {**chosen, **wanted}.items():
         builder = builder.config(name, value)
     found = builder.getOrCreate()

@@ -1,0 +1,66 @@
+"""Spark's daemon of Python workers, which has imported what takes long before it forks them.
+
+Spark starts a worker for each task that runs Python, two for each core where a query reads and writes, and each imports
+numba, the kernels and PySpark by itself: the better part of a second of CPU, all of it before the first row. Here the
+daemon does so once. Only what starts no thread is imported: a fork copies the locks of other threads as they are and
+the threads not at all. Arrow starts one, so it is left to the workers, as Spark leaves it to them.
+
+A session of ours sets `spark.python.daemon.module` to this. The short-lived daemons of Spark's planners, which run the
+same module, import nothing more than they did.
+"""
+
+import gc
+import importlib
+import os
+import sys
+from typing import Final
+
+_WORKER: Final = "pyspark.worker"
+PRELOADED: Final = (
+    "numba",
+    "cordwood.columnar.decode_kernels",
+    "cordwood.columnar.encode_kernels",
+    "cordwood.columnar.partition_kernels",
+    "cordwood.client.cluster",
+    "pyspark.sql.types",
+    "pyspark.taskcontext",
+)
+
+
+def preload() -> None:
+    """Imports what is there. Without any of it workers are slower to begin, and work."""
+    # NumPy's algebra would start a thread for every core.
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    try:
+        for name in PRELOADED:
+            importlib.import_module(name)
+    except ImportError:
+        pass
+    finally:
+        if before is None:
+            del os.environ["OPENBLAS_NUM_THREADS"]
+        else:
+            os.environ["OPENBLAS_NUM_THREADS"] = before
+    # Workers share these pages for as long as nobody writes to them, and a collector does.
+    gc.collect()
+    gc.freeze()
+
+
+def thread_count() -> int:
+    return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+
+
+def main() -> None:
+    if sys.argv[1:2] == [_WORKER]:
+        preload()
+        if thread_count() > 1:
+            # Some library of this machine starts threads: begin again as Spark's own daemon, with nothing imported.
+            os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
+    from pyspark.daemon import manager
+
+    manager()
+
+
+if __name__ == "__main__":
+    main()
