@@ -27,6 +27,13 @@ def test_a_file_between_the_least_and_the_greatest_key_may_hold_none_of_them() -
     assert scope([1, 2, 95], [(0, 10), (40, 60), (90, 99)]) == MergeScope(2, ((1, 2), (95, 95)))
 
 
+def test_ranges_with_no_file_between_them_are_one() -> None:
+    files = [(first, first + 9) for first in range(0, 100, 10)]
+    assert scope(list(range(5, 100, 10)), files) == MergeScope(10, ((5, 95),))
+    assert scope([5, 15, 35, 45], files) == MergeScope(4, ((5, 15), (35, 45)))
+    assert scope([5, 95], [(0, 9), (3, 99), (40, 50)]) == MergeScope(2, ((5, 95),)), "one file reaches over the gap"
+
+
 def test_a_file_of_unknown_bounds_may_hold_any_key() -> None:
     assert scope([1, 50], [(0, 10), (None, None)]) == MergeScope(2, ((1, 50),))
 

@@ -202,8 +202,7 @@ class DeltaBatches:
     def _merged_on_spark(self, opened: "DeltaTable", staged: Staged, application: str, batch_id: int) -> bool:
         from deltalake.exceptions import CommitFailedError
 
-        assert self._spark is not None, "staging comes first"
-        if not isinstance(self._place, Path):
+        if self._spark is None or not isinstance(self._place, Path):
             return False  # Delta's jars would need Hadoop's for the store, and options of their own
         is_wanted = self._jars_fit and is_for_spark(self._spark, sum(_files(opened).values()))
         if not is_wanted or not may_be_null_inside(_columns(opened)):

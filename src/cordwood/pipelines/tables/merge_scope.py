@@ -5,7 +5,9 @@ it costs follows the files that a batch touches. The ranges have every key of th
 key outside of them is in no file, and inserting it without a look is right.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.pipelines.tables.merge_rules import quoted
@@ -56,13 +58,16 @@ def merge_scope(keys: "pa.ChunkedArray", files: Sequence[FileBounds]) -> MergeSc
     if not near:
         return MergeScope(0, ())
     ordered = keys.combine_chunks().sort()
-    found = []
+    found: list[tuple[Any, Any]] = []
+    without: list[FileBounds] = []
     for each in near:
         # The keys of the batch that lie within the file's bounds, if there are any.
         first, last = _search(ordered, each.least, "left"), _search(ordered, each.greatest, "right") - 1
         if first <= last:
             found.append((ordered[first].as_py(), ordered[last].as_py()))
-    return _told(len(found), _united(found))
+        else:
+            without.append(each)
+    return _told(len(found), _united(found, without))
 
 
 def _search(ordered: "pa.Array", value: Any, side: str) -> int:
@@ -77,11 +82,16 @@ def _search(ordered: "pa.Array", value: Any, side: str) -> int:
     return low
 
 
-def _united(ranges: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """Without overlaps, and not more than a condition should have."""
+def _united(ranges: Sequence[tuple[Any, Any]], without: Sequence[FileBounds]) -> list[tuple[Any, Any]]:
+    """Two ranges are one unless a file without a key of the batch lies between: every range is a comparison for each
+    row that the merge reads, and pays only by a file that it does not read."""
+    ascending = sorted(without)
+    reach = list(accumulate((each.greatest for each in ascending), max))
     united: list[tuple[Any, Any]] = []
     for least, greatest in sorted(ranges):
-        if united and least <= united[-1][1]:
+        before = bisect_left(ascending, least, key=lambda each: each.least)
+        is_apart = bool(united) and before > 0 and reach[before - 1] > united[-1][1]
+        if united and not is_apart:
             united[-1] = (united[-1][0], max(united[-1][1], greatest))
         else:
             united.append((least, greatest))
