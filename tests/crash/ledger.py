@@ -208,8 +208,8 @@ class Load:
                     ledger.topics[name] = False
                     ledger.told_s[name] = time.monotonic()
                 number += 1
-        except KafkaException:
-            pass
+        except (KafkaException, TimeoutError):
+            pass  # the broker was killed meanwhile
 
 
 def create_topics(bootstrap: str, ledger: Ledger) -> None:
