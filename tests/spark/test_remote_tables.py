@@ -124,9 +124,13 @@ def test_editions_are_beside_each_other_and_no_credential_is_kept(
     declare(workshop, name, topic, server, 1, 1)
     (batch,) = workshop.run()
     assert batch["rows_out"] == {name: 5}
+    told = batch["tables"][name]
+    assert (told["files_searched"], told["files_rewritten"], told["files_added"]) == (0, 0, 1)
+    assert told["bytes_added"] > 0
     workshop.forget_commit(name, 0)
     (batch,) = workshop.run()
     assert batch["repeated"] == [name]
+    assert batch["tables"] == {}
     assert taken() == {f"o{n}": n for n in range(5)}
 
     declare(workshop, name, topic, server, 2, 10)

@@ -21,7 +21,7 @@ from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.iceberg import IcebergBatches
 from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.parquet import ParquetBatches
-from cordwood.pipelines.tables.staged import BatchTable, Staged
+from cordwood.pipelines.tables.staged import BatchTable, Change, Staged
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
 from cordwood.wire.apis import ApiKey
 
@@ -83,6 +83,8 @@ class Outputs:
         }
         self.skipped = tuple(name for name, each in pipeline.outputs.items() if replaying and not each.replayable)
         self.wanted = {name: each for name, each in pipeline.outputs.items() if name not in self.skipped}
+        self.changes: dict[str, Change] = {}
+        """What the last batch has done to the files of each table that took it."""
 
     def stage(self, outputs: "Mapping[str, DataFrame]", work: Work) -> None:
         """All of them, also those that have the batch already: which records are poison is for all outputs to say."""
@@ -126,6 +128,7 @@ class Outputs:
         return found
 
     def commit(self, work: Work, batch_id: int, repeated: Sequence[str]) -> None:
+        self.changes = {}
         self._commits(batch_id)
         effects = any(work.rows[name] for name, output in self.wanted.items() if not output.replayable)
         if effects and self._before_effects is not None:
@@ -134,7 +137,8 @@ class Outputs:
             if name in repeated:
                 self._tables[name].discard(staged)
             else:
-                self._tables[name].commit(staged, self._application_of(self._pipeline.outputs[name]), batch_id)
+                application = self._application_of(self._pipeline.outputs[name])
+                self.changes[name] = self._tables[name].commit(staged, application, batch_id)
         for name, rows in work.topics.items():
             if work.rows[name]:
                 output = self._pipeline.outputs[name]

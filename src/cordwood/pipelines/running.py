@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +33,7 @@ from cordwood.pipelines.requeue_plan import read_plan
 from cordwood.pipelines.run_lock import RunLock
 from cordwood.pipelines.sources import source_stream
 from cordwood.pipelines.stateful import StatefulBatches, one_stream
+from cordwood.pipelines.tables.staged import Change
 from cordwood.pipelines.trying import adopting
 from cordwood.spark.source.offsets import beginning_in
 
@@ -88,7 +90,10 @@ class Running:
         self._stop = threading.Event()
         self._ending: Ending | None = None
         self._failure: BaseException | None = None
+        self._outputs: Outputs | None = None
         self._reports: dict[int, BatchReport] = {}
+        self._changes: dict[int, Mapping[str, Change]] = {}
+        """What each batch has done to the files of tables."""
         self._lag: int | None = None
         self._has_done_a_batch = False
         self._check_checkpoint()
@@ -169,14 +174,17 @@ class Running:
                     query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
                     assert query_id is not None
                     self._process = self._made(query_id)
-                self._reports[batch_id] = self._process(rows, batch_id)
+                report = self._process(rows, batch_id)
+                assert self._outputs is not None
+                self._changes[batch_id] = self._outputs.changes
+                self._reports[batch_id] = report
         except BaseException as failure:
             self._failure = failure
             # Spark copies the message into ever longer ones and searches them; the whole story is told by `wait`.
             raise RuntimeError(f"batch {batch_id}: {type(failure).__name__}") from None
 
     def _made(self, query_id: str) -> "Callable[[DataFrame, int], BatchReport]":
-        outputs = Outputs(
+        self._outputs = outputs = Outputs(
             self._pipeline,
             self._place,
             query_id,
@@ -245,6 +253,7 @@ class Running:
                 "at_ms": int(time.time() * 1000),
                 "rows_in": rows_in,
                 "rows_out": dict(report.rows_out),
+                "tables": {name: asdict(change) for name, change in self._changes.pop(batch_id, {}).items()},
                 "quarantined": report.quarantined,
                 "repeated": list(report.repeated),
                 "skipped": list(report.skipped),
