@@ -1,6 +1,8 @@
 """How far micro-batches go, on a real broker, without Spark: limits, growth, deletion, loss, brokers that are away."""
 
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -472,3 +474,43 @@ def test_a_planner_removes_its_notes_when_its_query_ends(query: Any, put: Produc
         notes.report_loss(cluster, stream.planner.box, zero(topic), 0, 2)
         stream.planner.close()
         assert cluster.committed(stream.planner.box) == {}
+
+
+RUNNER = """
+import sys
+from pyspark.sql.types import BinaryType, StructField, StructType
+from cordwood.client.cluster import Cluster
+from cordwood.model.identifiers import TopicPartition
+from cordwood.spark.source import notes
+from cordwood.spark.source.options import read_options
+from cordwood.spark.source.stream_reader import StreamReader
+
+given = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2], "startingOffsets": "earliest"}
+options = read_options(given, streaming=True)
+reader = StreamReader(options, StructType([StructField("value", BinaryType())]))
+try:
+    reader.initialOffset()
+    with Cluster(options.client) as cluster:
+        notes.report_loss(cluster, reader._planner.box, TopicPartition(sys.argv[2], 0), 0, 2)
+    print(reader._planner.box, flush=True)
+    sys.stdin.read()
+finally:
+    reader.stop()
+"""
+
+
+def test_a_planner_that_spark_ends_with_a_signal_removes_its_notes(
+    broker: RunningBroker, put: Produce, topic: str, tmp_path: Path
+) -> None:
+    """Spark's own program of that name waits in the same place, and has the same `finally`."""
+    put(topic, numbered(0, 3))
+    (tmp_path / "python_streaming_source_runner.py").write_text(RUNNER)
+    command = [sys.executable, "-m", "python_streaming_source_runner", broker.bootstrap, topic]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as planner:
+        assert planner.stdout is not None
+        box = planner.stdout.readline().strip()
+        with Cluster(ClientSettings(broker.bootstrap)) as cluster:
+            assert cluster.committed(box) == {zero(topic): 2}
+            planner.terminate()
+            assert planner.wait(60) == 0
+            assert cluster.committed(box) == {}
