@@ -95,6 +95,8 @@ def test_one_changed_byte_harms_one_batch_at_most(
         assert log.log_end_offset == victim >= recovery_point, "the log ends at the first invalid batch"
         assert log.recovery.cuts
         assert log.recovery.cuts[0].first_offset == victim
+        kept = b"".join(filesystem.read_bytes(cut.kept_in) for cut in log.recovery.cuts if cut.kept_in is not None)
+        assert all(stored[offset] in kept for offset in range(victim + 1, end)), "whole batches are kept"
         end = victim
     for damage in log.damage:
         assert damage.first_offset <= victim < damage.end_offset <= recovery_point

@@ -6,7 +6,7 @@ from cordwood.log.replacement import MANIFEST, finish_replacement
 from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
-from cordwood.segments.names import Stage, Suffix, parse_segment_file
+from cordwood.segments.names import Stage, Suffix, is_kept_cut, parse_segment_file
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.set_aside import NOTE_FILE
 
@@ -52,7 +52,8 @@ def holds_a_log(filesystem: Filesystem, directory: str) -> bool:
     """Whether the directory may be a partition's: it is empty, or has only files of a log."""
     names = filesystem.list(directory)
     return METADATA_FILE in names or all(
-        parse_segment_file(name) is not None or name in _OTHERS or _is_temporary(name) for name in names
+        parse_segment_file(name) is not None or name in _OTHERS or _is_temporary(name) or is_kept_cut(name)
+        for name in names
     )
 
 

@@ -1,27 +1,27 @@
 """Recovers a log after an unclean stop: kill -9, power loss, a torn tail, a half-written index, a bad disk.
 
 Below the recovery point nothing is cut: damaged offsets are reported and skipped, and the rest is served. From the
-recovery point on the log ends at the first invalid batch, and the cut is reported. Segments before the recovery point
-are checked only at their end; the segment that holds it is scanned from the last index entry below it, because index
-entries are durable before the recovery point passes them.
+recovery point on the log ends at the first invalid batch, and the cut is reported (`cutting.py`). Segments before the
+recovery point are checked only at their end; the segment that holds it is scanned from the last index entry below it,
+because index entries are durable before the recovery point passes them.
 """
 
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.log import replay, rolling
-from cordwood.log.holes import Hole, HoleyScan, find_batch, read_whole_batch
-from cordwood.log.report import Cut, Damage, RecoveryReport
-from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
+from cordwood.log.cutting import cut_behind_hole, cut_file, cut_segments
+from cordwood.log.holes import Hole, HoleyScan, read_whole_batch
+from cordwood.log.report import Damage, RecoveryReport
+from cordwood.log.segment import Segment
 from cordwood.log.topic_identity import restore_topic_id, sync_topic_id
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
-from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
+from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.damaged import DamagedIndex
-from cordwood.segments.filesystem import File
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Suffix
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from cordwood.segments.offset_index import OffsetIndex
 from cordwood.segments.scan import SegmentScan
 from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from cordwood.segments.time_index import TimeIndex
@@ -106,7 +106,7 @@ def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment]
         # A gap before the log's start is harmless: a crash took these batches, and the log went on at its start.
         if scanned and not _follows(log, segment, end) and segment.base_offset > log.log_start_offset:
             reason = f"offset {segment.base_offset} where {end.offset} must come"
-            _cut_segments(log, segments[place:], end.offset, reason, report)
+            cut_segments(log, segments[place:], end.offset, reason, report)
             return list(segments[:place]), end.offset, end.can_grow
         scanned = True
         end = _recover_segment(log, segment, closed=next_base is not None, report=report)
@@ -136,13 +136,13 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
     report.scanned_bytes += scan.scanned_bytes
     end_offset, holes, can_grow = scan.next_offset, scan.holes, True
     if scan.invalid is not None:
-        _cut_file(log, segment, scan.invalid.position, end_offset, scan.invalid.reason, report)
+        cut_file(log, segment, scan.invalid.position, end_offset, scan.invalid.reason, report)
     elif end_offset < recovery_point:
         holes.append(Hole(file.size, file.size, end_offset, recovery_point, "the file ends too early"))
         end_offset, can_grow = recovery_point, False
     elif holes and holes[-1].end_position == file.size:
         can_grow = False
-        _cut_behind_hole(log, segment, holes, end_offset, report)
+        cut_behind_hole(log, segment, holes, end_offset, report)
     if closed or not can_grow:
         indexes.close()
         log.closing.append(segment)
@@ -271,51 +271,3 @@ def _closed_is_sound(segment: Segment, next_base: int, *, compacted: bool) -> bo
     if scan.invalid is not None:
         return False
     return scan.next_offset == next_base or (compacted and scan.next_offset <= next_base)
-
-
-def _cut_file(
-    log: "Log", segment: Segment, position: int, end_offset: int, reason: str, report: RecoveryReport
-) -> None:
-    """Cuts the file at this position."""
-    file = segment.file
-    claimed = _claimed_end(file, position, end_offset)
-    report.cuts.append(Cut(log.partition, file.path, position, file.size - position, end_offset, claimed, reason))
-    file.truncate(position)
-
-
-def _cut_behind_hole(log: "Log", segment: Segment, holes: list[Hole], end_offset: int, report: RecoveryReport) -> None:
-    """Cuts valid batches behind a hole that reaches the recovery point: they follow an invalid batch."""
-    hole = holes[-1]
-    found = find_batch(segment.file, hole.position, end_offset, end_offset + MAX_RELATIVE_OFFSET)
-    if found is not None:
-        _cut_file(log, segment, found[0], end_offset, "it follows a damaged batch", report)
-        holes[-1] = hole._replace(end_position=found[0])
-
-
-def _cut_segments(
-    log: "Log", segments: tuple[Segment, ...], end_offset: int, reason: str, report: RecoveryReport
-) -> None:
-    """Removes segments that do not follow the end of the log, the last segment first."""
-    for segment in reversed(segments):
-        claimed = _claimed_end(segment.file, 0, segment.base_offset)
-        report.cuts.append(Cut(log.partition, segment.file.path, 0, segment.size, end_offset, claimed, reason))
-        segment.file.close()
-        for suffix in SEGMENT_SUFFIXES:
-            if log.filesystem.exists(segment.path(suffix)):
-                log.filesystem.remove(segment.path(suffix))
-    log.filesystem.sync_directory(log.directory)
-
-
-def _claimed_end(file: File, position: int, offset: int) -> int | None:
-    """The end offset that the headers from this position on claim; None if the first header is unreadable."""
-    claimed: int | None = None
-    while True:
-        data = file.read(position, HEADER_SIZE)
-        if len(data) < HEADER_SIZE:
-            return claimed
-        header = read_header(data)
-        plausible = header.magic == MAGIC and offset <= header.base_offset <= offset + MAX_RELATIVE_OFFSET
-        if not plausible or header.last_offset_delta < 0 or header.size < HEADER_SIZE:
-            return claimed
-        claimed = offset = header.next_offset
-        position += header.size

@@ -36,12 +36,15 @@ class Cut:
     claimed_end_offset: int | None
     """The end offset that the cut bytes claimed; None if unreadable."""
     reason: str
+    kept_in: str | None = None
+    """The file that keeps the cut bytes; None if they held no whole batch."""
 
     def __str__(self) -> str:
         upper = "the end" if self.claimed_end_offset is None else str(self.claimed_end_offset - 1)
         return (
             f"{self.partition}: cut from offset {self.first_offset} to {upper}, {self.size_bytes} bytes "
             f"({self.file} at {self.position}: {self.reason})"
+            + ("" if self.kept_in is None else f"; the cut bytes hold whole batches and are kept in {self.kept_in}")
         )
 
 

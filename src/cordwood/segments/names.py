@@ -2,7 +2,7 @@
 
 `00000000000000368769.log` begins at offset 368769. A file that is being removed ends in `.deleted`; compaction writes
 `.cleaned` files, which get their final names when they replace the old files (log/replacement.py). Kafka's `.swap`
-files are recognised.
+files are recognised. Bytes that recovery cut off a log and kept are in `.log.cut-<position>` (log/cutting.py).
 """
 
 import re
@@ -34,6 +34,7 @@ class SegmentFileName(NamedTuple):
 
 
 _NAME = re.compile(r"([0-9]{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(|\.deleted|\.cleaned|\.swap)\Z")
+_KEPT_CUT = re.compile(r"[0-9]{20}\.log\.cut-[0-9]+(-[0-9]+)?\Z")
 _MAX_OFFSET = 2**63 - 1
 
 
@@ -57,3 +58,12 @@ def parse_segment_file(name: str) -> SegmentFileName | None:
     if base_offset > _MAX_OFFSET:
         return None
     return SegmentFileName(base_offset, Suffix(suffix), Stage(stage))
+
+
+def kept_cut(log_path: str, position: int, nth: int = 1) -> str:
+    """The path of the bytes that were cut off a log file at this position for the nth time, and kept."""
+    return f"{log_path}.cut-{position}" + ("" if nth == 1 else f"-{nth}")
+
+
+def is_kept_cut(name: str) -> bool:
+    return _KEPT_CUT.fullmatch(name) is not None

@@ -310,3 +310,10 @@ def test_listing_stops_where_the_log_cannot_be_read(data: Path) -> None:
     assert result.exit_code == ExitCode.PROBLEM_FOUND
     assert len(result.stdout.splitlines()) == SPLIT
     assert f"from offset {SPLIT} on" in result.stderr
+
+
+def test_listing_steps_over_damage_before_the_first_wanted_offset(data: Path) -> None:
+    _flip(_file(data, 0, Suffix.LOG), HEADER_SIZE + 3)
+    result = _inspect(data, "orders-0", "--records", "--json", "--from", PER_BATCH)
+    assert result.exit_code == 0
+    assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == list(range(PER_BATCH, END))

@@ -71,6 +71,7 @@ def test_a_torn_tail_is_cut_and_said_with_its_offsets(missing: int) -> None:
     assert (cut.partition, cut.first_offset, cut.position) == (log.partition, 9, log.size_bytes)
     assert cut.claimed_end_offset in (10, None)
     assert "offset 9" in str(cut)
+    assert cut.kept_in is None, "a torn batch is no loss"
     assert not log.damage
     assert append(log, b"again").base_offset == 9
     assert values(log) == [*expected[:9], b"again"]
@@ -82,6 +83,7 @@ def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there(place: int) -
     size = size_of(log, 0)
     position = 6 * size + place
     [byte] = log.segments[0].file.read(position, 1)
+    behind = log.segments[0].file.read(7 * size, 3 * size)
     crashing(log).corrupt(log_path(), position, bytes([byte ^ 0x40]))
     log = reopen(log, clean=False)
     if place == 12:
@@ -90,8 +92,16 @@ def test_a_flipped_bit_above_the_recovery_point_ends_the_log_there(place: int) -
         return
     assert log.log_end_offset == 6
     assert values(log) == expected[:6]
-    assert log.recovery.cuts[0].first_offset == 6
-    assert log.recovery.cuts[0].size_bytes == 4 * size
+    [cut] = log.recovery.cuts
+    assert (cut.first_offset, cut.size_bytes, cut.kept_in) == (6, 4 * size, f"{log_path()}.cut-{6 * size}")
+    assert cut.kept_in is not None
+    assert cut.kept_in in str(cut)
+    kept = log.filesystem.read_bytes(cut.kept_in)
+    assert kept[size:] == behind, "batches that were acknowledged are kept"
+    append(log, b"again")
+    crashing(log).crash()
+    log = reopen(log, clean=False)
+    assert log.filesystem.read_bytes(cut.kept_in) == kept
 
 
 def test_zeros_where_a_batch_should_be_end_the_log() -> None:
@@ -109,13 +119,17 @@ def test_a_cut_removes_the_segments_behind_it() -> None:
     second = log.segments[1].base_offset
     crashing(log).cut(log_path(second), 150)
     later = bases(log)[2:]
+    behind = {base: log.filesystem.read_bytes(log_path(base)) for base in later}
     log = reopen(log, clean=False)
     assert log.log_end_offset == second
     assert values(log) == expected[:second]
     assert bases(log) == [0, second]
     cut = {each.file for each in log.recovery.cuts}
     assert cut == {log_path(second), *(log_path(base) for base in later)}
-    assert not [name for name in log.filesystem.list(DIRECTORY) if name.startswith(f"{later[0]:020d}.log")]
+    for base in later:
+        names = [name for name in log.filesystem.list(DIRECTORY) if name.startswith(f"{base:020d}.log")]
+        assert names == [f"{base:020d}.log.cut-0"], "a segment that was acknowledged is kept"
+        assert log.filesystem.read_bytes(f"{log_path(base)}.cut-0") == behind[base]
     written_again = fill(log, 40)
     assert values(log) == expected[:second] + written_again
 

@@ -13,13 +13,14 @@ from cordwood.cli.inspect.producers import producers_of
 from cordwood.cli.inspect.verify import MEANINGS, Kind, Problem, verify
 from cordwood.cli.output import count_in_words, print_json, print_json_line, print_table, remark, say, size_in_words
 from cordwood.cli.record_text import bytes_as_json, readable, time_in_words
+from cordwood.log.holes import HoleyScan
 from cordwood.records.batch import BatchHeader, Codec
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
 from cordwood.segments.names import Suffix
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.partition_metadata import topic_id_text
-from cordwood.segments.scan import InvalidPlace, SegmentScan
+from cordwood.segments.scan import InvalidPlace
 from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 
@@ -291,7 +292,8 @@ def _batches(
     for read in chosen:
         for segment in read.segments:
             with ReadOnlyFile(segment.path(Suffix.LOG)) as file:
-                scan = SegmentScan(file, segment.base_offset)
+                # Damage below the first wanted offset is stepped over.
+                scan = HoleyScan(file, segment.base_offset, trusted_below=from_offset)
                 for position, header in scan:
                     if header.last_offset < from_offset:
                         continue
@@ -302,6 +304,9 @@ def _batches(
                     yield read, position, header, scan.batch
                 if scan.invalid is not None:
                     raise _unreadable(read, scan.invalid)
+                for hole in scan.holes:
+                    if hole.end_position == file.size:
+                        raise _unreadable(read, InvalidPlace(hole.position, hole.first_offset, hole.reason))
 
 
 def _unreadable(read: Partition, place: InvalidPlace) -> Failure:

@@ -166,7 +166,7 @@ def _catalog(directory: Path) -> Any:
     try:
         from pyiceberg.catalog.sql import SqlCatalog
     except ImportError as error:
-        hint = "pip install 'cordwood[iceberg]'"
+        hint = "in a clone: pip install '.[iceberg]'"
         raise WrongState(f"Iceberg tables need pyiceberg, which is not installed ({error})", hint) from error
     return SqlCatalog(
         NAMESPACE,

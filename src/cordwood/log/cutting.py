@@ -1,0 +1,98 @@
+"""Takes bytes off the end of a log that recovery found invalid, and keeps those that hold whole batches.
+
+A torn tail holds nothing that anybody was promised, and is cut off. But an invalid batch may have whole batches behind
+it: the disk altered one byte of a batch above the recovery point, or the recovery point was lost. Such batches cannot
+be served, because the log goes on at their offsets; and they may have been acknowledged, so their bytes are kept beside
+the log, in a file that the report names: `00000000000000000000.log.cut-6120`, where 6120 is the position of the cut.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from cordwood.log.holes import Hole, find_batch, read_whole_batch
+from cordwood.log.report import Cut, RecoveryReport
+from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
+from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
+from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.names import kept_cut
+from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
+
+if TYPE_CHECKING:
+    from cordwood.log.log import Log
+
+_COPIED_AT_ONCE: Final = 1024 * 1024
+
+
+def cut_file(log: "Log", segment: Segment, position: int, end_offset: int, reason: str, report: RecoveryReport) -> None:
+    """Cuts the file at this position."""
+    file = segment.file
+    kept_in = _keep(log, file, position, end_offset)
+    _note(log, file, position, end_offset, reason, report, kept_in)
+    file.truncate(position)
+
+
+def cut_behind_hole(log: "Log", segment: Segment, holes: list[Hole], end_offset: int, report: RecoveryReport) -> None:
+    """Cuts valid batches behind a hole that reaches the recovery point: they follow an invalid batch."""
+    hole = holes[-1]
+    found = find_batch(segment.file, hole.position, end_offset, end_offset + MAX_RELATIVE_OFFSET)
+    if found is not None:
+        cut_file(log, segment, found[0], end_offset, "it follows a damaged batch", report)
+        holes[-1] = hole._replace(end_position=found[0])
+
+
+def cut_segments(
+    log: "Log", segments: tuple[Segment, ...], end_offset: int, reason: str, report: RecoveryReport
+) -> None:
+    """Takes segments out of the log that do not follow its end, the last segment first."""
+    for segment in reversed(segments):
+        kept_in = _keep(log, segment.file, 0, segment.base_offset)
+        _note(log, segment.file, 0, end_offset, reason, report, kept_in)
+        segment.file.close()
+        for suffix in SEGMENT_SUFFIXES:
+            if log.filesystem.exists(segment.path(suffix)):
+                log.filesystem.remove(segment.path(suffix))
+    log.filesystem.sync_directory(log.directory)
+
+
+def _note(
+    log: "Log", file: File, position: int, end_offset: int, reason: str, report: RecoveryReport, kept_in: str | None
+) -> None:
+    claimed = _claimed_end(file, position, end_offset)
+    cut = Cut(log.partition, file.path, position, file.size - position, end_offset, claimed, reason, kept_in)
+    report.cuts.append(cut)
+
+
+def _keep(log: "Log", file: File, position: int, first_offset: int) -> str | None:
+    """The file to which the bytes from this position on were copied, durably; None if they hold no whole batch."""
+    bounds = first_offset, first_offset + MAX_RELATIVE_OFFSET
+    if read_whole_batch(file, position) is None and find_batch(file, position, *bounds) is None:
+        return None
+    path = _free_name(log.filesystem, file.path, position)
+    copy = log.filesystem.open(path, create=True)
+    for start in range(position, file.size, _COPIED_AT_ONCE):
+        copy.append(file.read(start, _COPIED_AT_ONCE))
+    copy.sync()
+    copy.close()
+    log.filesystem.sync_directory(log.directory)
+    return path
+
+
+def _free_name(filesystem: Filesystem, path: str, position: int) -> str:
+    nth = 1
+    while filesystem.exists(kept_cut(path, position, nth)):
+        nth += 1
+    return kept_cut(path, position, nth)
+
+
+def _claimed_end(file: File, position: int, offset: int) -> int | None:
+    """The end offset that the headers from this position on claim; None if the first header is unreadable."""
+    claimed: int | None = None
+    while True:
+        data = file.read(position, HEADER_SIZE)
+        if len(data) < HEADER_SIZE:
+            return claimed
+        header = read_header(data)
+        plausible = header.magic == MAGIC and offset <= header.base_offset <= offset + MAX_RELATIVE_OFFSET
+        if not plausible or header.last_offset_delta < 0 or header.size < HEADER_SIZE:
+            return claimed
+        claimed = offset = header.next_offset
+        position += header.size
