@@ -25,7 +25,7 @@ from cordwood.simulation.mixed_group_game import play
 
 SEEDS = int(os.environ.get("CORDWOOD_SIM_SEEDS", "12"))
 MOST_GAMES = 60
-UNHEARD = 74
+UNHEARD = 89
 
 Patch = pytest.MonkeyPatch
 

@@ -4,6 +4,7 @@ A torn tail holds nothing that anybody was promised, and is cut off. But an inva
 it: the disk altered one byte of a batch above the recovery point, or the recovery point was lost. Such batches cannot
 be served, because the log goes on at their offsets; and they may have been acknowledged, so their bytes are kept beside
 the log, in a file that the report names: `00000000000000000000.log.cut-6120`, where 6120 is the position of the cut.
+Only on a full disk the end of a file is cut without a copy, and the report says so: a broker must start there, too.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cordwood.log.holes import Hole, find_batch, read_whole_batch
 from cordwood.log.report import Cut, RecoveryReport
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
+from cordwood.model.errors import DiskFull
 from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.names import kept_cut
@@ -25,7 +27,11 @@ _COPIED_AT_ONCE: Final = 1024 * 1024
 def cut_file(log: "Log", segment: Segment, position: int, end_offset: int, reason: str, report: RecoveryReport) -> None:
     """Cuts the file at this position."""
     file = segment.file
-    kept_in = _keep(log, file, position, end_offset)
+    kept_in = None
+    if _has_whole_batch(file, position, end_offset):
+        kept_in = _copied(log, file, position)
+        if kept_in is None:
+            reason += "; whole batches in it are lost, because the disk is too full to keep them"
     _note(log, file, position, end_offset, reason, report, kept_in)
     file.truncate(position)
 
@@ -44,9 +50,14 @@ def cut_segments(
 ) -> None:
     """Takes segments out of the log that do not follow its end, the last segment first."""
     for segment in reversed(segments):
-        kept_in = _keep(log, segment.file, 0, segment.base_offset)
-        _note(log, segment.file, 0, end_offset, reason, report, kept_in)
-        segment.file.close()
+        file = segment.file
+        kept_in = None
+        if _has_whole_batch(file, 0, segment.base_offset):
+            kept_in = _free_name(log.filesystem, file.path, 0)
+        _note(log, file, 0, end_offset, reason, report, kept_in)
+        file.close()
+        if kept_in is not None:
+            log.filesystem.rename(file.path, kept_in)
         for suffix in SEGMENT_SUFFIXES:
             if log.filesystem.exists(segment.path(suffix)):
                 log.filesystem.remove(segment.path(suffix))
@@ -61,17 +72,25 @@ def _note(
     report.cuts.append(cut)
 
 
-def _keep(log: "Log", file: File, position: int, first_offset: int) -> str | None:
-    """The file to which the bytes from this position on were copied, durably; None if they hold no whole batch."""
+def _has_whole_batch(file: File, position: int, first_offset: int) -> bool:
+    """Whether the bytes from this position on hold a whole batch with this offset or a later one."""
     bounds = first_offset, first_offset + MAX_RELATIVE_OFFSET
-    if read_whole_batch(file, position) is None and find_batch(file, position, *bounds) is None:
-        return None
+    return read_whole_batch(file, position) is not None or find_batch(file, position, *bounds) is not None
+
+
+def _copied(log: "Log", file: File, position: int) -> str | None:
+    """The file to which the bytes from this position on were copied, durably; None on a full disk."""
     path = _free_name(log.filesystem, file.path, position)
     copy = log.filesystem.open(path, create=True)
-    for start in range(position, file.size, _COPIED_AT_ONCE):
-        copy.append(file.read(start, _COPIED_AT_ONCE))
-    copy.sync()
-    copy.close()
+    try:
+        for start in range(position, file.size, _COPIED_AT_ONCE):
+            copy.append(file.read(start, _COPIED_AT_ONCE))
+        copy.sync()
+    except DiskFull:
+        log.filesystem.remove(path)
+        return None
+    finally:
+        copy.close()
     log.filesystem.sync_directory(log.directory)
     return path
 

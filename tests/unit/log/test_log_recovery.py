@@ -640,3 +640,16 @@ def test_a_log_that_lost_an_index_file_can_be_read_on_a_full_disk() -> None:
     log = reopen(log, clean=False)
     assert values(log) == expected
     assert filesystem.exists(beside(Suffix.INDEX))
+
+
+def test_a_start_on_a_full_disk_cuts_and_says_what_could_not_be_kept() -> None:
+    log, expected = written(10, checkpoint_at=3)
+    size = size_of(log, 0)
+    crashing(log).corrupt(log_path(), 6 * size + HEADER_SIZE, b"\xff\xff")
+    crashing(log).free_for_appends = size
+    log = reopen(log, clean=False)
+    assert values(log) == expected[:6]
+    [cut] = log.recovery.cuts
+    assert cut.kept_in is None
+    assert "whole batches in it are lost" in str(cut)
+    assert not [name for name in log.filesystem.list(DIRECTORY) if ".cut" in name]
