@@ -121,8 +121,9 @@ def test_one_poison_record_more_than_allowed_and_nothing_is_written(
     put(topic, orders([10, 13, 14, 16]))
     with pytest.raises(OverBudget, match="at least 3 poison records among the 4 of batch 0, the budget is 2 records"):
         workshop.run()
+    committed = {"startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
     for written in (f"{name}.scored", f"{name}.quarantine"):
-        assert load(written, startingOffsets="earliest").count() == 0
+        assert load(written, **committed).count() == 0
     assert workshop.rows(name) == []
 
 

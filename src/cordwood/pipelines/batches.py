@@ -1,16 +1,21 @@
 """One micro-batch, from the source's rows to every output, once.
 
-The work comes first: rows are decoded, the function is called, every output is staged, and poison records are found
-and set aside, as often as it takes. If the budget holds, the batch is committed: the quarantine, then tables, then
-topics. Each of them keeps the batch's number with the batch and takes it once, so a batch that was interrupted anywhere
-is done again from the beginning and ends up in every output one time.
+A batch goes in one pass where it can: each output is one job of Spark from the log to the output, and records are
+counted on the way. Nothing is cached, counted or read again first. Records that cannot be decoded leave the outputs by
+themselves, and are read once more for the quarantine. Where a function fails on a row, or where counts do not hold
+(`watching.py`), what was staged is taken back and the batch goes step by step: inputs are kept, poison records are
+found and set aside, and the outputs are made again, as often as it takes.
+
+Either way nobody sees anything of the batch until every output is staged and the budget holds. Then it is committed:
+the quarantine, then tables, then topics. Each of them keeps the batch's number with the batch and takes it once, so a
+batch that was interrupted anywhere is done again from the beginning and ends up in every output one time.
 """
 
 import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -19,17 +24,24 @@ from cordwood.pipelines import quarantine
 from cordwood.pipelines.decoding import ERROR, POISON, inputs_of
 from cordwood.pipelines.definition import RECORD, Pipeline
 from cordwood.pipelines.errors import InvalidRows, Refusal
+from cordwood.pipelines.formats import ParsedBy
 from cordwood.pipelines.guarding import diverting
 from cordwood.pipelines.isolation import Origin, Span, find_poison
-from cordwood.pipelines.outputs import Outputs, Work
+from cordwood.pipelines.outputs import OtherPoison, Outputs, Work
 from cordwood.pipelines.positions import Positions
+from cordwood.pipelines.spending import spent_in_batch
+from cordwood.pipelines.watching import Watched, count_of, counted, task_count, watching
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _MAX_ROUNDS: Final = 20
 """How often a batch is begun again after poison records were found in it."""
+_BATCHES_BETWEEN_TRIES: Final = 50
+"""A function whose plans do not let counts hold is not likely to have another plan for the next batch."""
 _MAX_ERROR_LENGTH: Final = 500
+_OF_THE_LOG: Final = re.compile(r"^\s*cordwood\.(client|records|spark)\.[\w.]+: ", re.MULTILINE)
+"""The last line of a traceback: our source or sink has failed, as it does without a broker."""
 _PYTHON_EXCEPTION: Final = re.compile(r"[A-Za-z_]\w*(Error|Exception|Warning)\b")
 
 
@@ -48,32 +60,134 @@ class BatchReport:
     """Tables that had this batch already, from a run that was interrupted."""
     duration_ms: int
     remarks: Sequence[str] = ()
+    spent: Mapping[str, Any] = field(default_factory=dict)
+    """Where the time went, in milliseconds (`spending.py`)."""
 
 
 class Batches:
     """Takes batches of records through a pipeline's function to its outputs."""
 
-    def __init__(self, pipeline: Pipeline, outputs: Outputs) -> None:
+    def __init__(self, pipeline: Pipeline, outputs: Outputs, *, whole_partitions: bool = False) -> None:
+        """`whole_partitions`: the source gives the records of a partition to one task."""
         self._pipeline = pipeline
         self._outputs = outputs
+        self._whole_partitions = whole_partitions
         self._may_be_repeated = True
+        self._steps_ahead = 0
+        """How many batches go step by step before one pass is tried again."""
 
     def process(self, source: "DataFrame", batch_id: int, effects_from: Positions) -> BatchReport:
         """Raises a refusal or whatever Spark raises. Whatever was committed by then is passed over the next time."""
-        started = time.monotonic()
+        began_s = time.monotonic()
+        repeated = self._outputs.repeated(batch_id)
+        before = self._set_aside_before(source.sparkSession, batch_id)
+        done = None
+        if before is None and not self._steps_ahead and not (effects_from and self._effects_are_wanted):
+            done = self._in_one_pass(source, batch_id, repeated, began_s)
+        if done is None:
+            self._steps_ahead = max(0, self._steps_ahead - 1)
+            done = self._step_by_step(source, batch_id, repeated, before, effects_from, began_s)
+            if done.quarantined:
+                # Where poison is likely, a pass that is taken back would only come on top.
+                self._steps_ahead = max(1, self._steps_ahead)
+        return replace(done, remarks=self._outputs.tidy(), duration_ms=round((time.monotonic() - began_s) * 1000))
+
+    # In one pass
+
+    def _in_one_pass(
+        self, source: "DataFrame", batch_id: int, repeated: Sequence[str], began_s: float
+    ) -> BatchReport | None:
+        """None, with nothing left staged, if the batch has to go step by step."""
+        inputs = inputs_of(self._pipeline, source)
+        work = Work()
+        try:
+            watched = self._stage_watched(inputs, source, batch_id, work)
+            if watched is None:
+                return None
+            counts = [count_of(watched, f"input {name}") for name in inputs]
+            rows_in, bad = sum(each.rows for each in counts), sum(each.failed for each in counts)
+            staged_s = time.monotonic()
+            if bad and not self._set_aside_undecoded(inputs, batch_id, rows_in, bad):
+                return None
+            self._outputs.commit(work, batch_id, repeated)
+        finally:
+            self._outputs.discard(work)
+        spent = spent_on(work, began_s, staged_s, is_one_pass=True)
+        return BatchReport(batch_id, rows_in, work.rows, bad, self._outputs.skipped, repeated, 0, (), spent)
+
+    def _stage_watched(
+        self, inputs: "Mapping[str, DataFrame]", source: "DataFrame", batch_id: int, work: Work
+    ) -> Watched | None:
+        """Every output staged, and counts that hold; None if there are none, or a row has failed."""
+        several = len(self._outputs.wanted) > 1
+        with watching() as watched, diverting(persist=several, count=True) as diverted:
+            work.kept = diverted.kept
+            rows = {name: counted(each, f"input {name}") for name, each in inputs.items()}
+            if several:
+                # Each output would read and decode the log by itself.
+                rows = {name: each.persist() for name, each in rows.items()}
+                work.kept += rows.values()
+            try:
+                outputs = outputs_of(self._pipeline, good_rows(rows))
+                self._outputs.stage(outputs, work, batch_id, in_order=self._reads_in_order(source))
+            except Exception as failure:
+                if isinstance(failure, Refusal) or not _may_be_the_rows_fault(failure):
+                    raise
+                return None
+        if not watched.holds:
+            self._steps_ahead = _BATCHES_BETWEEN_TRIES
+            return None
+        if work.failures:
+            return None
+        guarded = [f"guarded {number}" for number in range(len(diverted.failures))]
+        return None if any(count_of(watched, name).failed for name in guarded) else watched
+
+    def _set_aside_undecoded(self, inputs: "Mapping[str, DataFrame]", batch_id: int, rows_in: int, bad: int) -> bool:
+        """Whether the records that could not be decoded are in quarantine. Raises OverBudget."""
+        formats = [each for topic in self._pipeline.inputs.values() for each in (topic.key, topic.value)]
+        if any(isinstance(each, ParsedBy) for each in formats):
+            return False  # a function of the user's might judge otherwise the second time
+        if bad > self._pipeline.budget.allowed(rows_in):
+            samples = [sample for rows in inputs.values() for sample in quarantine.samples(rows)]
+            quarantine.check_budget(self._pipeline, batch_id, rows_in, bad, samples)
+        aside = quarantine.undecoded(inputs.values(), self._outputs.who(batch_id), self._effects({}, f"{RECORD}."))
+        try:
+            self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id, expected=bad)
+        except OtherPoison:
+            return False
+        return True
+
+    def _reads_in_order(self, source: "DataFrame") -> bool:
+        return self._whole_partitions or task_count(source) == 1
+
+    @property
+    def _effects_are_wanted(self) -> bool:
+        return any(not output.replayable for output in self._outputs.wanted.values())
+
+    # Step by step
+
+    def _step_by_step(
+        self,
+        source: "DataFrame",
+        batch_id: int,
+        repeated: Sequence[str],
+        before: "DataFrame | None",
+        effects_from: Positions,
+        began_s: float,
+    ) -> BatchReport:
         with ExitStack() as kept:
             if len(self._pipeline.inputs) > 1:
                 source = _persisted(source, kept)
             inputs = {name: _persisted(rows, kept) for name, rows in inputs_of(self._pipeline, source).items()}
             rows_in, bad = self._count(inputs, batch_id)
-            repeated = self._outputs.repeated(batch_id)
-            good, before = good_rows(inputs), self._set_aside_before(source.sparkSession, batch_id)
+            good = good_rows(inputs)
             if before is not None:
                 # They stay aside though they may pass now: from quarantine they would come into the outputs again.
                 before = _persisted(before.distinct(), kept)
                 good = {name: quarantine.without_those(rows, before) for name, rows in good.items()}
             work, poison = self._make(good, batch_id, rows_in, bad, effects_from)
-            kept.callback(lambda: [rows.unpersist() for rows in work.kept])
+            kept.callback(self._outputs.discard, work)
+            staged_s = time.monotonic()
             who = self._outputs.who(batch_id)
             aside = []
             if bad:
@@ -84,17 +198,8 @@ class Batches:
                 self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
             quarantined = bad + len(poison) if before is None else before.count()
             self._outputs.commit(work, batch_id, repeated)
-        remarks = self._outputs.tidy()
-        return BatchReport(
-            batch_id,
-            rows_in,
-            work.rows,
-            quarantined,
-            self._outputs.skipped,
-            repeated,
-            round((time.monotonic() - started) * 1000),
-            remarks,
-        )
+        spent = spent_on(work, began_s, staged_s, is_one_pass=False)
+        return BatchReport(batch_id, rows_in, work.rows, quarantined, self._outputs.skipped, repeated, 0, (), spent)
 
     def _set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
         """What an interrupted run of this batch has quarantined. Only the first batch of a query may be repeated."""
@@ -105,7 +210,7 @@ class Batches:
         """What is said of effects of records that are set aside: a later requeue has them, or they were had."""
         from pyspark.sql import functions as F
 
-        if all(output.replayable for output in self._outputs.wanted.values()):
+        if not self._effects_are_wanted:
             return None
         return F.when(_before(effects_from, address), quarantine.EFFECTS_HAD).otherwise(quarantine.EFFECTS_DUE)
 
@@ -137,7 +242,7 @@ class Batches:
             work = Work()
             found: dict[Origin, str] = {}
             try:
-                self._stage(rows, effects_from, work)
+                self._stage(rows, batch_id, effects_from, work)
                 found = quarantine.origins_of(work.failures, left - len(poison) + 1)
             except Exception as failure:
                 self._outputs.discard(work)
@@ -156,7 +261,7 @@ class Batches:
             quarantine.check_isolated(self._pipeline, batch_id, len(poison))
         raise InvalidRows(f"{self._pipeline.name}: batch {batch_id} still fails without {len(poison)} poison records")
 
-    def _stage(self, inputs: "Mapping[str, DataFrame]", effects_from: Positions, work: Work) -> None:
+    def _stage(self, inputs: "Mapping[str, DataFrame]", batch_id: int, effects_from: Positions, work: Work) -> None:
         effects = [name for name, output in self._outputs.wanted.items() if not output.replayable]
         with diverting(persist=True) as diverted:
             work.failures, work.kept = diverted.failures, diverted.kept
@@ -166,7 +271,7 @@ class Batches:
                 rest = {name: rows.where(~_before(effects_from)) for name, rows in inputs.items()}
                 ours = outputs_of(self._pipeline, rest)
                 outputs.update({name: ours[name] for name in effects})
-        self._outputs.stage(outputs, work)
+        self._outputs.stage(outputs, work, batch_id)
 
     def _isolated(self, inputs: "Mapping[str, DataFrame]", limit: int) -> dict[Origin, str]:
         def probe(spans: Sequence[Span]) -> str | None:
@@ -206,6 +311,12 @@ def outputs_of(pipeline: Pipeline, inputs: "Mapping[str, DataFrame]") -> "dict[s
     if set(returned) != set(pipeline.outputs):
         raise InvalidRows(f"{pipeline.name}: the function returned {', '.join(sorted(returned))}, not {wanted}")
     return dict(returned)
+
+
+def spent_on(work: Work, began_s: float, staged_s: float, *, is_one_pass: bool) -> dict[str, Any]:
+    """Of a batch that was begun and staged at these times, and is committed now."""
+    staging_ms, commit_ms = round((staged_s - began_s) * 1000), round((time.monotonic() - staged_s) * 1000)
+    return spent_in_batch(work.spent, staging_ms=staging_ms, commit_ms=commit_ms, is_one_pass=is_one_pass)
 
 
 def _persisted(rows: "DataFrame", kept: ExitStack) -> "DataFrame":
@@ -256,11 +367,11 @@ def _has_rows_before(inputs: "Mapping[str, DataFrame]", positions: Positions) ->
 
 
 def _may_be_the_rows_fault(failure: Exception) -> bool:
-    """Failures of Spark's tasks may be; those of planning, of the driver and of Python itself are not."""
+    """Failures of Spark's tasks may be; those of planning, of the driver, of Python itself and of the log are not."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import AnalysisException, ParseException, PySparkException
 
-    if isinstance(failure, AnalysisException | ParseException):
+    if isinstance(failure, AnalysisException | ParseException) or _OF_THE_LOG.search(str(failure)):
         return False
     return isinstance(failure, PySparkException | Py4JJavaError)
 

@@ -1,9 +1,11 @@
 """From the rows of the source to the columns that a pipeline declared, each row with what went wrong with it.
 
-No row is dropped and no row fails the query: a record that cannot be decoded comes out with `_error` set, its bytes in
-`_poison`, and null in its columns. A null value is no error: it is a tombstone, and `_record.tombstone` says so.
+No row is dropped and no row fails the query: a record that cannot be decoded comes out with `_error` set and its bytes
+in `_poison`; what its columns hold means nothing. A null value is no error: it is a tombstone, and `_record.tombstone`
+says so.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -41,22 +43,21 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
     value, key = topic.value, topic.key
     assert value is not None
     assert not isinstance(key, str)
-    # Parsed once, into a column of its own: every declared column is then a field of it.
-    parsed = rows.select(
-        "*",
-        *([_parsed("key", key, topic).alias("_parsed_key")] if key is not None else []),
-        _parsed("value", value, topic).alias("_parsed_value"),
-    )
     columns = _columns_of("value", value, topic)
+    parts = {"value": value}
     if key is not None:
-        columns = {**_columns_of("key", key, topic, whole=True), **columns}
-        if len(columns) != len(_columns_of("value", value, topic)) + 1:
+        of_key = _columns_of("key", key, topic, whole=True)
+        if of_key.keys() & columns.keys():
             raise InvalidDefinition(f"input {topic.name}: both key and value make a column key", topic.site)
-    errors = [F.col("_parsed_value.error")]
-    if key is not None:
-        errors.insert(0, F.col("_parsed_key.error"))
+        columns = {**of_key, **columns}
+        parts = {"key": key, "value": value}
+    # Each part is parsed once, into a column of its own. In one expression with what is asked of it, it would be parsed
+    # once for each question: Spark shares no work between the branches of a condition.
+    for part, format_ in parts.items():
+        rows = rows.withColumn(f"_parsed_{part}", _parsed(part, format_, topic))
+    errors = [_error_of(part, format_, topic) for part, format_ in parts.items()]
     error = F.left(F.coalesce(*errors), F.lit(_MAX_ERROR_LENGTH))
-    return parsed.select(
+    return rows.withColumn(ERROR, error).select(
         *(column.alias(name) for name, column in columns.items()),
         F.struct(
             F.col("topic"),
@@ -66,59 +67,96 @@ def decoded(rows: "DataFrame", topic: Topic) -> "DataFrame":
             F.col("key"),
             F.col("value").isNull().alias("tombstone"),
         ).alias(RECORD),
-        error.alias(ERROR),
-        F.when(error.isNotNull(), F.struct(F.col("value"), F.col("headers"))).alias(POISON),
+        F.col(ERROR),
+        F.when(F.col(ERROR).isNotNull(), F.struct(F.col("value"), F.col("headers"))).alias(POISON),
     )
 
 
 def _parsed(part: str, format_: Format, topic: Topic) -> "Column":
-    """A struct of the parsed `content` and of the `error`; both are null where the part is null."""
+    """What `_content_of` and `_error_of` look into; null where the part is null, or nothing can be made of it."""
     from pyspark.sql import functions as F
 
-    data = F.col(part)
-    missing = data.isNull()
-    text = data.cast("string")
+    match format_:
+        case Raw():
+            return F.col(part)
+        case Text():
+            return F.col(part).cast("string")
+        case Json():
+            return _parsed_json(F.col(part).cast("string"), _schema(format_.schema, topic))
+        case ParsedBy():
+            return _parsed_by(part, F.col(part), format_, _schema(format_.schema, topic))
+
+
+def _content_of(part: str, format_: Format) -> "Column":
+    from pyspark.sql import functions as F
+
+    parsed = F.col(f"_parsed_{part}")
+    match format_:
+        case Json():
+            return F.get(parsed["content"], F.lit(0))
+        case ParsedBy():
+            return parsed["content"]
+        case _:
+            return parsed
+
+
+def _error_of(part: str, format_: Format, topic: Topic) -> "Column":
+    from pyspark.sql import functions as F
+
+    text = F.col(part).cast("string")
     not_text = F.when(~F.is_valid_utf8(text), F.lit(f"the {part} is not UTF-8"))
     match format_:
         case Raw():
-            return F.struct(data.alias("content"), F.lit(None).cast("string").alias("error"))
+            return F.lit(None).cast("string")
         case Text():
-            error = F.when(~missing, not_text)
-            return F.struct(F.when(error.isNull(), text).alias("content"), error.alias("error"))
+            return not_text
         case Json():
-            return _parsed_json(part, text, not_text, _schema(format_.schema, topic))
+            return F.when(text.isNotNull(), _wrong_json(part, text, not_text, format_, topic))
         case ParsedBy():
-            return _parsed_by(part, data, format_, _schema(format_.schema, topic))
+            return F.col(f"_parsed_{part}.error")
 
 
-def _parsed_json(part: str, text: "Column", not_text: "Column", schema: "StructType") -> "Column":
+# Spark stops reading at the end of the first object, whatever follows it. As the one element of an array within another
+# object the value is read to its end, so that `{"id": 1}{"id": 2}` is an error and not half of what was sent. Only a
+# value with a `]` can have ended the array and gone on. Of such a value it is asked which fields that other object has:
+# the last one has a name that no value knows.
+
+
+def _parsed_json(text: "Column", schema: "StructType") -> "Column":
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType, StructField, StructType
+    from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
     optional = StructType([StructField(field.name, field.dataType, True) for field in schema])
-    # Spark stops reading at the end of the first object, whatever follows it. As a field of another object the value is
-    # read to its end, so that `{"id": 1}{"id": 2}` is an error and not half of what was sent. If that object has other
-    # fields than its own two, the value has ended early and gone on: the last one has a name that no value knows.
-    envelope = StructType([StructField("content", optional), StructField(_CORRUPT, StringType())])
-    wrapped = F.concat(F.lit('{"content":'), text, F.lit(f',"{_LAST}":0}}'))
-    is_one = F.coalesce(F.json_object_keys(wrapped) == F.array(F.lit("content"), F.lit(_LAST)), F.lit(False))
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    read = F.from_json(wrapped, envelope, options)
-    content = read["content"]
-    wrong = F.coalesce(
+    envelope = StructType([StructField("content", ArrayType(optional)), StructField(_CORRUPT, StringType())])
+    return F.from_json(_wrapped(text), envelope, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
+
+
+def _wrong_json(part: str, text: "Column", not_text: "Column", format_: Json, topic: Topic) -> "Column":
+    from pyspark.sql import functions as F
+
+    parsed = F.col(f"_parsed_{part}")
+    content = _content_of(part, format_)
+    fields = F.array(F.lit("content"), F.lit(_LAST))
+    is_more = F.contains(text, F.lit("]")) & ~F.coalesce(F.json_object_keys(_wrapped(text)) == fields, F.lit(False))
+    is_one = parsed[_CORRUPT].isNull() & (F.size(parsed["content"]) == 1) & content.isNotNull() & ~is_more
+    return F.coalesce(
         not_text,
         F.when(
-            read[_CORRUPT].isNotNull() | content.isNull() | ~is_one,
+            ~F.coalesce(is_one, F.lit(False)),
             F.concat(F.lit(f"the {part} is no JSON object of the declared types: "), F.left(text, F.lit(120))),
         ),
         *(
             F.when(content[field.name].isNull(), F.lit(f"{field.name} is missing or null"))
-            for field in schema
+            for field in _schema(format_.schema, topic)
             if not field.nullable
         ),
     )
-    error = F.when(text.isNotNull(), wrong)
-    return F.struct(F.when(error.isNull(), content).alias("content"), error.alias("error"))
+
+
+def _wrapped(text: "Column") -> "Column":
+    from pyspark.sql import functions as F
+
+    return F.concat(F.lit('{"content":['), text, F.lit(f'],"{_LAST}":0}}'))
 
 
 def _parsed_by(part: str, data: "Column", format_: ParsedBy, schema: "StructType") -> "Column":
@@ -143,9 +181,7 @@ def _parsed_by(part: str, data: "Column", format_: ParsedBy, schema: "StructType
 
 def _columns_of(part: str, format_: Format, topic: Topic, *, whole: bool = False) -> "dict[str, Column]":
     """The columns that a part becomes: the fields of a value, else one column with the part's name."""
-    from pyspark.sql import functions as F
-
-    content = F.col(f"_parsed_{part}.content")
+    content = _content_of(part, format_)
     if whole or not isinstance(format_, Json | ParsedBy):
         return {part: content}
     columns = {}
@@ -156,7 +192,9 @@ def _columns_of(part: str, format_: Format, topic: Topic, *, whole: bool = False
     return columns
 
 
+@lru_cache
 def _schema(text: str | None, topic: Topic) -> "StructType":
+    """Kept: Spark's parser is asked for it, and a batch needs it several times."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 

@@ -1,7 +1,8 @@
 """From the rows of an output to records: the columns of Spark's Kafka sink.
 
-The order of a key has the scope of the partition that its records come from, and is kept: Spark reads a partition in
-several tasks at a time, so rows of one key are brought together again and sorted before they are written.
+The order of a key has the scope of the partition that its records come from, and is kept. Where the function leaves
+rows in the order and the tasks of the source, and no partition was read by two tasks, it is there already. Else rows of
+one key are brought together again and sorted before they are written.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -20,8 +21,10 @@ JSON_OPTIONS: Final = {
 """Timestamps with all that Spark keeps of them; by itself it writes milliseconds."""
 
 
-def records(rows: "DataFrame", topic: Topic) -> "DataFrame":
-    """`key` and `value` of each row. A row made from a tombstone becomes one: a record without a value."""
+def records(rows: "DataFrame", topic: Topic, *, in_order: bool = False) -> "DataFrame":
+    """`key` and `value` of each row. A row made from a tombstone becomes one: a record without a value.
+
+    `in_order`: rows that come of one partition are in one task, in the order of their offsets."""
     from pyspark.sql import functions as F
 
     columns = [name for name in rows.columns if name != RECORD]
@@ -44,13 +47,13 @@ def records(rows: "DataFrame", topic: Topic) -> "DataFrame":
         if RECORD in rows.columns:
             key = F.coalesce(key.cast("binary"), F.when(F.col(f"{RECORD}.tombstone"), F.col(f"{RECORD}.key")))
     encoded = [key.cast("binary").alias("key"), value.cast("binary").alias("value")]
-    if topic.key is None or RECORD not in rows.columns:
+    if topic.key is None or RECORD not in rows.columns or in_order:
         return rows.select(*encoded)
     # Several rows may come of one record: they stay as they came.
     place = [F.col(f"{RECORD}.{name}").alias(f"_{name}") for name in ("topic", "partition", "offset")]
     placed = rows.select(*encoded, *place, F.monotonically_increasing_id().alias("_nth"))
-    in_order = placed.repartition("key").sortWithinPartitions("_topic", "_partition", "_offset", "_nth")
-    return in_order.select("key", "value")
+    ordered = placed.repartition("key").sortWithinPartitions("_topic", "_partition", "_offset", "_nth")
+    return ordered.select("key", "value")
 
 
 def _bytes_or_text(rows: "DataFrame", name: str) -> "Column":

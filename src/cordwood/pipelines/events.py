@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from cordwood.pipelines.spending import spent_in_words
+
 Event = Mapping[str, Any]
 """`event` says which kind it is: doing, started, batch, remark, caught-up, ended, failed."""
 Tell = Callable[[Event], None]
@@ -15,14 +17,15 @@ def line_of(event: Event) -> str:
     return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
 
 
-def in_words(event: Event) -> str:
-    """As one line for people."""
+def in_words(event: Event, *, verbose: bool = False) -> str:
+    """As one line for people; if `verbose`, with where the time of a batch went."""
     match event["event"]:
         case "started":
             doing = "replays into" if event["replaying"] else "runs"
             return f"{event['pipeline']} {doing} edition {event['edition']} (version {event['version']})"
         case "batch":
-            return _batch(event)
+            spent = event.get("spent")
+            return _batch(event) + (f": {spent_in_words(spent)}" if verbose and spent else "")
         case "remark":
             return str(event["text"])
         case "doing":

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.pipelines.definition import RECORD
 from cordwood.pipelines.errors import InvalidDefinition, Site, calling_site
+from cordwood.pipelines.watching import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,8 @@ class Diverted:
 
     persist: bool
     """Streaming DataFrames cannot be, and a try that is thrown away need not be."""
+    count: bool = False
+    """Rows that fail are counted as they come by (`watching.py`)."""
     failures: "list[DataFrame]" = field(default_factory=list)
     kept: "list[DataFrame]" = field(default_factory=list)
     """Persisted results, so that a guarded function runs once for the rows that pass and those that fail."""
@@ -49,9 +52,9 @@ _diverting: ContextVar[Diverted | None] = ContextVar("cordwood_diverting", defau
 
 
 @contextmanager
-def diverting(persist: bool) -> Iterator[Diverted]:
+def diverting(persist: bool, *, count: bool = False) -> Iterator[Diverted]:
     """Within this, guarded functions divert rows instead of failing."""
-    diverted = Diverted(persist)
+    diverted = Diverted(persist, count)
     token = _diverting.set(diverted)
     try:
         yield diverted
@@ -83,10 +86,12 @@ class Guarded:
                 hint = f"keep {RECORD} in the select before it: it says which record to quarantine"
                 raise InvalidDefinition(f"{self._name}: its rows have no column {RECORD}", self.site, hint)
             results = rows.withColumn(_RESULT, self._column(schema, raising=False)(inputs))
+            failed = F.col(f"{_RESULT}.error")
+            if diverted.count:
+                results = counted(results, f"guarded {len(diverted.failures)}", failed)
             if diverted.persist:
                 results = results.persist()
                 diverted.kept.append(results)
-            failed = F.col(f"{_RESULT}.error")
             diverted.failures.append(results.where(failed.isNotNull()).select(RECORD, failed.alias("error")))
             results = results.where(failed.isNull())
         kept = [F.col(f"`{name}`") for name in rows.columns if name not in clash]

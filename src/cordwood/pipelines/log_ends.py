@@ -32,6 +32,12 @@ def topic_ids(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, str | 
     return {name: None if topic.topic_id is None else str(topic.topic_id) for name, topic in found.items()}
 
 
+def partition_count(bootstrap_servers: str, topics: Iterable[str]) -> int:
+    """Of all these topics together, as far as they exist."""
+    with Cluster(ClientSettings(bootstrap_servers)) as cluster:
+        return sum(len(topic.partitions) for topic in cluster.topics(list(topics)).values())
+
+
 def _offsets(bootstrap_servers: str, topics: Iterable[str], which: int) -> Positions:
     with Cluster(ClientSettings(bootstrap_servers)) as cluster:
         found = cluster.topics(list(topics))

@@ -1,7 +1,9 @@
 """All outputs of a pipeline together: a batch is staged in every one of them, then committed in every one of them once.
 
-Tables are committed first, then topics. Each output keeps the number of the batch with the batch, in its own log, and
-numbers count for one application: a query with its checkpoint, or the requeues of an edition.
+A topic's records are staged in open transactions, which readers of committed records do not see; a table's rows in
+files that its log does not name. Tables are committed first, then topics. Each output keeps the number of the batch
+with the batch, in its own log, and numbers count for one application: a query with its checkpoint, or the requeues of
+an edition.
 """
 
 import time
@@ -17,16 +19,24 @@ from cordwood.pipelines import quarantine
 from cordwood.pipelines.definition import RECORD, Pipeline, Table, TableFormat, Topic
 from cordwood.pipelines.encoding import records
 from cordwood.pipelines.errors import InvalidRows, WrongState
+from cordwood.pipelines.spending import Spent
 from cordwood.pipelines.tables.delta import DeltaBatches
 from cordwood.pipelines.tables.iceberg import IcebergBatches
 from cordwood.pipelines.tables.latest_rows import null_key_rows
 from cordwood.pipelines.tables.parquet import ParquetBatches
 from cordwood.pipelines.tables.staged import BatchTable, Change, Staged
 from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
+from cordwood.pipelines.watching import keeps_order, saw
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from cordwood.spark.sink.staging import StagedRecords
+
+
+class OtherPoison(Exception):
+    """A second look at a batch found other poison records than the first."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +54,12 @@ class Place:
 
 @dataclass
 class Work:
-    """A batch while it is being made."""
+    """A batch while it is being made. What is staged and not committed is in `tables` and `topics`."""
 
     tables: dict[str, Staged] = field(default_factory=dict)
-    topics: "dict[str, DataFrame]" = field(default_factory=dict)
+    topics: "dict[str, StagedRecords]" = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)
     failures: "list[DataFrame]" = field(default_factory=list)
     """(`_record`, `error`) of rows that cannot be written, and take their records with them."""
     kept: "list[DataFrame]" = field(default_factory=list)
@@ -86,17 +97,19 @@ class Outputs:
         self.changes: dict[str, Change] = {}
         """What the last batch has done to the files of each table that took it."""
 
-    def stage(self, outputs: "Mapping[str, DataFrame]", work: Work) -> None:
-        """All of them, also those that have the batch already: which records are poison is for all outputs to say."""
+    def stage(self, outputs: "Mapping[str, DataFrame]", work: Work, batch_id: int, *, in_order: bool = False) -> None:
+        """All of them, also those that have the batch already: which records are poison is for all outputs to say.
+        `in_order`: the source gave the records of a partition to one task, in the order of their offsets."""
         for name, output in self.wanted.items():
-            rows = outputs[name]
+            rows, began_s = outputs[name], time.monotonic()
             if isinstance(output, Topic):
-                encoded = records(rows, output).persist()
-                work.kept.append(encoded)
-                work.topics[name], work.rows[name] = encoded, encoded.count()
+                work.topics[name] = written = self._stage_topic(rows, output, batch_id, in_order=in_order)
+                saw(written.frame)
+                work.rows[name] = written.rows
+                work.spent[name] = Spent(_ms_since(began_s), written.input_ms, written.write_ms)
                 continue
-            staged = self._tables[name].stage(rows)
-            work.tables[name], work.rows[name] = staged, staged.rows
+            work.tables[name] = staged = self._tables[name].stage(rows)
+            work.rows[name], work.spent[name] = staged.rows, Spent(_ms_since(began_s))
             if staged.null_keys:
                 if RECORD not in rows.columns:
                     raise InvalidRows(
@@ -106,10 +119,15 @@ class Outputs:
                 work.failures.append(null_key_rows(rows, output))
 
     def discard(self, work: Work) -> None:
+        """Takes back what is staged and not committed."""
         for rows in work.kept:
             rows.unpersist()
-        for name, staged in work.tables.items():
+        while work.tables:
+            name, staged = work.tables.popitem()
             self._tables[name].discard(staged)
+        while work.topics:
+            _, written = work.topics.popitem()
+            written.discard()
 
     def repeated(self, batch_id: int) -> list[str]:
         """Tables that have this batch. Topics know it too, and pass over what they have."""
@@ -133,24 +151,32 @@ class Outputs:
         effects = any(work.rows[name] for name, output in self.wanted.items() if not output.replayable)
         if effects and self._before_effects is not None:
             self._before_effects(batch_id)
-        for name, staged in work.tables.items():
+        # What is being committed is not to be taken back, whatever happens: it may be visible.
+        for name in list(work.tables):
+            staged = work.tables.pop(name)
             if name in repeated:
                 self._tables[name].discard(staged)
             else:
                 application = self._application_of(self._pipeline.outputs[name])
                 self.changes[name] = self._tables[name].commit(staged, application, batch_id)
-        for name, rows in work.topics.items():
-            if work.rows[name]:
-                output = self._pipeline.outputs[name]
-                self._produce(rows, self._place.topics[output.name], self._application_of(output), batch_id)
+        for name in list(work.topics):
+            work.topics.pop(name).commit()
 
-    def quarantine(self, rows: "DataFrame", batch_id: int) -> None:
-        """Before everything else of the batch: a record may be in quarantine and not yet missing, never the reverse."""
+    def quarantine(self, rows: "DataFrame", batch_id: int, *, expected: int | None = None) -> None:
+        """Before everything else of the batch: a record may be in quarantine and not yet missing, never the reverse.
+        Raises OtherPoison, with nothing written, if there are not as many records as expected."""
         if self._has_quarantined(batch_id):
             quarantine.check_repeated(rows, self._quarantined(rows.sparkSession), self.who(batch_id))
             return
-        self._commits(batch_id)
-        self._produce(rows, self._pipeline.quarantine_topic, self._application_of(None), batch_id)
+        written = self._stage(rows, self._pipeline.quarantine_topic, self._application_of(None), batch_id)
+        try:
+            if expected is not None and written.rows != expected:
+                raise OtherPoison(f"{written.rows} records to set aside where {expected} were counted")
+            self._commits(batch_id)
+        except BaseException:
+            written.discard()
+            raise
+        written.commit()
 
     def set_aside_before(self, spark: "SparkSession", batch_id: int) -> "DataFrame | None":
         """Records (`topic`, `partition`, `offset`) that this batch quarantined before it was interrupted, if it was."""
@@ -196,18 +222,22 @@ class Outputs:
             .load()
         )
 
-    def _produce(self, rows: "DataFrame", topic: str, application: str, batch_id: int) -> None:
-        (
-            rows.write.format("cordwood")
-            .option("kafka.bootstrap.servers", self._place.bootstrap_servers)
-            .option("topic", topic)
-            .option("family", application)
-            .option("batchId", batch_id)
+    def _stage_topic(self, rows: "DataFrame", output: Topic, batch_id: int, *, in_order: bool) -> "StagedRecords":
+        encoded = records(rows, output, in_order=in_order and keeps_order(rows))
+        return self._stage(encoded, self._place.topics[output.name], self._application_of(output), batch_id)
+
+    def _stage(self, rows: "DataFrame", topic: str, application: str, batch_id: int) -> "StagedRecords":
+        from cordwood.spark.sink.staging import stage_records
+
+        options = {
+            "kafka.bootstrap.servers": self._place.bootstrap_servers,
+            "topic": topic,
+            "family": application,
+            "batchId": str(batch_id),
             # Plans are compared before a batch is begun, and a function may give other rows the second time.
-            .option("otherRowCount", "skip")
-            .mode("append")
-            .save()
-        )
+            "otherRowCount": "skip",
+        }
+        return stage_records(rows, options)
 
     def _application_of(self, output: Table | Topic | None) -> str:
         """Every output counts batches by itself, and so does the quarantine (None). An output is what it was declared
@@ -215,6 +245,10 @@ class Outputs:
         of a family's name."""
         what = "quarantine" if output is None else f"{type(output).__name__} {output.name}"
         return f"{self._application}.{sha256(what.encode()).hexdigest()[:12]}"
+
+
+def _ms_since(began_s: float) -> int:
+    return round((time.monotonic() - began_s) * 1000)
 
 
 def _open_table(table: Table, place: Place) -> BatchTable:

@@ -31,7 +31,7 @@ from cordwood.pipelines.positions import Positions, ahead, distance, from_json
 from cordwood.pipelines.project import Project
 from cordwood.pipelines.requeue_plan import read_plan
 from cordwood.pipelines.run_lock import RunLock
-from cordwood.pipelines.sources import source_stream
+from cordwood.pipelines.sources import reads_whole_partitions, source_stream
 from cordwood.pipelines.stateful import StatefulBatches, one_stream
 from cordwood.pipelines.tables.staged import Change
 from cordwood.pipelines.trying import adopting
@@ -152,9 +152,20 @@ class Running:
     # In the query
 
     def _start(self, spark: "SparkSession", bootstrap_servers: str, once: bool) -> "StreamingQuery":
+        from cordwood.pipelines.log_ends import partition_count
+
         settings = self._pipeline.settings
         starting = self._edition.starting
-        rows = source_stream(self._pipeline, spark, bootstrap_servers=bootstrap_servers, starting=starting)
+        partitions = partition_count(bootstrap_servers, [topic.name for topic in self._pipeline.inputs.values()])
+        cores = spark.sparkContext.defaultParallelism
+        self._whole_partitions = reads_whole_partitions(self._pipeline, partitions, cores)
+        rows = source_stream(
+            self._pipeline,
+            spark,
+            bootstrap_servers=bootstrap_servers,
+            starting=starting,
+            whole_partitions=self._whole_partitions,
+        )
         stream = one_stream(self._pipeline, rows) if settings.stateful else rows
         writer = (
             stream.writeStream.foreachBatch(self._batch)
@@ -194,7 +205,7 @@ class Running:
         )
         if self._pipeline.settings.stateful:
             return StatefulBatches(self._pipeline, outputs, self._place.bootstrap_servers).process
-        batches = Batches(self._pipeline, outputs)
+        batches = Batches(self._pipeline, outputs, whole_partitions=self._whole_partitions)
         return lambda rows, batch_id: batches.process(rows, batch_id, self._effects_from())
 
     def _check_wanted(self) -> None:
@@ -259,6 +270,7 @@ class Running:
                 "skipped": list(report.skipped),
                 "lag": self._lag,
                 "duration_ms": report.duration_ms,
+                "spent": {**report.spent, "spark": _sparks_own_ms(told)},
             }
             note_progress(self._state, self._edition, event)
             self._tell(event)
@@ -451,6 +463,13 @@ def _offsets_between(progress: Mapping[str, Any], first: str, second: str) -> in
             return None
         apart += distance(ahead(two, one))
     return apart
+
+
+def _sparks_own_ms(progress: Mapping[str, Any] | None) -> int | None:
+    """What Spark took for a batch besides carrying it out: where to read to, planning, its checkpoint."""
+    durations = {} if progress is None else progress.get("durationMs", {})
+    whole, carried_out = durations.get("triggerExecution"), durations.get("addBatch")
+    return None if whole is None or carried_out is None else whole - carried_out
 
 
 def _offset(text: str | None) -> Positions | None:

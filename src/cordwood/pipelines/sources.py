@@ -17,18 +17,32 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def source_stream(pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str) -> "DataFrame":
-    """The records of all its inputs, as the source gives them."""
+def source_stream(
+    pipeline: Pipeline, spark: "SparkSession", *, bootstrap_servers: str, starting: str, whole_partitions: bool = False
+) -> "DataFrame":
+    """The records of all its inputs, as the source gives them. `whole_partitions`: each partition's to one task."""
     options = {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.isolation.level": "read_committed",
         "subscribe": ",".join(topic.name for topic in pipeline.inputs.values()),
         "includeHeaders": "true",
         "maxOffsetsPerTrigger": str(pipeline.settings.max_rows_per_batch),
+        **({"wholePartitions": "true"} if whole_partitions else {}),
         **starting_options(starting),
         **pipeline.settings.source_options,
     }
     return spark.readStream.format("cordwood").options(**options).load()
+
+
+def reads_whole_partitions(pipeline: Pipeline, partitions: int, cores: int) -> bool:
+    """Whether a partition is better read by one task than by several.
+
+    By one, the order of a key's records reaches an output topic with no shuffle, which takes about as long as all else.
+    Where there are many more cores than partitions, several tasks and a shuffle are sooner done."""
+    has_order = any(topic.key is not None for topic in pipeline.topics.values())
+    given = {name.lower() for name in pipeline.settings.source_options}
+    cuts = given & {"minpartitions", "maxrecordsperpartition", "wholepartitions"}
+    return has_order and not pipeline.settings.stateful and not cuts and 2 * partitions >= cores
 
 
 def streams(

@@ -15,13 +15,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from cordwood.pipelines import quarantine
-from cordwood.pipelines.batches import BatchReport, good_rows, outputs_of
+from cordwood.pipelines.batches import BatchReport, good_rows, outputs_of, spent_on
 from cordwood.pipelines.decoding import ERROR, POISON, inputs_of
 from cordwood.pipelines.definition import RECORD, Pipeline
 from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.guarding import diverting
 from cordwood.pipelines.isolation import Origin
 from cordwood.pipelines.outputs import Outputs, Work
+from cordwood.pipelines.watching import count_of, counted, watching
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,42 +59,60 @@ class StatefulBatches:
         self._servers = bootstrap_servers
 
     def process(self, rows: "DataFrame", batch_id: int) -> BatchReport:
-
-        started = time.monotonic()
+        began_s = time.monotonic()
+        repeated = self._outputs.repeated(batch_id)
         with ExitStack() as kept:
-            rows = rows.persist()
-            kept.callback(rows.unpersist)
-            counts = {row[_BRANCH]: row["count"] for row in rows.groupBy(_BRANCH).count().collect()}
-            undecoded = self._branch(rows, _UNDECODED) if counts.get(_UNDECODED) else None
-            failed: dict[Origin, str] = {}
-            if counts.get(_FAILED):
-                limit = min(self._pipeline.budget.rows, quarantine.MAX_ISOLATED) + 1
-                failed = quarantine.origins_of([self._branch(rows, _FAILED)], limit)
-            bad = counts.get(_UNDECODED, 0)
-            samples = [*failed.items(), *(quarantine.samples(undecoded) if undecoded is not None else ())]
-            quarantine.check_budget(self._pipeline, batch_id, None, bad + len(failed), samples, is_all=not failed)
-            quarantine.check_isolated(self._pipeline, batch_id, len(failed))
-            repeated = self._outputs.repeated(batch_id)
             work = Work()
-            kept.callback(lambda: [each.unpersist() for each in work.kept])
+            kept.callback(self._outputs.discard, work)
+            rows, has_poison = self._stage(rows, batch_id, work)
+            staged_s = time.monotonic()
+            quarantined = self._set_aside(rows, batch_id) if has_poison else 0
+            self._outputs.commit(work, batch_id, repeated)
+        spent = spent_on(work, began_s, staged_s, is_one_pass=True)
+        remarks = self._outputs.tidy()
+        duration_ms = round((time.monotonic() - began_s) * 1000)
+        return BatchReport(batch_id, None, work.rows, quarantined, (), repeated, duration_ms, remarks, spent)
+
+    def _stage(self, rows: "DataFrame", batch_id: int, work: Work) -> "tuple[DataFrame, bool]":
+        """Every output staged: the rows, persisted, and whether some of them are poison.
+
+        The stream's plan must run once, since it changes the state: the first output's job fills the cache, and counts
+        what is poison as it does."""
+        from pyspark.sql import functions as F
+
+        with watching() as watched:
+            poison = F.when(F.col(_BRANCH).isin(_UNDECODED, _FAILED), True)
+            rows = counted(rows, "branches", poison).persist()
+            work.kept.append(rows)
             branches = {
                 name: self._branch(rows, f"_output_{index}") for index, name in enumerate(self._pipeline.outputs)
             }
-            self._outputs.stage(branches, work)
-            if work.failures:
-                self._outputs.discard(work)
-                told, *_ = quarantine.origins_of(work.failures, 1).items()
-                raise InvalidRows(f"{self._pipeline.name}: batch {batch_id}: {told[0]}: {told[1]}")
-            who = self._outputs.who(batch_id)
-            aside = [] if undecoded is None else quarantine.undecoded([undecoded], who)
-            if failed:
-                aside.append(quarantine.failed(self._records(rows.sparkSession, failed), failed, who))
-            if aside:
-                self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
-            self._outputs.commit(work, batch_id, repeated)
-        remarks = self._outputs.tidy()
-        duration_ms = round((time.monotonic() - started) * 1000)
-        return BatchReport(batch_id, None, work.rows, bad + len(failed), (), repeated, duration_ms, remarks)
+            self._outputs.stage(branches, work, batch_id)
+        if work.failures:
+            told, *_ = quarantine.origins_of(work.failures, 1).items()
+            raise InvalidRows(f"{self._pipeline.name}: batch {batch_id}: {told[0]}: {told[1]}")
+        if watched.holds:
+            return rows, count_of(watched, "branches").failed > 0
+        return rows, rows.where(poison.isNotNull()).limit(1).count() > 0
+
+    def _set_aside(self, rows: "DataFrame", batch_id: int) -> int:
+        """How many records are in quarantine now. Raises OverBudget."""
+        counts: dict[str, int] = {row[_BRANCH]: row["count"] for row in rows.groupBy(_BRANCH).count().collect()}
+        undecoded = self._branch(rows, _UNDECODED) if counts.get(_UNDECODED) else None
+        failed: dict[Origin, str] = {}
+        if counts.get(_FAILED):
+            limit = min(self._pipeline.budget.rows, quarantine.MAX_ISOLATED) + 1
+            failed = quarantine.origins_of([self._branch(rows, _FAILED)], limit)
+        bad = counts.get(_UNDECODED, 0) + len(failed)
+        samples = [*failed.items(), *(quarantine.samples(undecoded) if undecoded is not None else ())]
+        quarantine.check_budget(self._pipeline, batch_id, None, bad, samples, is_all=not failed)
+        quarantine.check_isolated(self._pipeline, batch_id, len(failed))
+        who = self._outputs.who(batch_id)
+        aside = [] if undecoded is None else quarantine.undecoded([undecoded], who)
+        if failed:
+            aside.append(quarantine.failed(self._records(rows.sparkSession, failed), failed, who))
+        self._outputs.quarantine(reduce(lambda one, two: one.unionByName(two), aside), batch_id)
+        return bad
 
     def _branch(self, rows: "DataFrame", name: str) -> "DataFrame":
         from pyspark.sql import functions as F

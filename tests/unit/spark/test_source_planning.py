@@ -109,3 +109,21 @@ def test_every_offset_is_read_once_and_in_order(seed: int) -> None:
     assert not pieces
     if sizes.max_records:
         assert max(map(records, tasks), default=0) <= sizes.max_records
+
+
+WHOLE = TaskSizes(whole_partitions=True)
+
+
+def test_partitions_that_stay_whole_are_shared_out_evenly() -> None:
+    tasks = plan_tasks(ranges(*[50_000] * 4), WHOLE, cores=2)
+    assert [len(task) for task in tasks] == [2, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_partition_that_stays_whole_is_read_by_two_tasks(seed: int) -> None:
+    chance = random.Random(seed)
+    wanted = ranges(*(chance.randint(1, 3_000_000) for _ in range(chance.randint(1, 40))))
+    tasks = plan_tasks(wanted, WHOLE, cores=chance.randint(1, 16))
+    assert all(tasks), "no task without work"
+    assert sorted(piece for task in tasks for piece in task) == wanted
+    assert all(list(task) == sorted(task) for task in tasks)

@@ -29,6 +29,7 @@ def run_in_foreground(
     replay: bool,
     max_restarts: int,
     as_json: bool,
+    verbose: bool = False,
 ) -> None:
     """Raises Failure if it ends with one. The first SIGTERM or Ctrl-C ends it after the batch, a second one at once."""
 
@@ -45,7 +46,7 @@ def run_in_foreground(
         elif event["event"] in ("remark", "failed"):
             remark(in_words(event))
         else:
-            say(in_words(event))
+            say(in_words(event, verbose=verbose))
         sys.stdout.flush()
 
     directory = found.state.edition_directory(edition.name)

@@ -33,6 +33,11 @@ Directory = Annotated[
     ),
 ]
 
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", help="Say in the line of a batch where its time went: each output, the commit, Spark."),
+]
+
 StopTimeout = Annotated[
     float,
     typer.Option(

@@ -8,7 +8,7 @@ import typer
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
 from cordwood.cli.output import remark
-from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
+from cordwood.cli.pipeline.options import Directory, Target, Verbose, check_spark_is_installed, refusals
 from cordwood.cli.pipeline.run import DEFAULT_MAX_RESTARTS, MaxRestarts
 
 
@@ -29,6 +29,7 @@ def replay(
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline over history into fresh tables and topics, beside the live ones, until it has caught up.
@@ -88,6 +89,7 @@ def replay(
                 replay=True,
                 max_restarts=max_restarts,
                 as_json=as_json,
+                verbose=verbose,
             )
         finally:
             lock.release()

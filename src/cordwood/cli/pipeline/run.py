@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cordwood.cli.options import DEFAULT_BOOTSTRAP_SERVERS, AsJson, BootstrapServers
-from cordwood.cli.pipeline.options import Directory, Target, check_spark_is_installed, refusals
+from cordwood.cli.pipeline.options import Directory, Target, Verbose, check_spark_is_installed, refusals
 
 DEFAULT_MAX_RESTARTS = 8
 
@@ -33,6 +33,7 @@ def run(
     max_restarts: MaxRestarts = DEFAULT_MAX_RESTARTS,
     directory: Directory = None,
     bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline until it is stopped, with a line for every batch.
@@ -73,6 +74,7 @@ def run(
                 replay=False,
                 max_restarts=max_restarts,
                 as_json=as_json,
+                verbose=verbose,
             )
         finally:
             lock.release()

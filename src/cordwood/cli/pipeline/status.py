@@ -11,6 +11,7 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
         from cordwood.cli.pipeline.view import COLUMNS, editions_of
         from cordwood.cli.record_text import time_in_words
         from cordwood.pipelines.project import Project
+        from cordwood.pipelines.spending import spent_in_words
 
         state = Project(directory).known(name)
         name = state.name
@@ -29,4 +30,7 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
     if live is not None:
         rows = [(f"table {table}", str(state.table_directory(live.edition, table))) for table in live.edition.tables]
         rows += [(f"topic {declared}", topic) for declared, topic in live.edition.topics.items()]
+        spent = (live.progress.get("last_batch") or {}).get("spent")
+        if spent:
+            rows.append(("last batch took", spent_in_words(spent)))
         facts([*rows, ("definition", str(state.definition(live.edition))), ("file", live.edition.source_file)])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cordwood.pipelines.tables.stores import TableStore
+from cordwood.pipelines.watching import collected
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +58,7 @@ def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | N
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         yield from _write_partition(batches, lambda: FileWriter(store, schema, reduce))
 
-    reported = rows.mapInArrow(write, _REPORT).collect()
+    reported = collected(rows.mapInArrow(write, _REPORT))
     return [DataFile(*row) for row in reported]
 
 

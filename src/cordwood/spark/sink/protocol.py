@@ -67,6 +67,10 @@ class TaskReport(WriterCommitMessage):
     """Rows of a batch that was decided before: read and not written."""
     query_name: str | None = None
     """Of the streaming query, if it has one: for people who look at its family."""
+    input_ms: int = 0
+    """How long the attempt waited for Spark's rows."""
+    write_ms: int = 0
+    """The rest of its time: encoding, sending, waiting for acknowledgements."""
 
 
 class Verdict(Enum):

@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from cordwood.client.cluster import Cluster
@@ -38,8 +39,30 @@ def write_task(
     options: SinkOptions, columns: SinkColumns, identity: WriteIdentity, batches: Iterator[Any]
 ) -> TaskReport:
     """Raises whatever prevents it; then nothing of this attempt will be visible (unless exactlyOnce=false)."""
+    began_s = time.monotonic()
+    rows = _Input(batches)
     with _signs_of_life(options, identity):
-        return _write_task(options, columns, identity, batches)
+        report = _write_task(options, columns, identity, rows)
+    took_ms, input_ms = round((time.monotonic() - began_s) * 1000), round(rows.waited_s * 1000)
+    return replace(report, input_ms=input_ms, write_ms=max(0, took_ms - input_ms))
+
+
+class _Input:
+    """Spark's batches, with the time that was spent waiting for them."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self.waited_s = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        asked_s = time.monotonic()
+        try:
+            return next(self._batches)
+        finally:
+            self.waited_s += time.monotonic() - asked_s
 
 
 def _signs_of_life(options: SinkOptions, identity: WriteIdentity) -> AbstractContextManager[None]:

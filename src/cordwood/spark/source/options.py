@@ -64,6 +64,8 @@ class TaskSizes:
 
     min_tasks: int | None = None
     max_records: int | None = None
+    whole_partitions: bool = False
+    """The records of a partition are read by one task, in offset order."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +140,7 @@ class _Reading:
             isolation=self._isolation(),
             fail_on_data_loss=self._take(names.FAIL_ON_DATA_LOSS, yes_or_no, True),
             extra_columns=self._extra_columns(),
-            task_sizes=TaskSizes(
-                min_tasks=self._take(names.MIN_PARTITIONS, _positive, None),
-                max_records=self._take(names.MAX_RECORDS_PER_PARTITION, _positive, None),
-            ),
+            task_sizes=self._task_sizes(),
             limits=self._limits(),
             progress_group=group,
             reports_progress=reports,
@@ -151,6 +150,19 @@ class _Reading:
         if self._problems:
             raise OptionsError(self._problems)
         return options
+
+    def _task_sizes(self) -> TaskSizes:
+        sizes = TaskSizes(
+            min_tasks=self._take(names.MIN_PARTITIONS, _positive, None),
+            max_records=self._take(names.MAX_RECORDS_PER_PARTITION, _positive, None),
+            whole_partitions=self._take(names.WHOLE_PARTITIONS, yes_or_no, False),
+        )
+        if sizes.whole_partitions and (sizes.min_tasks or sizes.max_records):
+            self._problems.append(
+                f"{names.WHOLE_PARTITIONS} leaves partitions whole, and {names.MIN_PARTITIONS} and "
+                f"{names.MAX_RECORDS_PER_PARTITION} cut them: use one of them"
+            )
+        return sizes
 
     def _extra_columns(self) -> frozenset[str]:
         return frozenset(

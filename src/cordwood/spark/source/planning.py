@@ -6,6 +6,7 @@ pieces are in offset order, and a task reads its ranges one after the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from cordwood.model.identifiers import TopicPartition
@@ -58,6 +59,8 @@ def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes, cores: int) -> l
         return []
     work = records + RANGE_COST * len(ranges)
     count = max(1, min(max(cores, _pieces(work, RECORDS_PER_TASK)), _pieces(work, RECORDS_WORTH_A_TASK)))
+    if sizes.whole_partitions:
+        return _packed(ranges, count)
     wished = max(
         min(sizes.min_tasks or 0, records),
         _pieces(records, sizes.max_records) if sizes.max_records else 0,
@@ -68,6 +71,17 @@ def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes, cores: int) -> l
     if sizes.max_records:
         return _cut(ranges, count, range_cost=0, smallest_piece=0)
     return _cut(ranges, count, range_cost=RANGE_COST, smallest_piece=work // count // 10)
+
+
+def _packed(ranges: Sequence[OffsetRange], count: int) -> list[Task]:
+    """At most `count` tasks of whole ranges: the largest range first, each to the task that has the least by then."""
+    tasks: list[list[OffsetRange]] = [[] for _ in range(min(count, len(ranges)))]
+    loads = [(0, index) for index in range(len(tasks))]
+    for found in sorted(ranges, key=lambda found: (-found.size, found.partition)):
+        load, index = heappop(loads)
+        tasks[index].append(found)
+        heappush(loads, (load + found.size + RANGE_COST, index))
+    return [tuple(sorted(task, key=lambda found: found.partition)) for task in tasks]
 
 
 def _pieces(amount: int, size: int) -> int:
