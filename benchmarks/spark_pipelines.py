@@ -92,10 +92,10 @@ class Bench:
         create_topics(self.broker, [name], partitions, self.broker.topic_settings("os"))
         return name
 
-    def orders(self, rows: int) -> str:
+    def orders(self, rows: int, partitions: int = PARTITIONS) -> str:
         """A topic with so many orders of about 60 bytes, made once."""
         if rows not in self.filled:
-            name = self.topic()
+            name = self.topic(partitions)
             producer = Producer(
                 {"bootstrap.servers": self.broker.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
             )
@@ -208,7 +208,8 @@ def to_topic(bench: Bench) -> None:
 
 def tiny(bench: Bench) -> None:
     """Batches of one record, one after the other."""
-    read, cold = bench.orders(bench.scale.tiny_batches), 5
+    # Of each partition with records a batch has one at least.
+    read, cold = bench.orders(bench.scale.tiny_batches, partitions=1), 5
 
     def of_one(timeline: Timeline) -> float:
         return statistics.median(timeline.warm_s(cold))
