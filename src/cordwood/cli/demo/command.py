@@ -24,7 +24,7 @@ def demo(
 
     The demo starts a broker of its own in a temporary directory, and ends by itself. Every claim is checked; the exit
     code is 0 if all held. The chapters on the broker take about a quarter of a minute. Those on Spark start it four
-    times, which takes some two minutes on two quiet cores; without Spark they are left out.
+    times, which takes about 100 s on two quiet cores; without Spark they are left out.
     """
     from cordwood.cli.demo.chapters import UnknownChapter
     from cordwood.cli.demo.story import CHAPTERS, run
