@@ -55,6 +55,11 @@ def encode_key(group: str, partition: TopicPartition) -> bytes:
     return Written(_TYPE_1 + string(group) + string(topic) + _INT32.pack(index), PositionKey(group, partition))
 
 
+def key_prefixes(group: str) -> tuple[bytes, ...]:
+    """The first bytes of every key of a position of this group, and of no other key."""
+    return tuple(struct.pack(">h", kind) + string(group) for kind in OFFSET_COMMIT_KEY_TYPES)
+
+
 def encode_value(position: Position) -> bytes:
     if position.expire_timestamp_ms >= 0:
         # Version 1 has no field for the epoch and the topic's id.

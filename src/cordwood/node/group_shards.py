@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.groups.classic.group import NEVER_MS, Limits
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.heartbeat import ConsumerLimits
-from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, decode_key, record_type
+from cordwood.groups.offset_records import decode_key, key_prefixes
 from cordwood.groups.shard import GroupShard
 from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode
@@ -150,5 +150,8 @@ class GroupShards:
 
 def pending_positions(shard: Shard[GroupShard], group_id: str) -> frozenset[TopicPartition]:
     """Partitions for which an open transaction holds a position of this group."""
-    positions = (key for key in shard.pending.moving_keys() if record_type(key) in OFFSET_COMMIT_KEY_TYPES)
-    return frozenset(partition for owner, partition in map(decode_key, positions) if owner == group_id)
+    if not shard.pending:
+        return frozenset()
+    # Other groups' positions are passed over without decoding them: one transaction may hold very many.
+    prefixes = key_prefixes(group_id)
+    return frozenset(decode_key(key).partition for key in shard.pending.moving_keys() if key.startswith(prefixes))

@@ -12,6 +12,7 @@ from cordwood.groups.offset_records import (
     decode_value,
     encode_key,
     encode_value,
+    key_prefixes,
 )
 from cordwood.groups.positions import Commit, Positions, is_current
 from cordwood.groups.record_fields import UnreadableRecord
@@ -23,6 +24,15 @@ ORDERS = TopicPartition("orders", 3)
 FIRST, SECOND = TopicId(int=1), TopicId(int=2)
 names = st.text(max_size=40)
 longs = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.mark.parametrize("other", ["g", "group", "group-", "grou", "Group-1", ""])
+def test_the_prefix_of_a_key_belongs_to_one_group(other: str) -> None:
+    key = encode_key("group-1", TopicPartition("t", 3))
+    old = b"\0\0" + key[2:]
+    assert key.startswith(key_prefixes("group-1"))
+    assert old.startswith(key_prefixes("group-1"))
+    assert not key.startswith(key_prefixes(other))
 
 
 @given(names, names, st.integers(0, 2**31 - 1))
