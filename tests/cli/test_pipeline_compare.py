@@ -144,26 +144,41 @@ def test_where_nothing_can_be_compared_it_says_so_with_another_exit_code(stage: 
     assert "editions v1 and v2" in error["message"]
 
 
-def test_an_idle_run_once_ends_without_spark(stage: Stage, make_topic: MakeTopic) -> None:
+def test_an_idle_run_once_ends_without_spark(stage: Stage) -> None:
     stage.begin('table("latest", key="id")')
     stage._write(1, 'table("latest", key="id")')
     stage.records(stage.topic, [("a", "1"), ("b", "2"), ("c", "3")])
+    _has_read_all(stage, "v1")
+    began = time.monotonic()
+    said = stage.cordwood("pipeline", "run", stage.file, "--once")
+    assert said == f"{stage.name} v1: all that there was is read\n"
+    assert time.monotonic() - began < 60, "as long as no Spark takes on any machine"
+    assert not (stage.state.edition_directory("v1") / "worker.log").exists()
+
+
+def test_a_replay_that_has_caught_up_ends_without_spark_when_it_is_asked_for_again(stage: Stage) -> None:
+    stage.begin('table("latest", key="id")')
+    stage.records(stage.topic, [("a", "1"), ("b", "2"), ("c", "3")])
+    _has_read_all(stage, "v2")
+    stage.state.note_caught_up(stage.state.edition("v2"), 3)
+    said = stage.cordwood("pipeline", "replay", stage.file)
+    assert said == f"{stage.name} v2: all that there was is read\n"
+    assert not (stage.state.edition_directory("v2") / "worker.log").exists()
+
+
+def _has_read_all(stage: Stage, edition: str) -> None:
+    """A checkpoint as Spark leaves it at the end of the log."""
     state = stage.state
-    state.note_query(state.edition("v1"), "a query")
+    state.note_query(state.edition(edition), "a query")
     ids = {name: id_ for name, id_ in topic_ids(stage.cordwood.bootstrap, [stage.topic]).items() if id_}
-    state.note_inputs(state.edition("v1"), ids)
+    state.note_inputs(state.edition(edition), ids)
     watermarks = {str(index): end for index, end in _ends(stage).items()}
-    checkpoint = state.checkpoint("v1")
+    checkpoint = state.checkpoint(edition)
     for name in ("offsets", "commits"):
         (checkpoint / name).mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id": "a query"}')
     (checkpoint / "offsets/0").write_text(f"v1\n{{}}\n{json.dumps({stage.topic: watermarks})}")
     (checkpoint / "commits/0").write_text("v1\n{}")
-    began = time.monotonic()
-    said = stage.cordwood("pipeline", "run", stage.file, "--once")
-    assert said == f"{stage.name} v1: all that there was is read\n"
-    assert time.monotonic() - began < 60, "as long as no Spark takes on any machine"
-    assert not (state.edition_directory("v1") / "worker.log").exists()
 
 
 def _ends(stage: Stage) -> dict[int, int]:

@@ -5,6 +5,7 @@ The outcome is that of `comparing`, which does the same on Spark for what is lar
 
 import base64
 import json
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,17 +22,22 @@ MAX_BYTES: Final = 256 << 20
 
 
 class _Row(NamedTuple):
-    key: str | None
+    key: Hashable | None
     """None: it stands for itself."""
-    text: str | None
+    content: Hashable
+
+
+class _Nested(NamedTuple):
+    """A list, a struct or a map, as JSON."""
+
+    text: str
 
 
 def tables_fit(live: Snapshot, fresh: Snapshot) -> bool:
-    """Whether two tables are small, and on a file system that this process can read."""
-    if live.rows + fresh.rows > MAX_ROWS or live.remote is not None or fresh.remote is not None:
+    """Whether two tables are small, in files and objects alike."""
+    if live.rows + fresh.rows > MAX_ROWS:
         return False
-    files = [Path(path) for path in (*live.files, *fresh.files)]
-    return sum(path.stat().st_size for path in files) <= MAX_BYTES
+    return sum(_size_bytes(each) for each in (live, fresh)) <= MAX_BYTES
 
 
 def topics_fit(topics: Sequence[str], bootstrap_servers: str) -> bool:
@@ -46,7 +52,11 @@ def compare_tables_here(table: str, key: Sequence[str], live: Snapshot, fresh: S
     values = [name for name in columns.common if name not in by]
     sides = [_groups(_table_rows(each, by, values)) for each in (live, fresh)]
     counts, found = _differences(sides[0], sides[1], samples)
-    shown = [row_sample(*each) for each in found]
+
+    def text(names: Sequence[str], cells: Any) -> str | None:
+        return None if cells is None else _json(dict(zip(names, map(_shown, cells), strict=True)))
+
+    shown = [row_sample(kind, text(by, key), text(values, one), text(values, two)) for kind, key, one, two in found]
     return Comparison(table, tuple(key), live.rows, fresh.rows, *counts, columns, shown)
 
 
@@ -54,37 +64,40 @@ def compare_topics_here(name: str, topics: tuple[str, str], bootstrap_servers: s
     sides = [_groups(_records(topic, bootstrap_servers)) for topic in topics]
     counts, found = _differences(sides[0], sides[1], samples)
     shown = [record_sample(*each) for each in found]
-    totals = [sum(each.total() for each in side.values()) for side in sides]
+    totals = [sum(sum(each.values()) for each in side.values()) for side in sides]
     return Comparison(name, ("key",), totals[0], totals[1], *counts, Columns(), shown)
 
 
-_Groups = Mapping[Hashable, Counter[str | None]]
+_Groups = Mapping[Hashable, Mapping[Any, int]]
+"""How often each content is there, by key."""
 
 
 def _groups(rows: Iterable[_Row]) -> _Groups:
     """The rows of each key. A row without a key is a group of its own, with those that say the same."""
-    groups: dict[Hashable, Counter[str | None]] = {}
-    for row in rows:
-        name: Hashable = (True, row.text) if row.key is None else (False, row.key)
-        groups.setdefault(name, Counter())[row.text] += 1
+    groups: dict[Hashable, dict[Any, int]] = {}
+    for key, content in rows:
+        group = groups.setdefault((True, content) if key is None else (False, key), {})
+        group[content] = group.get(content, 0) + 1
     return groups
 
 
-def _differences(
-    live: _Groups, fresh: _Groups, samples: int
-) -> tuple[tuple[int, int, int], list[tuple[str, str | None, str | None, str | None]]]:
+_Difference = tuple[str, Any, Any, Any]
+"""Its kind, the key, what the live edition has and what the fresh one has."""
+
+
+def _differences(live: _Groups, fresh: _Groups, samples: int) -> tuple[tuple[int, int, int], list[_Difference]]:
     counts: Counter[str] = Counter()
-    found: dict[str, list[tuple[str, str | None, str | None, str | None]]] = {kind: [] for kind in KINDS}
+    found: dict[str, list[_Difference]] = {kind: [] for kind in KINDS}
     for name in {**live, **fresh}:
-        one, two = live.get(name, Counter()), fresh.get(name, Counter())
+        one, two = live.get(name, {}), fresh.get(name, {})
         if one == two:
             continue
         assert isinstance(name, tuple)
         is_alone, key = name
-        more, fewer = one - two, two - one
+        more, fewer = _beyond(one, two), _beyond(two, one)
         if is_alone or not (one and two):
             kind = "only live" if more else "only fresh"
-            counts[kind] += (more or fewer).total()
+            counts[kind] += sum((more or fewer).values())
         else:
             kind = "changed"
             counts[kind] += 1
@@ -94,17 +107,44 @@ def _differences(
     return numbers, [each for kind in KINDS for each in found[kind]]
 
 
+def _beyond(one: Mapping[Any, int], two: Mapping[Any, int]) -> dict[Any, int]:
+    """What `one` has more of than `two`."""
+    return {content: count - two.get(content, 0) for content, count in one.items() if count > two.get(content, 0)}
+
+
+def _size_bytes(snapshot: Snapshot) -> int:
+    if snapshot.remote is None:
+        return sum(Path(path).stat().st_size for path in snapshot.files)
+    found = snapshot.remote.filesystem().get_file_info([str(name) for name in snapshot.files])
+    return sum(each.size or 0 for each in found)
+
+
 def _table_rows(snapshot: Snapshot, key: Sequence[str], values: Sequence[str]) -> Iterator[_Row]:
     import pyarrow.parquet as pq
 
+    filesystem = None if snapshot.remote is None else snapshot.remote.filesystem()
     for path in snapshot.files:
         # A file that is older than a column does not have it.
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(str(path), filesystem=filesystem)
         wanted = [name for name in (*key, *values) if name in file.schema_arrow.names]
         for batch in file.iter_batches(columns=wanted):
-            for row in batch.to_pylist():
-                text = _json({name: row.get(name) for name in values})
-                yield _Row(_json({name: row.get(name) for name in key}) if key else None, text)
+            cells = {name: _cells(batch.column(name)) for name in wanted}
+            absent = [None] * batch.num_rows
+            keys = zip(*(cells.get(name, absent) for name in key), strict=True) if key else absent
+            contents = zip(*(cells.get(name, absent) for name in values), strict=True) if values else [()] * len(absent)
+            yield from map(_Row, keys, contents)
+
+
+def _cells(column: Any) -> list[Hashable]:
+    """Values that can be compared: what is nested as its JSON, one NaN as the other."""
+    import pyarrow as pa
+
+    cells: list[Any] = column.to_pylist()
+    if pa.types.is_nested(column.type):
+        return [None if cell is None else _Nested(_json(cell)) for cell in cells]
+    if pa.types.is_floating(column.type):
+        return [cell if cell == cell else math.nan for cell in cells]
+    return cells
 
 
 def _records(topic: str, bootstrap_servers: str) -> Iterator[_Row]:
@@ -139,7 +179,11 @@ def _text(data: bytes | None) -> str | None:
         return base64.b64encode(data).decode()
 
 
-def _json(values: Mapping[str, Any]) -> str:
+def _shown(cell: Any) -> Any:
+    return json.loads(cell.text) if isinstance(cell, _Nested) else cell
+
+
+def _json(values: Any) -> str:
     return json.dumps(values, ensure_ascii=False, default=_plain)
 
 

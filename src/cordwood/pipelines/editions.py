@@ -36,7 +36,7 @@ from cordwood.pipelines.positions import Positions, from_json, furthest, to_json
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.storage_options import written_out
 from cordwood.pipelines.table_facts import TableFacts, table_facts
-from cordwood.pipelines.tables.stores import ObjectStore, TablePlace
+from cordwood.pipelines.tables.stores import ObjectStore, TablePlace, refusing_failures_of
 
 _EDITION_NAME = re.compile(r"v(\d+)(?:\.(\d+))?")
 FORMAT: Final = 1
@@ -428,12 +428,8 @@ def _content(made: Pipeline) -> bytes:
 
 
 def _objects(place: ObjectStore) -> list[str]:
-    try:
+    with refusing_failures_of(place, "listed"):
         return list(place.names())
-    except OSError as error:
-        reason = str(error).strip().splitlines()[0]
-        hint = "credentials are those of the environment: an edition keeps none"
-        raise WrongState(f"the objects at {place} cannot be listed: {reason}", hint) from error
 
 
 def _free_name(version: int, taken: Container[str]) -> str:

@@ -59,7 +59,8 @@ class Supervisor:
             delay_s = self._back_off.failed()
             if delay_s is None:
                 tries = self._back_off.max_failures + 1
-                return {**failure, "message": f"{failure['message']} (given up after {tries} failures in a row)"}
+                given_up = "" if tries == 1 else f" (given up after {tries} failures in a row)"
+                return {**failure, "message": f"{failure['message']}{given_up}"}
             self._tell({**failure, "again_in_s": delay_s})
             if self._stopping.wait(delay_s):
                 return None

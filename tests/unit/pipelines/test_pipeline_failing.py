@@ -1,9 +1,11 @@
 """What is told of a pipeline that fails: at the end of its run, and by `status` afterwards."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,11 +14,13 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
+from tests.deadline import eventually
 from typer.testing import CliRunner
 
 from cordwood.cli.app import app
 from cordwood.cli.failure import ExitCode, Failure
 from cordwood.cli.pipeline import foreground
+from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.target import find
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project
@@ -36,6 +40,7 @@ def enrich(orders):
 WORKER = """
 import json, os, sys
 orders = json.loads(sys.argv[1])
+{before}
 for event in {events}:
     text = json.dumps({{"pipeline": "enrich", "edition": "v1", **event}}) + chr(10)
     os.write(orders["events"], text.encode())
@@ -64,9 +69,9 @@ class Run:
         self.state = Project(directory / "project").state("enrich")
         self.state.begin(load_pipeline(directory / "enrich.py"), starting="earliest", now_ms=1)
 
-    def __call__(self, *events: Mapping[str, object], code: int) -> None:
+    def __call__(self, *events: Mapping[str, object], code: int, before: str = "") -> None:
         worker = self.directory / "worker.py"
-        worker.write_text(WORKER.format(events=repr(list(events)), code=code))
+        worker.write_text(WORKER.format(events=repr(list(events)), code=code, before=before))
         command = [sys.executable, str(worker)]
         self._monkeypatch.setattr(foreground, "Supervisor", partial(Supervisor, command=command))
         edition = self.state.edition("v1")
@@ -124,8 +129,36 @@ def test_what_goes_on_before_the_first_batch_is_said_on_standard_error(
     doing = {"event": "doing", "text": "starting Java and Spark"}
     run(doing, BATCH, {"event": "ended", "reason": "stopped"}, code=0)
     said = capsys.readouterr()
-    assert said.err == "enrich v1: starting Java and Spark …\n"
+    assert said.err.splitlines()[0] == "enrich v1: starting Java and Spark …"
     assert said.out.splitlines()[-1] == "enrich v1: stopped"
+
+
+def test_the_first_signal_says_that_the_batch_is_finished_first_and_how_to_end_at_once(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # The worker of this test asks for its end itself, and goes when its standard input does.
+    end = "os.kill(os.getppid(), 15); sys.stdin.read()"
+    run(BATCH, {"event": "ended", "reason": "stopped"}, code=0, before=end)
+    said = capfd.readouterr().err.splitlines()
+    assert said[0] == "enrich v1: ending after the batch under way; once more ends it at once …"
+
+
+def test_a_step_that_takes_long_says_so_again_until_the_next_line_is_due(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ""
+
+    def said_twice() -> bool:
+        nonlocal said
+        said += capsys.readouterr().err
+        return said.count("\n") >= 2
+
+    with Doing(again_after_s=0.01) as doing:
+        doing.show("The first batch is under way …")
+        eventually(said_twice, what="a second line")
+        doing.hide()
+        capsys.readouterr()
+        time.sleep(0.05)
+        assert capsys.readouterr().err == ""
+    assert re.fullmatch(r"The first batch is under way …\n(The first batch is under way … \d+ s\n)+", said)
 
 
 @pytest.mark.parametrize(

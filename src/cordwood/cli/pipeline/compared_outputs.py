@@ -1,7 +1,7 @@
 """The outputs that two editions have in common, compared: here where they are small, else on one Spark session."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood.cli.pipeline.doing import Doing
 from cordwood.cli.pipeline.options import check_spark_is_installed
@@ -10,9 +10,12 @@ from cordwood.pipelines.comparing import Comparison, compare, compare_topics
 from cordwood.pipelines.comparing_here import compare_tables_here, compare_topics_here, tables_fit, topics_fit
 from cordwood.pipelines.editions import Edition, PipelineState
 from cordwood.pipelines.tables.reading import snapshot
+from cordwood.pipelines.tables.stores import refusing_failures_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_ROWS_IN_A_MOMENT: Final = 20_000
 
 
 @dataclass
@@ -73,14 +76,18 @@ class _Comparing:
 
     def _table(self, table: str) -> Comparison | None:
         key = self._live.tables[table].key
-        taken = [
-            snapshot(self._state.table_directory(each, table), each.tables[table].format)
-            for each in (self._live, self._fresh)
-        ]
-        if taken[0] is None or taken[1] is None:
-            return None
-        if tables_fit(taken[0], taken[1]):
-            return compare_tables_here(table, key, taken[0], taken[1], self._samples)
+        places = [self._state.table_directory(each, table) for each in (self._live, self._fresh)]
+        with refusing_failures_of(places[0], "read"):
+            taken = [
+                snapshot(place, each.tables[table].format)
+                for place, each in zip(places, (self._live, self._fresh), strict=True)
+            ]
+            if taken[0] is None or taken[1] is None:
+                return None
+            if tables_fit(taken[0], taken[1]):
+                if taken[0].rows + taken[1].rows > _ROWS_IN_A_MOMENT:
+                    self._doing.show(f"Comparing the table {table}: {taken[0].rows:,} and {taken[1].rows:,} rows …")
+                return compare_tables_here(table, key, taken[0], taken[1], self._samples)
         spark = self._session()
         self._doing.show(f"Comparing the table {table}: {taken[0].rows:,} and {taken[1].rows:,} rows …")
         return compare(spark, table, key, taken[0], taken[1], self._samples)

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from types import FrameType
 
 from cordwood.cli.failure import Failure
@@ -63,19 +64,25 @@ def run_in_foreground(
         tried_from=edition.source_file if edition.is_trial else "",
     )
     supervisor = Supervisor(orders, lock, directory / "worker.log", tell, BackOff(max_failures=max_restarts))
-    asked = False
+    saying: threading.Thread | None = None
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal saying
+        if saying is not None:
             supervisor.kill()
-        asked = True
+            return
+        text = f"{found.pipeline.name} {edition.name}: ending after the batch under way; once more ends it at once …"
+        # In a thread of its own: the signal may have come in the middle of a line.
+        saying = threading.Thread(target=doing.show, args=(text,), daemon=True)
+        saying.start()
         supervisor.stop()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with doing:
             failure = supervisor.run()
+            if saying is not None:
+                saying.join()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -40,8 +40,9 @@ def replay(
     """
     with refusals():
         from cordwood.cli.connection import reachable_family
-        from cordwood.cli.pipeline.foreground import run_in_foreground
+        from cordwood.cli.pipeline.foreground import run_in_foreground, tell_that_nothing_is_there
         from cordwood.cli.pipeline.target import find, say_which_code
+        from cordwood.pipelines.idle import has_nothing_to_do
         from cordwood.pipelines.log_ends import log_starts
         from cordwood.pipelines.positions import places_in_words
         from cordwood.pipelines.replaying import edition_for
@@ -80,17 +81,21 @@ def replay(
             prepare_topics(found.pipeline, found.state, edition, bootstrap_servers)
             if edition.effects and not as_json:
                 remark(f"Not replayable, so nothing is written to: {', '.join(edition.effects)}")
-            run_in_foreground(
-                found,
-                edition,
-                lock,
-                bootstrap_servers=bootstrap_servers,
-                once=not follow,
-                replay=True,
-                max_restarts=max_restarts,
-                as_json=as_json,
-                verbose=verbose,
-            )
+            has_caught_up = edition.caught_up_at_ms is not None and not follow
+            if has_caught_up and has_nothing_to_do(found.pipeline, found.state, edition, bootstrap_servers):
+                tell_that_nothing_is_there(found, edition, as_json=as_json)
+            else:
+                run_in_foreground(
+                    found,
+                    edition,
+                    lock,
+                    bootstrap_servers=bootstrap_servers,
+                    once=not follow,
+                    replay=True,
+                    max_restarts=max_restarts,
+                    as_json=as_json,
+                    verbose=verbose,
+                )
         finally:
             lock.release()
     if not as_json:

@@ -6,16 +6,22 @@ options of the `deltalake` package, credentials among them where the definition 
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from cordwood.pipelines.errors import WrongState
 from cordwood.pipelines.state_files import StateFiles
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+_COLOURS: Final = re.compile(r"\x1b\[\d+m")
+_MESSAGE: Final = re.compile(r"<Message>([^<]+)</Message>")
+"""In the answer of an S3 server."""
 
 
 class TableStore(Protocol):
@@ -156,6 +162,27 @@ TablePlace = Path | ObjectStore
 
 def store_of(place: TablePlace) -> TableStore:
     return LocalStore(place) if isinstance(place, Path) else place
+
+
+@contextmanager
+def refusing_failures_of(place: TablePlace, cannot_be: str) -> Iterator[None]:
+    """Makes a failure of an object store a refusal, for commands that somebody waits for. A running pipeline tries
+    again instead."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(place, Path):
+            raise
+        hint = "credentials are those of the environment: an edition keeps none"
+        raise WrongState(f"{place} cannot be {cannot_be}: {_reason(error)}", hint) from error
+
+
+def _reason(error: OSError) -> str:
+    """What a store's failure is about: `deltalake` says that in the last lines of a long text."""
+    lines = [line.strip(" ↳") for line in _COLOURS.sub("", str(error)).splitlines()]
+    told = [line for line in lines if line and not line.startswith("<")]
+    in_words = _MESSAGE.search(str(error))
+    return ": ".join([*dict.fromkeys([*told[:1], *told[-1:]]), *([in_words[1]] if in_words else [])])
 
 
 def _paths_added(entry: Path) -> Iterator[str]:
