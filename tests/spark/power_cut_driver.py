@@ -1,11 +1,13 @@
 """A driver whose machine loses power: for every line on stdin it reads a topic to its end into another one.
 
-Told by one argument, JSON: bootstrap, source, target, checkpoint, local (a directory for Spark), stateful. Answers each
-line with one of JSON on stdout, which holds the failure of the query, or null. Ends with its input.
+Told by one argument, JSON: bootstrap, source, target, checkpoint, local (a directory for Spark), stateful; or, for a
+pipeline: bootstrap, local, pipeline (its file), directory (the pipelines'). Answers each line with one of JSON on
+stdout, which holds the failure of the query, or null. Ends with its input.
 """
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,14 +56,23 @@ def run(spark: "SparkSession", story: dict[str, Any]) -> None:
     query.awaitTermination()
 
 
+def run_pipeline(spark: "SparkSession", story: dict[str, Any]) -> None:
+    from cordwood.pipelines import start
+    from cordwood.pipelines.loading import load_pipeline
+
+    pipeline = load_pipeline(Path(story["pipeline"]))
+    where = {"bootstrap_servers": story["bootstrap"], "directory": story["directory"]}
+    start(pipeline, spark, **where, once=True, tell=lambda event: None).wait()  # standard output is for answers
+
+
 def main(story: dict[str, Any]) -> None:
     spark = session(story)
     for _ in sys.stdin:
         failure = None
         try:
-            run(spark, story)
+            (run_pipeline if "pipeline" in story else run)(spark, story)
         except Exception as error:
-            failure = str(error)
+            failure = f"{error} {getattr(error, 'hint', '')}"
         print(json.dumps({"failure": failure}), flush=True)
 
 

@@ -1,13 +1,17 @@
 """Tables in an object store: each batch once, editions side by side, and credentials nowhere but in the process."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
+from tests.broker_process import EXECUTABLE
 from tests.conftest import MakeTopic, RunningBroker
 from tests.spark.conftest import Produce, Record
 from tests.spark.object_store import ACCESS_KEY, SECRET, ObjectServer, object_server, weed
@@ -44,6 +48,19 @@ def content(spark: SparkSession, where: ObjectStore) -> list[tuple[int, int]]:
     taken = sorted((row["k"], row["n"]) for row in rows_of(spark, found).collect())
     assert len(taken) == found.rows
     return taken
+
+
+def command(*arguments: str, directory: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """`cordwood pipeline …` as somebody runs it who has these credentials in the environment, and no others."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "LAKE_"))}
+    return subprocess.run(
+        [str(EXECUTABLE), "pipeline", *arguments, "-d", str(directory)],
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("key", [(), "k"])
@@ -102,6 +119,43 @@ def declare(workshop: Workshop, name: str, topic: str, server: ObjectServer, ver
             return numbers.selectExpr("id", "n * {times} as n", "_record")
         """
     )
+
+
+def test_small_remote_editions_are_compared_without_java_swapped_and_rolled_back(
+    workshop: Workshop, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE_KEY", ACCESS_KEY)
+    monkeypatch.setenv("LAKE_SECRET", SECRET)
+    directory, state = workshop.project.directory, workshop.project.state("sums")
+    declare(workshop, "sums", "numbers", server, 1, 1)
+    live = state.begin(load_pipeline(workshop.file), starting="earliest", now_ms=1)
+    declare(workshop, "sums", "numbers", server, 2, 10)
+    fresh = state.make_edition(load_pipeline(workshop.file), starting="earliest", now_ms=2, replayed=True)
+    for edition, times in ((live, 1), (fresh, 10)):
+        made = pa.table({"id": [f"o{n}" for n in range(5)], "n": [n * times for n in range(5)]})
+        write_deltalake(str(state.table_directory(edition, "sums")), made, storage_options=server.options)
+
+    wrong = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing"}
+    refused = command("compare", "sums", directory=directory, **wrong)
+    assert refused.returncode == 1
+    first, *rest = refused.stderr.splitlines()
+    assert first.startswith(f"error: {server.url}/pipelines/sums/v1-1/sums cannot be read: ")
+    assert "403 Forbidden: The access key ID you provided does not exist" in first
+    assert rest == ["  hint: credentials are those of the environment: an edition keeps none"]
+
+    given = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    compared = command("compare", "sums", "--json", "--exit-code", directory=directory, **given)
+    assert compared.returncode == 5, compared.stderr
+    assert compared.stderr == ""  # "Starting Java and Spark …"
+    (found,) = json.loads(compared.stdout)["tables"]
+    assert (found["live_rows"], found["fresh_rows"], found["changed"]) == (5, 5, 4)
+
+    assert command("swap", "sums", "--force", directory=directory).returncode == 0
+    assert table_uri("sums", directory).endswith("/v2-2/sums")
+    rolled_back = command("rollback", "sums", directory=directory)
+    assert rolled_back.returncode == 0, rolled_back.stderr
+    assert f"gets {table_uri('sums', directory)}" in rolled_back.stdout
+    assert table_uri("sums", directory).endswith("/v1-1/sums")
 
 
 def test_editions_are_beside_each_other_and_no_credential_is_kept(

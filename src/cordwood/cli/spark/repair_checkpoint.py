@@ -29,7 +29,7 @@ def repair_checkpoint(
         typer.Option(
             "--family",
             metavar="FAMILY",
-            help="The query's name in `cordwood transaction families`, for a checkpoint that has lost it.",
+            help="The family, as `cordwood transaction families` shows it, for a checkpoint that has lost it.",
             show_default=False,
         ),
     ] = None,
