@@ -9,31 +9,38 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
-from cordwood.log.checkpoint import Checkpoint, remove_if_there
+from cordwood.log.checkpoint import Checkpoint, CheckpointTicket, cost_of, remove_if_there
+from cordwood.log.condemned import Condemned, Removal, empty_logs
 from cordwood.log.durable_directories import make_directory_durably
 from cordwood.log.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
+from cordwood.log.in_steps import Steps, in_one_step
 from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
 from cordwood.log.log_state import LogState
 from cordwood.log.misnamed import straighten_names
 from cordwood.log.partition_files import holds_a_log
-from cordwood.log.retention import condemn_directory, condemned_part, lose_files
+from cordwood.log.retention import condemned_part
 from cordwood.log.set_aside import read_note, remove_note, set_aside
 from cordwood.log.strays import Fate, Known, Verdict, judge, read_topic_id
 from cordwood.log.topic_descriptions import TopicDescriptions
 from cordwood.log.topic_identity import restore_topic_id
-from cordwood.model.errors import DiskFull, StorageFailure
+from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
-from cordwood.segments.names import Suffix
 from cordwood.segments.offset_checkpoint import CLEANER_FILE, RECOVERY_POINT_FILE
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note, set_aside_part
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+COST_OF_A_STEP = 32
+"""The most that one step of a checkpoint costs, in the unit of `cost_of`: 1 to 2 ms."""
+
+NOTED_IN_A_STEP = 500
+"""The most logs whose offsets are noted in one step, which takes less than a millisecond."""
 
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
@@ -80,8 +87,7 @@ class DataDirectory:
         """Partitions that were set aside once: their logs are recovered, even after a clean stop."""
         self._without_id: set[TopicPartition] = set()
         """Partitions whose topic id on disk is missing or damaged."""
-        self._stuck: set[TopicPartition] = set()
-        """Deleted partitions whose directory could not be renamed."""
+        self._condemned = Condemned(filesystem, path)
         self._lock: Lock | None = None
 
     # Life
@@ -187,7 +193,7 @@ class DataDirectory:
 
     def _forget_durably(self, partition: TopicPartition) -> None:
         self._forget(partition)
-        self.save_offsets()()
+        self.save_offsets(())()
 
     def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
         """The partitions that had records and have no directory any more."""
@@ -248,62 +254,33 @@ class DataDirectory:
     def _make_way(self, partition: TopicPartition, now_ms: int) -> None:
         """Moves away an old directory that has the name of a new partition."""
         directory = self._directory(partition)
-        if partition in self._stuck:
-            condemn_directory(self.filesystem, directory)
-            self._stuck.discard(partition)
+        if partition in self._condemned:
+            self._condemned.make_way(partition)
         elif self.filesystem.list(directory):
             self.set_aside(partition, "a new partition has its name", now_ms)
 
-    def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Callable[[], None]:
-        """Renames the directories of deleted partitions, in the loop. The returned function frees their disk, in any
-        thread.
+    def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Removal:
+        """Forgets deleted partitions, in the loop. The removal of their files runs in any thread.
 
-        The names can be used again before the disk is free. After a crash in between, the condemned directories tell
-        the next start to forget their offsets, so that a new topic of the same name begins at 0. If a new log exists
-        already, the offsets are its own: opening it waits until the old offsets are gone. A directory that cannot be
-        renamed stays until its name is used again or until the next start, and the returned function raises.
+        The names can be used again at once: a new log waits until the old directory is renamed. After a crash before
+        that, the tombstone of the topic deletes the directory. After a crash behind it, the condemned directory tells
+        the next start to forget its offsets, so that a new topic of the same name begins at 0. If a new log exists
+        already, the offsets are its own: opening it waits until the old offsets are gone.
         """
-        paths = []
-        logs = []
-        failures = []
+        doomed = []
         forgotten = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
             if self._forget(partition):
                 forgotten.append(partition)
-            if log is not None:
-                logs.append(log)
-            try:
-                path = condemn_directory(self.filesystem, self._directory(partition)) if log is None else log.condemn()
-            except StorageFailure as failure:
-                failures.append(failure)
-                self._stuck.add(partition)
-                continue
-            if path is not None:
-                paths.append(path)
-        save = self.save_offsets()
+            doomed.append(self._condemned.add(partition, log))
+        save = self.save_offsets(())
         self._offsets.forgotten_with_last_save(forgotten)
-
-        def remove() -> None:
-            if paths:
-                self.filesystem.sync_directory(self.path)
-            for log in logs:
-                lose_files(log)
-            for path in paths:
-                # On a full disk this frees the room that saving the offsets needs. The directories stay until the
-                # offsets are saved: they tell a restart that these partitions are deleted.
-                _empty_logs(self.filesystem, path)
-            save()
-            for path in paths:
-                self.filesystem.remove_tree(path)
-            if failures:
-                raise failures[0]
-
-        return remove
+        return Removal(self._condemned, doomed, save)
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Removes a deleted partition, waiting for the disk."""
-        self.condemn_logs([partition])()
+        self.condemn_logs([partition]).run()
 
     def _be_forgotten(self, partition: TopicPartition) -> None:
         """Waits, before a new log, until no file has offsets of a deleted partition of the same name.
@@ -312,7 +289,7 @@ class DataDirectory:
         """
         if self._offsets.in_a_file_still(partition):
             self.filesystem.sync_directory(self.path)
-            self.save_offsets()()
+            self.save_offsets(())()
         self._offsets.is_new(partition)
 
     def _forget(self, partition: TopicPartition) -> bool:
@@ -349,15 +326,44 @@ class DataDirectory:
 
     def begin_checkpoint(self, logs: Iterable[Log] | None = None) -> Checkpoint:
         """Takes, in the loop, the checkpoint that moves the recovery points of these logs."""
-        chosen = self._logs.values() if logs is None else logs
-        tickets = [ticket for log in chosen if (ticket := log.begin_checkpoint()) is not None]
+        return in_one_step(self.begin_checkpoint_in_steps(self.logs if logs is None else logs))
+
+    def begin_checkpoint_in_steps(self, logs: Iterable[Log]) -> Steps[Checkpoint]:
+        """Takes the checkpoint of these logs, a few logs in each step. Logs that are deleted meanwhile are left out."""
+        tickets: list[CheckpointTicket] = []
+        costs = 0
+        for log in logs:
+            if costs >= COST_OF_A_STEP:
+                costs = 0
+                yield
+            if self._logs.get(log.partition) is log:
+                costs += cost_of(log)
+                if (ticket := log.begin_checkpoint()) is not None:
+                    tickets.append(ticket)
         return Checkpoint(self.filesystem, tickets, together=self._sync_together)
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> Callable[[], None]:
         """Moves the recovery points, in the loop. The returned function writes them, in any thread."""
-        for ticket in checkpoint.tickets:
-            ticket.log.finish_checkpoint(ticket)
-        save_offsets, save_descriptions = self.save_offsets(), self._descriptions.begin_save()
+        return in_one_step(self.finish_checkpoint_in_steps(checkpoint, lambda log: None))
+
+    def finish_checkpoint_in_steps(
+        self, checkpoint: Checkpoint, booked: Callable[[Log], None]
+    ) -> Steps[Callable[[], None]]:
+        """Moves the recovery points, a few in each step, and calls `booked` for each. Returns the function that writes
+        them, in any thread."""
+        for number, ticket in enumerate(checkpoint.tickets, 1):
+            log = ticket.log
+            if self._logs.get(log.partition) is log:
+                log.finish_checkpoint(ticket)
+                booked(log)
+            if number % COST_OF_A_STEP == 0:
+                yield
+        for number, log in enumerate(self.logs, 1):
+            self._note_offsets(log)
+            if number % NOTED_IN_A_STEP == 0:
+                yield
+        save_descriptions = yield from self._descriptions.begin_save_in_steps()
+        save_offsets = self.save_offsets(())
 
         def save() -> None:
             save_offsets()
@@ -365,16 +371,24 @@ class DataDirectory:
 
         return save
 
-    def save_offsets(self) -> Callable[[], None]:
-        """Copies the offsets of all logs, in the loop. The returned function writes them, in any thread."""
-        for partition, log in self._logs.items():
-            if log.segments:
-                self._on_disk.add(partition)
-                if log.recovery_point or partition in self._offsets.recovery_points:
-                    self._offsets.recovery_points[partition] = log.recovery_point
-            if log.log_start_offset or partition in self._offsets.log_starts:
-                self._offsets.log_starts[partition] = log.log_start_offset
+    def save_offsets(self, logs: Iterable[Log] | None = None) -> Callable[[], None]:
+        """Copies the offsets, in the loop: current ones of these logs, those last noted of others. The returned
+        function writes them, in any thread."""
+        for log in self._logs.values() if logs is None else logs:
+            self._note_offsets(log)
         return self._offsets.begin_save(self._logs)
+
+    def _note_offsets(self, log: Log) -> None:
+        """Notes the current offsets of a log, unless it was deleted."""
+        partition = log.partition
+        if self._logs.get(partition) is not log:
+            return
+        if log.segments:
+            self._on_disk.add(partition)
+            if log.recovery_point or partition in self._offsets.recovery_points:
+                self._offsets.recovery_points[partition] = log.recovery_point
+        if log.log_start_offset or partition in self._offsets.log_starts:
+            self._offsets.log_starts[partition] = log.log_start_offset
 
     def checkpoint(self) -> None:
         """Checkpoints all logs, waiting for the disk."""
@@ -427,7 +441,7 @@ class DataDirectory:
         self.filesystem.sync_directory(self.path)
         for name in condemned:
             # As in `condemn_logs`: on a full disk this frees the room that saving the offsets needs.
-            _empty_logs(self.filesystem, self._file(name))
+            empty_logs(self.filesystem, self._file(name))
         # On a disk that is still full the directories stay for the next start, and this start does not fail.
         save = self.save_offsets()
         self._offsets.forgotten_with_last_save(forgotten)
@@ -487,11 +501,3 @@ def _partition_of(directory_name: str) -> TopicPartition | None:
         return TopicPartition.parse(directory_name)
     except ValueError:
         return None
-
-
-def _empty_logs(filesystem: Filesystem, directory: str) -> None:
-    for name in filesystem.list(directory):
-        if Suffix.LOG in name:
-            file = filesystem.open(f"{directory}/{name}")
-            file.truncate(0)
-            file.close()

@@ -123,6 +123,11 @@ class Log(LogState):
             self._producers = ProducerStates()
         return self._producers
 
+    @property
+    def producer_count(self) -> int:
+        """The number of remembered producers; 0 if none was read yet."""
+        return 0 if self._producers is None else len(self._producers)
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """The end for read_committed readers, given the high watermark."""
         if self.ready and self._producers is None:
@@ -341,12 +346,18 @@ class Log(LogState):
         truncation.delete_records_before(self, offset)
 
     def apply_retention(self, now_ms: int, *, limit_offset: int) -> list[DeletedSegment]:
-        """Drops segments beyond the limits of age and size, but none that reaches beyond limit_offset."""
+        """Drops segments beyond the limits of age and size, at most retention.DROPPED_AT_ONCE, but none that reaches
+        beyond limit_offset."""
         return retention.apply(self, now_ms, limit_offset)
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Frees the disk of segments that were dropped file.delete.delay.ms ago."""
-        retention.remove_deleted(self, now_ms)
+        """Frees the disk of segments that were dropped file.delete.delay.ms ago, waiting for the disk."""
+        for path in self.take_due_deletions(now_ms):
+            checkpoints.remove_if_there(self.filesystem, path)
+
+    def take_due_deletions(self, now_ms: int) -> list[str]:
+        """The files of segments that were dropped file.delete.delay.ms ago, which the caller removes."""
+        return retention.take_due_deletions(self, now_ms)
 
     def replace_segments(self, old: list[int], new: list[int]) -> None:
         """Puts `.cleaned` segments in the place of old ones, atomically; both by base offset."""

@@ -19,16 +19,19 @@ from cordwood.segments.set_aside import LONGEST_PART
 if TYPE_CHECKING:
     from cordwood.log.log import Log
 
+DROPPED_AT_ONCE = 16
+"""The most segments that one call drops: renaming the files of a segment takes some 0.1 ms, on a busy disk longer."""
+
 CONDEMNED = "-delete"
 """The suffix of a directory whose log was deleted."""
 
 
 def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
-    """Drops segments beyond the topic's limits, and removes files that were dropped long enough ago."""
+    """Drops segments beyond the topic's limits, at most DROPPED_AT_ONCE."""
     _expire_producers(log, now_ms)
     limit_offset = min(limit_offset, _saved_to(log))
-    deleted = []
-    while log.segments:
+    deleted: list[DeletedSegment] = []
+    while log.segments and len(deleted) < DROPPED_AT_ONCE:
         end_offset = log.end_of_segment(0)
         oldest = log.segments[0]
         if end_offset > limit_offset or (not oldest.size and len(log.segments) == 1):
@@ -40,7 +43,6 @@ def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
             _begin_anew(log, now_ms)
         deleted.append(DeletedSegment(oldest.base_offset, end_offset, oldest.size, reason))
         _delete_oldest(log, end_offset)
-    remove_deleted(log, now_ms)
     return deleted
 
 
@@ -94,9 +96,12 @@ def _expire_producers(log: "Log", now_ms: int) -> None:
 
 
 def delete_before_start(log: "Log") -> None:
-    """Drops segments that lie wholly before the log's start; those above the saved recovery point go later."""
+    """Drops segments that lie wholly before the log's start, at most DROPPED_AT_ONCE. Retention drops the others, and
+    those above the saved recovery point once that has moved."""
     limit_offset = min(log.log_start_offset, _saved_to(log))
-    while len(log.segments) > 1 and log.segments[1].base_offset <= limit_offset:
+    for _ in range(DROPPED_AT_ONCE):
+        if len(log.segments) <= 1 or log.segments[1].base_offset > limit_offset:
+            break
         _delete_oldest(log, log.segments[1].base_offset)
 
 
@@ -116,9 +121,13 @@ def _delete_oldest(log: "Log", end_offset: int) -> None:
         log.snapshots.remove(offset)
 
 
-def remove_deleted(log: "Log", now_ms: int) -> None:
-    """Removes files that were dropped file.delete.delay.ms ago."""
-    waiting = []
+def take_due_deletions(log: "Log", now_ms: int) -> list[str]:
+    """The files that were dropped file.delete.delay.ms ago. Their readers fail from now on; the caller removes them, in
+    any thread: freeing the disk of a large file takes long.
+
+    A segment that is replaced twice gets the same last name: its new file may go early, and a reader of it asks again.
+    """
+    waiting, due = [], []
     for due_ms, file, paths in log.deletions:
         if due_ms is None:
             due_ms = now_ms + log.settings.file_delete_delay_ms
@@ -126,11 +135,10 @@ def remove_deleted(log: "Log", now_ms: int) -> None:
             waiting.append(Deletion(due_ms, file, paths))
             continue
         file.close()
-        for path in paths:
-            remove_if_there(log.filesystem, path)
-        # A later segment may get the same last name; readers of this file must not find that one.
         file.path += ".gone"
+        due += paths
     log.deletions = waiting
+    return due
 
 
 def condemn(log: "Log") -> str | None:

@@ -8,6 +8,7 @@ topic may have by then, is not described any more: the lock keeps a file from go
 import threading
 from collections.abc import Callable
 
+from cordwood.log.in_steps import Steps
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.segments.damaged import DamagedCheckpoint
@@ -19,6 +20,8 @@ from cordwood.segments.partition_metadata import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
+
+COMPARED_IN_A_STEP = 500
 
 _DRAFT = f"{FILE_NAME}.draft"
 
@@ -63,17 +66,20 @@ class TopicDescriptions:
         with self._lock:
             self._on_disk.pop(partition, None)
 
-    def begin_save(self) -> Callable[[], None]:
-        """Notes, in the loop, which files are out of date. The returned function writes them, in any thread."""
+    def begin_save_in_steps(self) -> Steps[Callable[[], None]]:
+        """Notes, in the loop, which files are out of date. Returns the function that writes them, in any thread."""
         if not self._changed:
             return lambda: None
         self._changed = False
-        stale = {
-            partition: wanted
-            for partition, found in self._on_disk.items()
-            if (description := self._wanted.get(found.topic_id)) is not None
-            and (wanted := PartitionMetadata(found.topic_id, description, partition.partition)) != found
-        }
+        stale: dict[TopicPartition, PartitionMetadata] = {}
+        for number, (partition, found) in enumerate(list(self._on_disk.items()), 1):
+            description = self._wanted.get(found.topic_id)
+            if description is not None:
+                wanted = PartitionMetadata(found.topic_id, description, partition.partition)
+                if wanted != found:
+                    stale[partition] = wanted
+            if number % COMPARED_IN_A_STEP == 0:
+                yield
 
         def write() -> None:
             try:

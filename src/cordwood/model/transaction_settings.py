@@ -43,3 +43,9 @@ class TransactionSettings:
     transactional_id_expiration_ms: int = int32(
         604_800_000, "How long a transactional id that no producer uses is remembered.", low=1
     )
+    transactional_ids_max: int = int32(
+        100_000,
+        "Transactional ids that this broker coordinates at most. A new one beyond that is refused with "
+        "POLICY_VIOLATION, which ends its producer; known ones go on. Kafka has no limit of its own.",
+        low=1,
+    )

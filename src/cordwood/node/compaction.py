@@ -4,6 +4,7 @@ Compaction itself runs in another process (`Node.compact`); this module chooses 
 """
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.log.compaction import CompactionJob, CompactionResult
@@ -22,6 +23,10 @@ logger = logging.getLogger("cordwood.compaction")
 
 FAILED_PAUSE_MS = 300_000
 """How long a log whose compaction failed is passed over. Without the pause it would be the first choice for ever."""
+
+PASSED_PER_STEP = 1000
+EXAMINED_PER_STEP = 32
+"""The most partitions that one turn passes over, and the most segments that it looks at, when it chooses a log."""
 
 
 class Candidate(NamedTuple):
@@ -43,29 +48,41 @@ class Compaction:
     def _look(self, now_ms: int) -> None:
         self.schedule(now_ms)
         if not self._working and self._node.settings.log_cleaner_enable:
-            self.compact_one(now_ms)
+            self._working = True
+            self._node.in_turns.begin_steps(self._compact_one())
 
-    def compact_one(self, now_ms: int) -> None:
-        """Starts to compact the log with the highest dirty ratio, if any log is due."""
-        candidates = [
-            candidate
-            for partition in self._node.partitions()
-            if partition.settings.compacted and (candidate := self._candidate(partition, now_ms)) is not None
-        ]
-        if not candidates:
-            return
-        chosen = max(candidates, key=lambda candidate: (candidate.dirty_ratio, candidate.name))
-        self._working = True
-
-        def compacted(result: CompactionResult | Exception) -> None:
+    def _compact_one(self) -> Iterator[None]:
+        """Looks at a few logs in each step, and compacts the one with the highest dirty ratio in the end."""
+        best: Candidate | None = None
+        segments = 0
+        for number, partition in enumerate(list(self._node.partitions()), 1):
+            if number % PASSED_PER_STEP == 0 or segments >= EXAMINED_PER_STEP:
+                segments = 0
+                yield
+            if not partition.settings.compacted or not self._node.owns(partition):
+                continue
+            candidate = self._candidate(partition, self._node.now_ms)
+            opened = partition.opened
+            segments += 1 if opened is None else len(opened.log.segments)
+            if candidate is not None and (best is None or candidate[:2] > best[:2]):
+                best = candidate
+        # The log may have changed since it was looked at.
+        chosen = best and self._candidate(best.partition, self._node.now_ms)
+        if chosen is not None and self._node.owns(chosen.partition):
+            self._compact(chosen)
+        else:
             self._working = False
+
+    def _compact(self, chosen: Candidate) -> None:
+        def compacted(result: CompactionResult | Exception) -> None:
             if not self._node.owns(chosen.partition):
-                return  # the topic was deleted with its files; a new topic may have its name
-            if isinstance(result, Exception):
+                self._working = False  # the topic was deleted with its files; a new topic may have its name
+            elif isinstance(result, Exception):
+                self._working = False
                 self._node.storage_failed(result)
                 self._pause(chosen.name)
             else:
-                self._swap(chosen, result)
+                self._node.in_turns.begin_steps(self._swap(chosen, result))
 
         write_down = self._node.logs.expect_compaction(chosen.name)
 
@@ -151,21 +168,18 @@ class Compaction:
                 return first_timestamp_ms(segment, now_ms) < now_ms - log.settings.max_compaction_lag_ms
         return False
 
-    def _swap(self, chosen: Candidate, result: CompactionResult) -> None:
-        partition = chosen.partition
-        log = partition.replica.log
-        present = {segment.base_offset for segment in log.segments}
-        if not present.issuperset(chosen.job.segments):
-            return  # retention was faster: the next round looks again
+    def _swap(self, chosen: Candidate, result: CompactionResult) -> Iterator[None]:
+        """Puts the new segments in the place of the old ones: one replacement, which waits for the disk four times, in
+        each step. Requests are served in between, and see the log partly compacted."""
         try:
-            for old, new in result.replacements:
-                log.replace_segments(list(old), [new])
-        except StorageFailure as failure:
-            self._node.storage_failed(failure)
-            return
+            for number, (old, new) in enumerate(result.replacements):
+                if number:
+                    yield
+                if not self._replaced(chosen.partition, list(old), new):
+                    return
         finally:
-            # A waiting fetch may hold slices of the segments that were replaced.
-            partition.wake_readers(self._node.now_ms)
+            self._working = False
+        partition = chosen.partition
         self._node.logs.set_clean_offset(partition.name, result.clean_offset)
         self._node.maintenance.checkpoint_soon()
         logger.info(
@@ -177,3 +191,22 @@ class Compaction:
             result.bytes_written,
             result.bytes_read,
         )
+
+    def _replaced(self, partition: Partition, old: list[int], new: int) -> bool:
+        """Replaces neighbouring segments by one. False if retention or a deletion was faster, or the disk failed: the
+        next round looks again."""
+        if not self._node.owns(partition):
+            return False
+        log = partition.replica.log
+        present = {segment.base_offset for segment in log.segments}
+        if not present.issuperset(old):
+            return False
+        try:
+            log.replace_segments(old, [new])
+        except StorageFailure as failure:
+            self._node.storage_failed(failure)
+            return False
+        finally:
+            # A waiting fetch may hold slices of the segments that were replaced.
+            partition.wake_readers(self._node.now_ms)
+        return True

@@ -36,6 +36,12 @@ class InTurns:
 
         self.add(step)
 
+    def begin_steps(self, steps: Iterator[None]) -> None:
+        """Takes the first step now, the others in later turns: little work is done at once."""
+        for _ in steps:
+            self.add_steps(steps)
+            return
+
     def _call_at(self, time_ms: int) -> None:
         self._timers.at(time_ms, self._do_next)
         self._wake()

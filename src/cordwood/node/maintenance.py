@@ -7,7 +7,9 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cordwood.log.checkpoint import Checkpoint, remove_if_there
 from cordwood.log.log import Log
+from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.log.set_aside import read_note
 from cordwood.log.strays import Fate, Known, Verdict
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
@@ -31,6 +33,8 @@ class Maintenance:
         self._sweep: Iterator[Partition] | None = None
         self._checkpoint_is_due = False
         self._checkpoint_under_way = False
+        self._dropping: set[Partition] = set()
+        """Partitions with very many segments to drop."""
         self._reported: dict[str, int] = {}
         self._reported_set_aside = 0
 
@@ -58,19 +62,34 @@ class Maintenance:
 
     def _continue_sweep(self, now_ms: int) -> None:
         assert self._sweep is not None
+        dropped = 0
         for _ in range(PARTITIONS_PER_STEP):
             partition = next(self._sweep, None)
             if partition is None:
                 self._sweep = None
                 return
-            self._visit(partition, now_ms)
+            dropped += self._visit(partition, now_ms)
+            if dropped >= DROPPED_AT_ONCE:
+                break
         self._node.timers.at(now_ms + PAUSE_MS, self._continue_sweep)
 
-    def _visit(self, partition: Partition, now_ms: int) -> None:
+    def drop_soon(self, partition: Partition) -> None:
+        """Drops segments of a partition that has very many to drop, some in each of the next turns."""
+        if partition not in self._dropping:
+            self._dropping.add(partition)
+            self._node.in_turns.add_steps(self._drop(partition))
+
+    def _drop(self, partition: Partition) -> Iterator[None]:
+        while self._visit(partition, self._node.now_ms) >= DROPPED_AT_ONCE:
+            yield
+        self._dropping.discard(partition)
+
+    def _visit(self, partition: Partition, now_ms: int) -> int:
+        """Rolls and drops segments of a partition as its settings ask. Returns the number of dropped segments."""
         if not self._node.owns(partition):
-            return
+            return 0
         if partition.opened is None and not self._node.logs.has_log(partition.name):
-            return
+            return 0
         try:
             replica = partition.replica
             log = replica.log
@@ -78,22 +97,35 @@ class Maintenance:
                 # Compaction takes only segments below the saved recovery point.
                 self.checkpoint_soon()
             removed = log.apply_retention(now_ms, limit_offset=replica.high_watermark)
-            for deleted in removed:
-                logger.info(
-                    "%s: removed offsets %d to %d (%d bytes): %s",
-                    partition.name,
-                    deleted.base_offset,
-                    deleted.end_offset - 1,
-                    deleted.size_bytes,
-                    deleted.reason,
-                )
-            log.remove_deleted(now_ms)
-            if removed:
-                self.checkpoint_soon()
-                # A waiting fetch may hold slices of the removed segments.
-                partition.wake_readers(now_ms)
         except StorageFailure as failure:
             self._node.storage_failed(failure)
+            return 0
+        for deleted in removed:
+            logger.info(
+                "%s: removed offsets %d to %d (%d bytes): %s",
+                partition.name,
+                deleted.base_offset,
+                deleted.end_offset - 1,
+                deleted.size_bytes,
+                deleted.reason,
+            )
+        if due := log.take_due_deletions(now_ms):
+            self._node.effects.blocking(lambda: self._remove(due), self._removed)
+        if removed:
+            self.checkpoint_soon()
+            # A waiting fetch may hold slices of the removed segments.
+            partition.wake_readers(now_ms)
+        if len(removed) >= DROPPED_AT_ONCE:
+            self.drop_soon(partition)
+        return len(removed)
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            remove_if_there(self._node.logs.filesystem, path)
+
+    def _removed(self, result: Exception | None) -> None:
+        if isinstance(result, Exception):
+            self._node.storage_failed(result)
 
     def _expire_positions(self, now_ms: int) -> None:
         self._node.timers.at(now_ms + self._node.settings.offsets_retention_check_interval_ms, self._expire_positions)
@@ -121,42 +153,47 @@ class Maintenance:
         if self._checkpoint_under_way:
             self.checkpoint_soon()
             return
-        node = self._node
-        logs = node.logs
-        checkpoint = logs.begin_checkpoint()
         self._checkpoint_under_way = True
+        self._node.in_turns.begin_steps(self._checkpoint_in_steps())
 
-        def saved(result: Exception | None) -> None:
-            self._checkpoint_under_way = False
-            if isinstance(result, Exception):
-                node.storage_failed(result)
+    def _checkpoint_in_steps(self) -> Iterator[None]:
+        node = self._node
+        checkpoint = yield from node.logs.begin_checkpoint_in_steps(node.logs.logs)
 
         def written(result: Exception | None) -> None:
             if isinstance(result, Exception):
-                saved(result)
-                return
-            now_ms = node.now_ms
-            save = logs.finish_checkpoint(checkpoint)
-            for ticket in checkpoint.tickets:
-                node.became_durable(ticket.log, now_ms)
-            node.effects.blocking(save, saved)
+                self._checkpoint_over(result)
+            else:
+                node.in_turns.begin_steps(self._book(checkpoint))
 
         node.effects.blocking(checkpoint.write, written)
 
+    def _book(self, checkpoint: Checkpoint) -> Iterator[None]:
+        node = self._node
+        save = yield from node.logs.finish_checkpoint_in_steps(
+            checkpoint, lambda log: node.became_durable(log, node.now_ms)
+        )
+        node.effects.blocking(save, self._checkpoint_over)
+
+    def _checkpoint_over(self, result: Exception | None) -> None:
+        self._checkpoint_under_way = False
+        if isinstance(result, Exception):
+            self._node.storage_failed(result)
+
     # Files that go
 
-    def delete_logs(self, topic_id: TopicId, partitions: list[Partition]) -> None:
-        """Renames the files of a deleted topic at once and removes them soon; then the topic's tombstone is removed."""
+    def delete_logs(self, deleted: dict[TopicId, list[Partition]]) -> None:
+        """Removes the files of deleted topics soon; then the topics' tombstones are removed."""
         node = self._node
-        free_disk = node.logs.condemn_logs([partition.name for partition in partitions])
+        names = [partition.name for partitions in deleted.values() for partition in partitions]
 
         def freed(result: Exception | None) -> None:
             if isinstance(result, Exception):
                 node.storage_failed(result)
             else:
-                self._forget_deletions([topic_id])
+                self._forget_deletions(list(deleted))
 
-        node.effects.blocking(free_disk, freed)
+        node.effects.blocking(node.logs.condemn_logs(names).run, freed)
 
     def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
         def forgotten(result: Exception | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from cordwood.cluster.controller import CreatedTopic
@@ -58,6 +58,12 @@ logger = logging.getLogger("cordwood.node")
 
 ALL_REPLICAS = -1
 ACK_EXPIRY_INTERVAL_MS = 500
+
+FLUSHED_AT_ONCE = 1000
+"""The most logs in one flush round: taking and booking their tickets holds the loop for some 10 ms."""
+
+ENDED_PER_STEP = 64
+"""The most partitions whose waiting requests end in one turn: the topic was deleted, or the requests took too long."""
 
 
 class Parked(Protocol):
@@ -117,6 +123,7 @@ class Node:
         self._unsynced: dict[Partition, None] = {}
         """Partitions with appends under ack.durability=os that are not synced yet."""
         self._partitions_with_acks: dict[Partition, None] = {}
+        self._expiring_acks = False
         self._parked: dict[int, dict[Parked, None]] = {}
         self._early_answers = EarlyAnswers()
         for topic in image.sorted_topics():
@@ -238,8 +245,8 @@ class Node:
     def apply(self, delta: ImageDelta, now_ms: int) -> None:
         """Applies a change of the cluster's metadata. The image is up to date already."""
         self.now_ms = now_ms
-        for topic in delta.deleted:
-            self._topic_deleted(topic, now_ms)
+        if delta.deleted:
+            self._topics_deleted(delta.deleted, now_ms)
         for topic in delta.created:
             self._topic_created(topic)
         self.groups.topics_changed([topic.name for topic in delta.created], [topic.name for topic in delta.deleted])
@@ -282,19 +289,29 @@ class Node:
             self.effects.wake()
         partition.moved(now_ms)
 
-    def _topic_deleted(self, topic: TopicImage, now_ms: int) -> None:
-        partitions = self.topics.pop(topic.name)
-        for partition in partitions:
-            self._dirty.pop(partition, None)
-            self._unsynced.pop(partition, None)
-            self._partitions_with_acks.pop(partition, None)
-            partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
-        self.logs.describe_topic(topic.topic_id, None)
-        self.maintenance.delete_logs(topic.topic_id, partitions)
-        self.encoded_topics.forget(topic.name)
-        self.preparation.topic_deleted(topic)
-        self.groups.positions.topic_deleted(topic.name, topic.topic_id)
-        self.scrub.topic_deleted(topic.name)
+    def _topics_deleted(self, topics: Iterable[TopicImage], now_ms: int) -> None:
+        deleted: dict[TopicId, list[Partition]] = {}
+        for topic in topics:
+            partitions = deleted[topic.topic_id] = self.topics.pop(topic.name)
+            self.logs.describe_topic(topic.topic_id, None)
+            self.encoded_topics.forget(topic.name)
+            self.preparation.topic_deleted(topic)
+            self.groups.positions.topic_deleted(topic.name, topic.topic_id)
+            self.scrub.topic_deleted(topic.name)
+            for partition in partitions:
+                self._dirty.pop(partition, None)
+                self._unsynced.pop(partition, None)
+                self._partitions_with_acks.pop(partition, None)
+        # The logs are forgotten before a waiting request hears of the deletion and may ask for a new topic.
+        self.maintenance.delete_logs(deleted)
+        gone = [each for partitions in deleted.values() for each in partitions if each.has_waiters]
+        self.in_turns.begin_steps(self._end_waits(gone))
+
+    def _end_waits(self, gone: list[Partition]) -> Iterator[None]:
+        for number, partition in enumerate(gone, 1):
+            partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, self.now_ms)
+            if number % ENDED_PER_STEP == 0:
+                yield
 
     def _new_partition(self, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]
@@ -414,13 +431,14 @@ class Node:
         self._partitions_with_acks[partition] = None
 
     def take_flush_tickets(self) -> list[FlushTicket]:
-        """Takes the tickets of the logs that the next flush round makes durable."""
-        tickets = []
-        for partition in self._dirty:
+        """Takes the tickets of the logs that the next flush round makes durable, those that wait for longest."""
+        tickets: list[FlushTicket] = []
+        while self._dirty and len(tickets) < FLUSHED_AT_ONCE:
+            partition = next(iter(self._dirty))
+            del self._dirty[partition]
             ticket = partition.replica.log.begin_flush()
             if ticket is not None:
                 tickets.append(ticket)
-        self._dirty.clear()
         return tickets
 
     def flushed(self, tickets: list[FlushTicket], now_ms: int) -> None:
@@ -461,10 +479,19 @@ class Node:
             partition.shift_deadlines(by_ms)
 
     def _expire_acks(self, now_ms: int) -> None:
-        for partition in list(self._partitions_with_acks):
-            if not partition.expire_acks(now_ms):
-                self._partitions_with_acks.pop(partition, None)
         self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
+        if self._partitions_with_acks and not self._expiring_acks:
+            self._expiring_acks = True
+            self.in_turns.begin_steps(self._expire_in_steps())
+
+    def _expire_in_steps(self) -> Iterator[None]:
+        """A disk that hangs lets the acks of all partitions expire at the same time."""
+        for number, partition in enumerate(list(self._partitions_with_acks), 1):
+            if not partition.expire_acks(self.now_ms):
+                self._partitions_with_acks.pop(partition, None)
+            if number % ENDED_PER_STEP == 0:
+                yield
+        self._expiring_acks = False
 
     def recover_all(self) -> Iterator[TopicPartition]:
         """Before the first request: sorts out strays and, after an unclean stop, recovers every log, one by one."""

@@ -146,6 +146,10 @@ class Partition:
         for ack in (*self.waiting_durable, *self.waiting_committed):
             ack.deadline_ms += by_ms
 
+    @property
+    def has_waiters(self) -> bool:
+        return bool(self.waiting_durable or self.waiting_committed or self.waiting_readers)
+
     def gone(self, error: ErrorCode, now_ms: int) -> None:
         """Ends all waits: the partition was deleted, or this node no longer leads it."""
         for waiting in (self.waiting_durable, self.waiting_committed):

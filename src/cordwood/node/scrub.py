@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from cordwood.log import opening
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cordwood.log.log import Log
     from cordwood.log.segment import Segment
     from cordwood.model.broker_settings import BrokerSettings
+    from cordwood.model.identifiers import TopicPartition
     from cordwood.node.partition import Partition
     from cordwood.node.ports import Effects
     from cordwood.node.timers import Timers
@@ -65,6 +66,9 @@ class ScrubbedNode(Protocol):
     @property
     def settings(self) -> BrokerSettings: ...
 
+    @property
+    def topics(self) -> Mapping[str, list[Partition]]: ...
+
     def partitions(self) -> Iterator[Partition]: ...
 
     def owns(self, partition: Partition) -> bool: ...
@@ -99,8 +103,10 @@ class Scrub:
         self._in_background: InBackground | None = None
         self._said: set[Finding] = set()
         self._suspects: deque[Place] = deque()
-        self._waiting: deque[Partition] | None = None
-        """Partitions that this pass has not come to yet; None: no pass has begun since the broker started."""
+        self._waiting: Iterator[Partition] | None = None
+        """Partitions behind `_next` that this pass has not come to yet; None: no pass is under way."""
+        self._next: Partition | None = None
+        """The partition whose segments are read now."""
         self._target: _Target | None = None
         self._check: SegmentCheck | None = None
         self._saved_ms = 0
@@ -198,22 +204,23 @@ class Scrub:
         """Chooses the next segment to read; False if there is none now. Looks at a few partitions only."""
         while self._suspects:
             place = self._suspects.popleft()
-            partition = next((each for each in self._node.partitions() if each.name == place.partition), None)
-            if partition is not None and self._take(partition, place.base_offset, None):
+            topic, index = place.partition
+            partitions = self._node.topics.get(topic, ())
+            if index < len(partitions) and self._take(partitions[index], place.base_offset, None):
                 return True
         if self._waiting is None and not self._begin_pass(now_ms):
             return False
         assert self._waiting is not None
         for _ in range(PARTITIONS_PER_TURN):
-            if not self._waiting:
+            partition = self._next
+            if partition is None:
                 self._end_pass(now_ms)
                 return False
-            partition = self._waiting[0]
             checked = self.findings.checked
             after = checked.base_offset if checked is not None and checked.partition == partition.name else -1
             if self._take(partition, None, after):
                 return True
-            self._waiting.popleft()
+            self._next = next(self._waiting, None)
         return False
 
     def _begin_pass(self, now_ms: int) -> bool:
@@ -225,15 +232,21 @@ class Scrub:
             findings.pass_began_ms = now_ms
             findings.checked = None
             findings.changed = True
-        names = sorted(((partition.name, partition) for partition in self._node.partitions()), key=lambda each: each[0])
-        start = None if findings.checked is None else findings.checked.partition
-        self._waiting = deque(partition for name, partition in names if start is None or name >= start)
+        self._waiting = self._partitions_from(None if findings.checked is None else findings.checked.partition)
+        self._next = next(self._waiting, None)
         return True
+
+    def _partitions_from(self, start: TopicPartition | None) -> Iterator[Partition]:
+        """All partitions by name, from `start` on. The partitions of a topic are looked up when their turn comes."""
+        for topic in sorted(self._node.topics):
+            if start is None or topic >= start.topic:
+                first = start.partition if start is not None and topic == start.topic else 0
+                yield from self._node.topics.get(topic, ())[first:]
 
     def _end_pass(self, now_ms: int) -> None:
         findings = self.findings
         findings.last_pass_began_ms, findings.last_pass_ended_ms = findings.pass_began_ms, now_ms
-        findings.pass_began_ms = findings.checked = self._waiting = None
+        findings.pass_began_ms = findings.checked = self._waiting = self._next = None
         self._save(now_ms)
 
     def _take(self, partition: Partition, base_offset: int | None, after: int | None) -> bool:
@@ -317,7 +330,7 @@ class Scrub:
             logger.info("%s: offsets %d to %d are sound again", name, finding.first_offset, finding.end_offset - 1)
         self.findings.remove(gone)
         self._said.difference_update(gone)
-        if self._waiting is not None and self._waiting and self._waiting[0] is target.partition:
+        if self._next is target.partition:
             self.findings.checked = Place(name, base_offset)
             self.findings.changed = True
 

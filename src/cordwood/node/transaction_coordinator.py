@@ -6,6 +6,7 @@ and a start completes the transactions that were decided before the stop.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -88,9 +89,23 @@ class TransactionCoordinator:
 
     def init_producer_id(self, asked: beginning.Beginning, done: Stepped) -> None:
         def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
+            if found is None and self._is_full():
+                return Step(ErrorCode.POLICY_VIOLATION)
             return beginning.init_producer(found, asked, new_producer_id, now_ms)
 
         self._step(asked.transactional_id, decide, done)
+
+    def _is_full(self) -> bool:
+        most = self._node.settings.transactional_ids_max
+        if sum(len(shard.machine) for shard in self.log.loaded_shards()) < most:
+            return False
+        # The answer has no room for a reason.
+        self._node.maintenance.report(
+            logging.WARNING,
+            f"a new transactional id is refused: this broker has transactional.ids.max={most} already. Ids that no "
+            "producer uses are forgotten after transactional.id.expiration.ms",
+        )
+        return True
 
     def add_partitions(
         self,

@@ -434,11 +434,11 @@ def test_a_deleted_log_frees_its_disk_and_its_name(place: tuple[Filesystem, str]
     directory = opened(filesystem, path)
     fill(log_of(directory), 20)
     directory.checkpoint()
-    free = directory.condemn_logs([ORDERS, TopicPartition("never", 1)])
+    removal = directory.condemn_logs([ORDERS, TopicPartition("never", 1)])
     assert not directory.has_log(ORDERS)
     again = log_of(directory, topic_id=uuid.UUID(int=43))
     assert append(again, b"new").base_offset == 0
-    free()
+    removal.run()
     assert [name for name in filesystem.list(path) if name.startswith("orders")] == ["orders-0"]
     assert not [name for name in filesystem.list(path) if name.endswith("-delete")]
     directory.close()
@@ -462,9 +462,9 @@ def test_a_deleted_log_whose_directory_cannot_be_moved_gives_its_records_to_nobo
     for partition in (stuck, other):
         fill(log_of(directory, partition), 5)
     filesystem.refuses = True
-    free = directory.condemn_logs([stuck, other])
+    removal = directory.condemn_logs([stuck, other])
     with pytest.raises(StorageFailure, match="cannot rename"):
-        free()
+        removal.run()
     with pytest.raises(StorageFailure, match="cannot rename"):
         log_of(directory, stuck, topic_id=uuid.UUID(int=43))
     filesystem.refuses = False
@@ -484,7 +484,7 @@ def test_a_topic_of_the_same_name_begins_at_zero_even_if_the_power_went_during_t
         directory = opened(filesystem)
         fill(log_of(directory), 20)
         directory.checkpoint()
-        directory.condemn_logs([ORDERS])
+        directory.condemn_logs([ORDERS]).rename()
         filesystem.crash()
         directory = opened(filesystem)
         if directory.has_log(ORDERS):
@@ -501,7 +501,7 @@ def test_so_does_one_whose_name_is_too_long_for_that_of_a_condemned_directory() 
     for name in names:
         fill(log_of(directory, name), 20)
     directory.checkpoint()
-    directory.condemn_logs([names[0]])
+    directory.condemn_logs([names[0]]).rename()
     directory = opened(filesystem)
     log = log_of(directory, names[0], topic_id=uuid.UUID(int=43))
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
@@ -537,7 +537,7 @@ def test_a_full_disk_has_room_again_after_a_start_that_finds_a_deleted_log() -> 
     directory = opened(filesystem)
     fill(log_of(directory), 20)
     directory.checkpoint()
-    directory.condemn_logs([ORDERS])
+    directory.condemn_logs([ORDERS]).rename()
     filesystem.capacity_bytes = filesystem.used_bytes
     directory = opened(filesystem)
     assert not [name for name in filesystem.list(PATH) if name.endswith("-delete")]
@@ -551,7 +551,7 @@ def test_a_deleted_log_that_left_no_room_is_still_known_at_the_next_start() -> N
     directory = opened(filesystem)
     fill(log_of(directory), 20)
     directory.checkpoint()
-    directory.condemn_logs([ORDERS])
+    directory.condemn_logs([ORDERS]).rename()
     filesystem.free_for_appends = 0
     directory = opened(filesystem)
     assert not directory.has_log(ORDERS)
@@ -596,14 +596,14 @@ def test_a_new_log_keeps_its_offsets_though_a_deleted_one_of_the_same_name_is_st
     directory = opened(filesystem)
     fill(log_of(directory), 40)
     directory.checkpoint()
-    free = directory.condemn_logs([ORDERS])
+    removal = directory.condemn_logs([ORDERS])
     log = log_of(directory, topic_id=uuid.UUID(int=43))
     written = fill(log, 20)
     directory.checkpoint()
     log.delete_records_before(12)
     directory.save_offsets()()
     if removed:
-        free()
+        removal.run()
     assert filesystem.exists(f"{PATH}/{ORDERS}.0-delete") != removed
     log = log_of(opened(filesystem))
     assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (12, 20, 20)
@@ -662,13 +662,13 @@ def test_a_new_log_does_not_take_the_recovery_point_of_a_deleted_one_for_its_own
     directory = opened(MemoryFilesystem())
     fill(log_of(directory), 40)
     directory.checkpoint()
-    free = directory.condemn_logs([ORDERS])
+    removal = directory.condemn_logs([ORDERS])
     log = log_of(directory, topic_id=uuid.UUID(int=43))
     fill(log, 10)
     checkpoint = directory.begin_checkpoint()
     checkpoint.write()
     save = directory.finish_checkpoint(checkpoint)
-    free()
+    removal.run()
     assert (directory.durable_recovery_point(ORDERS), log.saved_recovery_point) == (0, 0)
     save()
     assert (directory.durable_recovery_point(ORDERS), log.saved_recovery_point) == (10, 10)

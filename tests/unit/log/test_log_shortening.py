@@ -226,6 +226,7 @@ def test_files_go_only_after_a_delay_because_slices_may_be_on_their_way() -> Non
     found = log.read(0, 300, end_offset=30, minimum_one_batch=True)
     assert found is not None
     log.apply_retention(NOW_MS, limit_offset=30)
+    log.remove_deleted(NOW_MS)
     assert found.file.path.endswith(".log.deleted")
     assert len(found.file.read(found.position, found.length)) == found.length
     log.remove_deleted(NOW_MS + 999)

@@ -155,3 +155,24 @@ def test_a_transaction_that_is_full_is_refused_more_partitions_and_can_be_aborte
     assert world.ask(ApiKey.END_TXN, 4, transactional_id="t", committed=False, **who).error_code == 0
     assert add(2) == [0]
     world.kill()
+
+
+def test_a_transactional_id_beyond_the_limit_is_refused_and_known_ones_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a limit one client filled the broker's memory with ids, each kept for a week."""
+    world = World(seed=1, settings={"transactional.ids.max": "2"}).start()
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="t", key_type=1)
+
+    def begin(transactional_id: str) -> tuple[int, int]:
+        answer = world.ask(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        return answer.error_code, answer.producer_epoch
+
+    assert [begin("t0"), begin("t1"), begin("t2")] == [(0, 0), (0, 0), (44, -1)]
+    assert begin("t0") == (0, 1)
+    assert begin("t2") == (44, -1)
+    listed = world.ask(ApiKey.LIST_TRANSACTIONS, 0, state_filters=[], producer_id_filters=[])
+    assert {each.transactional_id for each in listed.transaction_states} == {"t0", "t1"}
+    assert len([each for each in caplog.records if "transactional.ids.max=2" in each.message]) == 1
+    world.clock.advance(world.settings.transactional_id_expiration_ms + DAY_MS)
+    world.advance(A_WHILE_MS)
+    assert begin("t2") == (0, 0)
+    world.kill()

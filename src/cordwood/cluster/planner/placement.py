@@ -23,13 +23,15 @@ def place(brokers: Sequence[int], partitions: range, replication_factor: int, se
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
             f"{replication_factor} cannot be reached because only {count} broker(s) are registered.",
         )
-    placed = []
-    for partition in partitions:
+    # The placement repeats itself after so many partitions. Thousands of partitions are placed in one turn of the loop.
+    period = count * max(1, count - 1)
+    pattern = []
+    for partition in partitions[:period]:
         first = (seed + partition) % count
         turn = (seed + partition) // count
         others = [(first + 1 + (turn + replica) % (count - 1)) % count for replica in range(replication_factor - 1)]
-        placed.append(tuple(brokers[index] for index in (first, *others)))
-    return placed
+        pattern.append(tuple(brokers[index] for index in (first, *others)))
+    return [pattern[place % period] for place in range(len(partitions))]
 
 
 def check_assignment(assigned: Sequence[int], brokers: Sequence[int], replication_factor: int | None) -> None:

@@ -286,6 +286,7 @@ def _new_partitions(
     image: ClusterImage, topic_id: TopicId, partitions: range, replicas: Sequence[tuple[int, ...]]
 ) -> list[Put]:
     encoded: dict[tuple[int, ...], bytes] = {}
+    prefix = partitions_prefix(topic_id)
     puts = []
     for partition, brokers in zip(partitions, replicas, strict=True):
         value = encoded.get(brokers)
@@ -293,7 +294,7 @@ def _new_partitions(
             leader = brokers[0]
             row = PartitionRow(leader, image.broker_epochs[leader], 0, replicas=brokers, isr=brokers)
             value = encoded[brokers] = encode_partition(row)
-        puts.append(Put(partition_key(topic_id, partition), value))
+        puts.append(Put(f"{prefix}{partition}", value))
     return puts
 
 

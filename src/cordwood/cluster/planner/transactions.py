@@ -59,7 +59,7 @@ def plan_in_chunks(
 ) -> Plan:
     """A plan of preparations and a commit; a small change is one transaction, its commit."""
     together = (*operations, *commit_operations)
-    if len(list(chunks(together))) == 1:
+    if len(together) <= MAX_OPERATIONS and len(list(chunks(together))) == 1:
         return Plan((), StoreTxn((*guards, *commit_compares), together))
     preparations = tuple(StoreTxn(guards, group) for group in chunks(operations))
     return Plan(preparations, StoreTxn((*guards, *commit_compares), commit_operations), undo)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cordwood.log.log import Log
+from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.log.timestamps import FoundTimestamp
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.node.request import Made, Request, by_topic, serves
@@ -150,13 +152,19 @@ def delete_records(node: Node, request: Request) -> Steps:
     """Moves the start of a log forward, durably: deleted records do not come back after a crash."""
     body = yield from request.read()
     results: list[tuple[str, dict[str, Any]]] = []
+    logs: list[Log] = []
+    dropped = 0
     for topic in body.topics:
         for asked in topic.partitions:
-            if results and not len(results) % LOOKED_UP_PER_STEP:
+            if dropped >= DROPPED_AT_ONCE or (results and not len(results) % LOOKED_UP_PER_STEP):
+                dropped = 0
                 yield
             low_watermark, error = -1, ErrorCode.NONE
             try:
-                low_watermark = _delete_before(node, topic.name, asked.partition_index, asked.offset)
+                log, segments = _delete_before(node, topic.name, asked.partition_index, asked.offset)
+                low_watermark = log.log_start_offset
+                logs.append(log)
+                dropped += segments
             except ProtocolError as refusal:
                 error = refusal.code
             except StorageFailure as failure:
@@ -176,10 +184,11 @@ def delete_records(node: Node, request: Request) -> Steps:
                 result["error_code"] = result["error_code"] or ErrorCode.KAFKA_STORAGE_ERROR
         request.answer(topics=by_topic(results))
 
-    node.effects.for_client(request.reply.connection_id, node.logs.save_offsets(), saved)
+    node.effects.for_client(request.reply.connection_id, node.logs.save_offsets(logs), saved)
 
 
-def _delete_before(node: Node, topic: str, index: int, offset: int) -> int:
+def _delete_before(node: Node, topic: str, index: int, offset: int) -> tuple[Log, int]:
+    """Moves the start of a log. Returns the log, and the number of segments that it has dropped."""
     partition = node.partition(topic, index)
     replica = partition.replica
     if partition.settings.compacted and not partition.settings.deletes:
@@ -189,10 +198,15 @@ def _delete_before(node: Node, topic: str, index: int, offset: int) -> int:
         raise ProtocolError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.name} ends at {replica.high_watermark}, before {target}."
         )
-    if target > replica.log.log_start_offset:
-        replica.log.delete_records_before(target)
+    log = replica.log
+    before = len(log.segments)
+    if target > log.log_start_offset:
+        log.delete_records_before(target)
         partition.wake_readers(node.now_ms)
-    return replica.log.log_start_offset
+    dropped = before - len(log.segments)
+    if dropped >= DROPPED_AT_ONCE:
+        node.maintenance.drop_soon(partition)
+    return log, dropped
 
 
 HANDLERS = (

@@ -1,0 +1,129 @@
+"""Directories of deleted partitions, from the deletion until their disk is free.
+
+A deletion in the loop only notes the partitions: thousands of renames would hold the loop, on a busy or full disk for
+seconds. A thread renames the directories. A new partition may need one of the names before: then the loop renames that
+one directory itself.
+"""
+
+import threading
+from collections.abc import Callable
+
+from cordwood.log.log import Log
+from cordwood.log.retention import condemn_directory, lose_files
+from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicPartition
+from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.names import Suffix
+
+
+class Doomed:
+    """A deleted partition. `path` is its directory's new name, until the thread that frees the disk takes it."""
+
+    __slots__ = ("log", "partition", "path")
+
+    def __init__(self, partition: TopicPartition, log: Log | None) -> None:
+        self.partition = partition
+        self.log = log
+        self.path: str | None = None
+
+
+class Condemned:
+    def __init__(self, filesystem: Filesystem, path: str) -> None:
+        self.filesystem = filesystem
+        self.path = path
+        self._named: dict[TopicPartition, Doomed] = {}
+        """Deleted partitions whose directories still have the names of partitions."""
+        self._renaming = threading.Lock()
+        """Held for one rename and the change of the log's paths: readers of the old log never find new files."""
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        """Whether a deleted partition's directory has the name of this partition."""
+        return partition in self._named
+
+    def add(self, partition: TopicPartition, log: Log | None) -> Doomed:
+        """Notes a deleted partition, in the loop. Syncs and checkpoints of its log are void from now on."""
+        if log is not None:
+            log.truncations += 1
+        # A directory that has kept its name since an earlier deletion is tried again.
+        doomed = self._named.get(partition)
+        if doomed is None:
+            doomed = self._named[partition] = Doomed(partition, log)
+        else:
+            assert log is None, f"{partition} was opened in a deleted directory"
+        return doomed
+
+    def make_way(self, partition: TopicPartition) -> None:
+        """Renames the directory that has the name of a new partition. Raises StorageFailure."""
+        doomed = self._named.get(partition)
+        if doomed is not None:
+            self._rename(doomed)
+
+    def rename_all(self, doomed: list[Doomed]) -> tuple[list[str], list[StorageFailure]]:
+        """Renames the directories, in any thread. Returns the new paths, and a failure for each directory that keeps
+        its name: until the name is used again, or until the next start."""
+        paths, failures = [], []
+        for each in doomed:
+            try:
+                self._rename(each)
+            except StorageFailure as failure:
+                failures.append(failure)
+                continue
+            path, each.path = each.path, None
+            if path is not None:
+                paths.append(path)
+        return paths, failures
+
+    def _rename(self, doomed: Doomed) -> None:
+        with self._renaming:
+            if self._named.get(doomed.partition) is not doomed:
+                return
+            if doomed.log is not None:
+                doomed.path = doomed.log.condemn()
+            else:
+                doomed.path = condemn_directory(self.filesystem, f"{self.path}/{doomed.partition}")
+            del self._named[doomed.partition]
+
+
+class Removal:
+    """Renames the directories of deleted partitions and frees their disk, in any thread."""
+
+    def __init__(self, condemned: Condemned, doomed: list[Doomed], save_offsets: Callable[[], None]) -> None:
+        """`save_offsets` writes checkpoints without the partitions."""
+        self._condemned = condemned
+        self._doomed = doomed
+        self._save_offsets = save_offsets
+
+    def run(self) -> None:
+        """Waits for the disk. Raises StorageFailure in the end if a directory could not be renamed."""
+        paths, failures = self.rename()
+        self._free_disk(paths)
+        if failures:
+            raise failures[0]
+
+    def rename(self) -> tuple[list[str], list[StorageFailure]]:
+        """The first half: returns the new paths and the failures."""
+        paths, failures = self._condemned.rename_all(self._doomed)
+        if paths:
+            self._condemned.filesystem.sync_directory(self._condemned.path)
+        return paths, failures
+
+    def _free_disk(self, paths: list[str]) -> None:
+        filesystem = self._condemned.filesystem
+        for doomed in self._doomed:
+            if doomed.log is not None:
+                lose_files(doomed.log)
+        for path in paths:
+            # On a full disk this frees the room that saving the offsets needs. The directories stay until the offsets
+            # are saved: they tell a restart that these partitions are deleted.
+            empty_logs(filesystem, path)
+        self._save_offsets()
+        for path in paths:
+            filesystem.remove_tree(path)
+
+
+def empty_logs(filesystem: Filesystem, directory: str) -> None:
+    for name in filesystem.list(directory):
+        if Suffix.LOG in name:
+            file = filesystem.open(f"{directory}/{name}")
+            file.truncate(0)
+            file.close()
