@@ -95,3 +95,74 @@ def test_nothing_is_lost_or_doubled_when_the_worker_is_killed_in_the_middle(
     written = [json.loads(bytes(row["value"]))["n"] for row in load(f"{name}.out", **reading).collect()]
     assert Counter(written) == dict.fromkeys(good, 1)
     assert load(f"{name}.quarantine", **reading).count() == 2
+
+
+def test_a_killed_java_process_is_named_at_the_end_and_by_status(
+    broker: RunningBroker, make_topic: MakeTopic, put: Produce, tmp_path: Path
+) -> None:
+    topic = make_topic(partitions=1)
+    name = f"p-{topic[-6:]}"
+    file = tmp_path / "pipeline.py"
+    file.write_text(
+        dedent(
+            f"""
+            from cordwood.pipelines import *
+
+            @pipeline("{name}", version=1, inputs=topic("{topic}"),
+                      outputs={{"all": table("{name}"), "out": topic("{name}.out", value=raw())}},
+                      spark={{"spark.master": "local[1]", "spark.ui.enabled": "false"}})
+            def copied(records):
+                return {{"all": records, "out": records}}
+            """
+        )
+    )
+    put(topic, [Record(b"1")])
+    environment = {**os.environ, "CORDWOOD_BOOTSTRAP": broker.bootstrap, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+    def command(*arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "cordwood.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            start_new_session=True,
+        )
+
+    process = command("pipeline", "run", str(file), "--json", "--max-restarts", "0")
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "started":
+                worker = event["pid"]
+            if event["event"] == "batch":
+                os.kill(java_of(worker), signal.SIGKILL)
+                break
+        said = process.communicate(timeout=WITHIN_S)[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    assert process.returncode == 1
+    error = json.loads(said.splitlines()[-1])["error"]["message"]
+    assert error == f"{name} v1: Spark's Java process was killed (signal 9, by the system if memory ran out)"
+    status, _ = command("pipeline", "status", name).communicate(timeout=WITHIN_S)
+    assert "Spark's Java process was killed (signal 9" in " ".join(status.split())
+    assert "Py4J" not in said + status
+    families, _ = command("transaction", "families", "--json").communicate(timeout=WITHIN_S)
+    assert f"{name}.v1 to {name}.out" in [family["query"] for family in json.loads(families)]
+
+
+def java_of(worker: int) -> int:
+    """The process of Java in the session that a worker leads."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                after_name = (entry / "stat").read_text().rpartition(") ")[2].split()
+                if int(after_name[3]) == worker and (entry / "comm").read_text().strip() == "java":
+                    return int(entry.name)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    raise AssertionError(f"no Java in the session of {worker}")

@@ -102,6 +102,7 @@ class Supervisor:
                 for line in events:
                     if line.endswith("\n"):  # else it was killed in the middle of a word
                         self._heard(json.loads(line))
+            _end_orphans_of(worker.pid)
             return worker.wait()
         finally:
             if worker.poll() is None:
@@ -141,3 +142,12 @@ class Supervisor:
         if self._log.exists() and self._log.stat().st_size > MAX_LOG_BYTES:
             shutil.copyfile(self._log, self._log.with_suffix(".old.log"))
             os.truncate(self._log, 0)
+
+
+def _end_orphans_of(worker: int) -> None:
+    """Waits for a worker's end. Ends what a killed worker leaves: its Java would work on beside the next worker's, and
+    take the memory that the next one needs. The worker is not reaped yet, so that its group's number is not used again.
+    """
+    end = os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+    if end is not None and end.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+        os.killpg(worker, signal.SIGKILL)

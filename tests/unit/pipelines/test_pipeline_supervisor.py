@@ -97,6 +97,31 @@ def test_a_worker_that_dies_without_a_word_is_told_of(stage: Stage) -> None:
     assert "last words" in (stage.directory / "worker.log").read_text()
 
 
+def test_what_a_killed_worker_leaves_behind_is_gone_before_the_next_one_starts(stage: Stage) -> None:
+    made = stage.supervisor(
+        """
+        import signal, subprocess
+        java = Path("java")
+        if count == 1:
+            java.write_text(str(subprocess.Popen(["sleep", "1000"]).pid))
+            os.kill(os.getpid(), signal.SIGKILL)
+        def is_gone():
+            try:
+                return Path("/proc", java.read_text(), "stat").read_text().split()[2] == "Z"
+            except OSError:
+                return True
+        for _ in range(500):  # the signal is sent; the system may take a moment
+            if is_gone():
+                break
+            time.sleep(0.01)
+        tell(event="ended", reason="gone" if is_gone() else "still there")
+        """,
+        quick(),
+    )
+    assert made.run() is None
+    assert stage.told[-1]["reason"] == "gone"
+
+
 def test_the_log_of_a_worker_that_runs_on_and_on_stays_short(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cordwood.pipelines.supervisor.MAX_LOG_BYTES", 1000)
     worker = """

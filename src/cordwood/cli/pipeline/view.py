@@ -61,12 +61,12 @@ class EditionView(NamedTuple):
             self.progress.get("rows_in", 0),
             self.progress.get("quarantined", 0),
             last.get("batch"),
-            last.get("lag"),
             time_in_words(last.get("at_ms")),
+            last.get("lag"),
         ]
 
 
-COLUMNS = ["edition", "version", "role", "state", "rows in", "in quarantine", "batch", "lag", "last batch at"]
+COLUMNS = ["edition", "version", "role", "state", "rows in", "in quarantine", "last batch", "at", "lag then"]
 
 
 def editions_of(state: PipelineState) -> list[EditionView]:

@@ -46,7 +46,7 @@ def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forge
     reached(Step.DRIVER_DECIDING)
     try:
         if guarantee is not Guarantee.AT_LEAST_ONCE:
-            plan = _named(make_durable(options, decision, written.rows), reports)
+            plan = _named(make_durable(options, decision, written.rows), reports, options)
             reached(Step.DRIVER_SYNCED)
             repeated = _make_visible(options, guarantee, decision, plan, written, forget=forget)
     except ClientError as error:
@@ -55,10 +55,15 @@ def commit_batch(options: SinkOptions, reports: Reports, batch_id: int, *, forge
     _tell(decision, written, repeated=repeated, took_s=time.monotonic() - started_s)
 
 
-def _named(plan: FamilyPlan, reports: Reports) -> FamilyPlan:
-    """With the query's name, for `cordwood transaction families`."""
+def _named(plan: FamilyPlan, reports: Reports, options: SinkOptions) -> FamilyPlan:
+    """With the query's name, for `cordwood transaction families`. A query may have a family for each topic that its
+    foreachBatch writes to: these are told apart by the topic."""
     name = next((report.query_name for report in reports if report is not None and report.query_name), None)
-    return plan if name is None else plan._replace(text=with_query_name(plan.text, name, MAX_PLAN_BYTES))
+    if name is None:
+        return plan
+    if options.batch_id is not None and options.topic is not None:
+        name = f"{name} to {options.topic}"
+    return plan._replace(text=with_query_name(plan.text, name, MAX_PLAN_BYTES))
 
 
 def _make_visible(
