@@ -21,7 +21,6 @@ from cordwood.client.settings import ClientSettings
 from cordwood.model.identifiers import TopicPartition as Partition
 from cordwood.records.batch import batches_in, crc_is_right
 from cordwood.records.records import records_in
-from cordwood.segments.offset_checkpoint import decode_offsets
 
 _DAMAGED = re.compile(r"(\S+)-(\d+): offsets (\d+) to (\d+) are damaged")
 _CUT = re.compile(r"(\S+)-(\d+): cut from offset (\d+) to ")
@@ -112,8 +111,6 @@ class Judge:
         self._said = said
         self._killed_s = killed_s
         self.problems: list[str] = []
-        self.blind = 0
-        """Acknowledged records that are gone without a report, where nothing on disk could tell."""
 
     def judge(self) -> list[str]:
         settings = ClientSettings(self._broker.bootstrap, retry_timeout_ms=3000)
@@ -133,9 +130,7 @@ class Judge:
 
     def _reported(self, said: str, *topics: str) -> bool:
         names = {match[1] for pattern in (_DAMAGED, _CUT, _SET_ASIDE) for match in pattern.finditer(said)}
-        # A log file that lost its end above the recovery point says nothing.
-        damaged = self._damage.file.parent.name.rpartition("-")[0]
-        return bool(names & set(topics)) or (damaged in topics and self._damage.file.suffix == ".log")
+        return bool(names & set(topics))
 
     def _judge_topics(self, cluster: Cluster) -> None:
         there = cluster.topics()
@@ -175,10 +170,6 @@ class Judge:
     def _missing(self, said: str, partition: Partition, offset: int, served: Served) -> None:
         if self._lost(said, partition, offset) or self._base_offset_flipped(partition):
             return
-        log_is_damaged = self._is_damaged_log(partition)
-        if log_is_damaged and offset >= served.end and offset >= self._recovery_point(partition):
-            self.blind += 1
-            return
         self.problems.append(f"{partition} has nothing at offset {offset} (serves {served.start} to {served.end})")
 
     def _may_be_compacted(self, partition: Partition, offset: int, served: Served) -> bool:
@@ -208,10 +199,6 @@ class Judge:
         place = int(self._damage.detail.split("byte ")[1].split()[0])
         data = (self._pristine / self._damage.file).read_bytes()
         return any(start <= place < start + _OUTSIDE_OF_CRC for start, _ in batches_in(data))
-
-    def _recovery_point(self, partition: Partition) -> int:
-        data = (self._pristine / "recovery-point-offset-checkpoint").read_bytes()
-        return decode_offsets(data).get(partition, 0)
 
     def _judge_transactions(self, cluster: Cluster) -> None:
         partitions = [Partition(PAYMENTS, index) for index in range(PARTITIONS[PAYMENTS])]

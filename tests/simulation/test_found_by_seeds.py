@@ -82,6 +82,8 @@ def test_a_segment_that_grows_again_after_a_crash_keeps_its_indexes() -> None:
     create_topic(world, segment_bytes="200")
     fill(world, "orders", bytes(100), bytes(100), bytes(100))
     world.kill()
+    # As after a power cut: nothing tells that the batches were durable.
+    world.disk.platter.remove("/data/durable-end-witness-0")
     world.disk.platter.cut("/data/orders-0/00000000000000000001.log", 60)
     world.start()
     log = world.node.partition("orders", 0).replica.log

@@ -38,6 +38,7 @@ class Storage:
             path,
             producer_expiration_ms=settings.producer_id_expiration_ms,
             sync_together=self.syncfs_trusted,
+            witness_ends=not self.in_memory,
         )
         self._node_id = settings.node_id
         self._open = False

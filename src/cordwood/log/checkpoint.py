@@ -5,7 +5,7 @@ index entry close to the recovery point. Like a flush, a checkpoint is taken in 
 booked in the loop.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +15,8 @@ from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments import leader_epochs
 from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.abort_witness import Witnessed, encode_witness, witness_of
+from cordwood.segments.checkpoint_witness import believe
+from cordwood.segments.checkpoint_witness import encode_witness as encode_checkpoint_witness
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.names import Suffix, segment_file
@@ -112,7 +114,14 @@ class CheckpointTicket:
         for offset, data in self.snapshots:
             self._write_file(self._snapshot_path(offset), 0, data)
         if self.epochs is not None:
+            witness = encode_checkpoint_witness(self.epochs, self._epochs_before())
+            self._write_file(self._epochs_witness_path + TEMPORARY, 0, witness)
             self._write_file(self._epochs_path + TEMPORARY, 0, self.epochs)
+
+    def _epochs_before(self) -> bytes | None:
+        """The content of the epochs' file, which a crash may bring back beside the new witness; None if unsound."""
+        before = read_if_there(self._filesystem, self._epochs_path)
+        return believe(before, read_if_there(self._filesystem, self._epochs_witness_path)).data
 
     def sync(self) -> None:
         """Step two: waits for the disk. Not needed if the whole filesystem is synced."""
@@ -128,6 +137,7 @@ class CheckpointTicket:
         """Step three: gives files their final names, and removes old files. Durable after another sync."""
         with self._void_if_cut():
             if self.epochs is not None:
+                self._filesystem.rename(self._epochs_witness_path + TEMPORARY, self._epochs_witness_path)
                 self._filesystem.rename(self._epochs_path + TEMPORARY, self._epochs_path)
             for path, _ in self.replaced:
                 self._filesystem.rename(path + TEMPORARY, path)
@@ -167,6 +177,10 @@ class CheckpointTicket:
     @property
     def _epochs_path(self) -> str:
         return f"{self.directory}/{leader_epochs.FILE_NAME}"
+
+    @property
+    def _epochs_witness_path(self) -> str:
+        return f"{self.directory}/{leader_epochs.WITNESS_FILE_NAME}"
 
     def _snapshot_path(self, offset: int) -> str:
         return segment_file(self.directory, offset, Suffix.SNAPSHOT)
@@ -214,14 +228,30 @@ def write_checkpoints(filesystem: Filesystem, tickets: Sequence[CheckpointTicket
 class Checkpoint:
     """The checkpoint of all logs, under way: `write` runs in any thread, then DataDirectory.finish_checkpoint."""
 
-    def __init__(self, filesystem: Filesystem, tickets: Sequence[CheckpointTicket], *, together: bool) -> None:
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        tickets: Sequence[CheckpointTicket],
+        *,
+        together: bool,
+        when_saved: Callable[[], None],
+    ) -> None:
+        """`when_saved` is called, in any thread, once the recovery points are saved."""
         self.tickets = tickets
+        self.when_saved = when_saved
         self._filesystem = filesystem
         self._together = together
 
     def write(self) -> None:
         """Writes the files that the logs need on disk before their recovery points move."""
         write_checkpoints(self._filesystem, self.tickets, together=self._together)
+
+
+def read_if_there(filesystem: Filesystem, path: str) -> bytes | None:
+    try:
+        return filesystem.read_bytes(path)
+    except FileNotFoundError:
+        return None
 
 
 def remove_if_there(filesystem: Filesystem, path: str) -> None:

@@ -12,6 +12,8 @@ from typing import Protocol, runtime_checkable
 from cordwood.log.checkpoint import Checkpoint, CheckpointTicket, cost_of, remove_if_there
 from cordwood.log.condemned import Condemned, Removal, empty_logs
 from cordwood.log.durable_directories import make_directory_durably
+from cordwood.log.durable_ends import DurableEnds, do_nothing
+from cordwood.log.flushing import FlushTicket
 from cordwood.log.identity import PROPERTIES_FILE, Identity, claim_directory, read_identity
 from cordwood.log.in_steps import Steps, in_one_step
 from cordwood.log.kept_offsets import KeptOffsets
@@ -67,8 +69,10 @@ class DataDirectory:
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         loaded_indexes: LoadedIndexes = SHARED,
         sync_together: bool = True,
+        witness_ends: bool = True,
     ) -> None:
-        """`sync_together`: False if a sync of the whole filesystem cannot be trusted."""
+        """`sync_together`: False if a sync of the whole filesystem cannot be trusted. `witness_ends`: False if the
+        files end with the process."""
         self.filesystem = filesystem
         self.path = path
         self.clean = False
@@ -80,6 +84,7 @@ class DataDirectory:
         self._sync_together = sync_together
         self._logs: dict[TopicPartition, Log] = {}
         self._offsets = KeptOffsets(filesystem, path)
+        self._ends = DurableEnds(filesystem, path, kept=witness_ends)
         self._descriptions = TopicDescriptions(filesystem, path)
         self._on_disk: set[TopicPartition] = set()
         self._set_aside: list[str] = []
@@ -107,6 +112,7 @@ class DataDirectory:
             if identity is not None:
                 claim_directory(filesystem, self.path, identity)
             self.problems += self._offsets.read()
+            self._ends.read()
             self._look_around()
             self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
             # From now on a stop is unclean until `close` writes the marker.
@@ -128,6 +134,7 @@ class DataDirectory:
             finally:
                 for log in self._logs.values():
                     log.close()
+                self._ends.close()
             if clean and all(log.recovery_point == log.log_end_offset for log in self._logs.values()):
                 self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
             self._logs.clear()
@@ -242,9 +249,11 @@ class DataDirectory:
             recovery_point_lost=recovery_point == 0,
             loaded_indexes=self._loaded_indexes,
             describe_topic=self._descriptions.of,
+            witnessed_end_offset=self._ends.of(topic_id, partition),
         )
         self._descriptions.opened(partition, topic_id)
-        log.on_recovery_point_lowered = self._recovery_point_lowered
+        self._ends.opened(topic_id, partition)
+        log.on_cut = self._about_to_be_cut
         self._logs[partition] = log
         if partition in self._without_id:
             restore_topic_id(log)
@@ -326,13 +335,16 @@ class DataDirectory:
 
     def begin_checkpoint(self, logs: Iterable[Log] | None = None) -> Checkpoint:
         """Takes, in the loop, the checkpoint that moves the recovery points of these logs."""
-        return in_one_step(self.begin_checkpoint_in_steps(self.logs if logs is None else logs))
+        return in_one_step(self.begin_checkpoint_in_steps(logs))
 
-    def begin_checkpoint_in_steps(self, logs: Iterable[Log]) -> Steps[Checkpoint]:
-        """Takes the checkpoint of these logs, a few logs in each step. Logs that are deleted meanwhile are left out."""
+    def begin_checkpoint_in_steps(self, logs: Iterable[Log] | None = None) -> Steps[Checkpoint]:
+        """Takes the checkpoint of these logs, or of all, a few logs in each step. Logs that are deleted meanwhile are
+        left out."""
         tickets: list[CheckpointTicket] = []
+        # Before the first ticket: each log's ticket then covers the ends that were noted so far.
+        when_saved = self._ends.begin_checkpoint() if logs is None else do_nothing
         costs = 0
-        for log in logs:
+        for log in self.logs if logs is None else logs:
             if costs >= COST_OF_A_STEP:
                 costs = 0
                 yield
@@ -340,7 +352,7 @@ class DataDirectory:
                 costs += cost_of(log)
                 if (ticket := log.begin_checkpoint()) is not None:
                     tickets.append(ticket)
-        return Checkpoint(self.filesystem, tickets, together=self._sync_together)
+        return Checkpoint(self.filesystem, tickets, together=self._sync_together, when_saved=when_saved)
 
     def finish_checkpoint(self, checkpoint: Checkpoint) -> Callable[[], None]:
         """Moves the recovery points, in the loop. The returned function writes them, in any thread."""
@@ -351,13 +363,15 @@ class DataDirectory:
     ) -> Steps[Callable[[], None]]:
         """Moves the recovery points, a few in each step, and calls `booked` for each. Returns the function that writes
         them, in any thread."""
-        for number, ticket in enumerate(checkpoint.tickets, 1):
-            log = ticket.log
-            if self._logs.get(log.partition) is log:
-                log.finish_checkpoint(ticket)
-                booked(log)
-            if number % COST_OF_A_STEP == 0:
-                yield
+        for start in range(0, len(checkpoint.tickets), COST_OF_A_STEP):
+            tickets = checkpoint.tickets[start : start + COST_OF_A_STEP]
+            self.note_durable([ticket.flush for ticket in tickets if ticket.flush is not None])
+            for ticket in tickets:
+                log = ticket.log
+                if self._logs.get(log.partition) is log:
+                    log.finish_checkpoint(ticket)
+                    booked(log)
+            yield
         for number, log in enumerate(self.logs, 1):
             self._note_offsets(log)
             if number % NOTED_IN_A_STEP == 0:
@@ -367,6 +381,7 @@ class DataDirectory:
 
         def save() -> None:
             save_offsets()
+            checkpoint.when_saved()
             save_descriptions()
 
         return save
@@ -396,9 +411,15 @@ class DataDirectory:
         checkpoint.write()
         self.finish_checkpoint(checkpoint)()
 
-    def _recovery_point_lowered(self, log: LogState) -> None:
-        self._offsets.recovery_points[log.partition] = log.recovery_point
-        self._offsets.begin_save(self._logs, (RECOVERY_POINT_FILE,))()
+    def note_durable(self, tickets: Sequence[FlushTicket]) -> None:
+        """Notes the ends of synced tickets, before anybody is told of them: a start must notice if they are lost."""
+        self._ends.note(tickets)
+
+    def _about_to_be_cut(self, log: LogState) -> None:
+        self._ends.forget()
+        if self._offsets.recovery_points.get(log.partition, 0) > log.recovery_point:
+            self._offsets.recovery_points[log.partition] = log.recovery_point
+            self._offsets.begin_save(self._logs, (RECOVERY_POINT_FILE,))()
 
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""

@@ -1,13 +1,14 @@
 """Known damage in the logs of one data directory, and the progress of the scrub, kept over restarts.
 
 The findings say which offsets cannot be read, since when, and why. The scrub adds findings, and so do recovery and
-readers that meet damage. The file is written whole; if it is missing or damaged, the scrub begins anew and finds the
-damage again.
+readers that meet damage. The file is written whole, with a checksum: a flipped bit must not move a finding, since
+readers are refused there. If the file is missing or damaged, the scrub begins anew and finds the damage again.
 """
 
 import json
+import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cordwood.log.report import Damage
 from cordwood.model.identifiers import TopicPartition
@@ -17,7 +18,9 @@ FILE_NAME = "scrub-checkpoint"
 MAX_FINDINGS = 1000
 """Further findings are counted but not kept: a disk this bad is not repaired range by range."""
 
-_VERSION = 1
+_VERSION = 2
+_WITHOUT_CHECKSUM = 1
+"""Two flipped bits away from the present version."""
 
 
 class Finding(NamedTuple):
@@ -103,16 +106,15 @@ class Findings:
             self.changed = True
 
     def to_bytes(self) -> bytes:
-        return json.dumps(
-            {
-                "version": _VERSION,
-                "pass_began_ms": self.pass_began_ms,
-                "last_pass_began_ms": self.last_pass_began_ms,
-                "last_pass_ended_ms": self.last_pass_ended_ms,
-                "checked": None if self.checked is None else [*self.checked.partition, self.checked.base_offset],
-                "findings": [[*finding.partition, *finding[1:]] for finding in self.all()],
-            }
-        ).encode()
+        fields = {
+            "version": _VERSION,
+            "pass_began_ms": self.pass_began_ms,
+            "last_pass_began_ms": self.last_pass_began_ms,
+            "last_pass_ended_ms": self.last_pass_ended_ms,
+            "checked": None if self.checked is None else [*self.checked.partition, self.checked.base_offset],
+            "findings": [[*finding.partition, *finding[1:]] for finding in self.all()],
+        }
+        return json.dumps({**fields, "checksum": _checksum(fields)}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Findings":
@@ -120,8 +122,11 @@ class Findings:
         findings = cls()
         try:
             fields = json.loads(data)
-            if fields["version"] != _VERSION:
+            if fields["version"] not in (_VERSION, _WITHOUT_CHECKSUM):
                 raise DamagedCheckpoint(f"{FILE_NAME}: version {fields['version']!r} is unknown")
+            checksum = fields.pop("checksum", None)
+            if fields["version"] == _VERSION and checksum != _checksum(fields):
+                raise DamagedCheckpoint(f"{FILE_NAME}: its checksum is wrong")
             for name in ("pass_began_ms", "last_pass_began_ms", "last_pass_ended_ms"):
                 value = fields[name]
                 setattr(findings, name, None if value is None else int(value))
@@ -135,3 +140,8 @@ class Findings:
         except (ValueError, TypeError, KeyError, LookupError) as error:
             raise DamagedCheckpoint(f"{FILE_NAME}: {error!r}") from None
         return findings
+
+
+def _checksum(fields: dict[str, Any]) -> str:
+    """The checksum of the file's other fields."""
+    return f"{zlib.crc32(json.dumps(fields, sort_keys=True).encode()):08x}"

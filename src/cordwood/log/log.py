@@ -85,6 +85,7 @@ class Log(LogState):
         recovery_point_lost: bool = False,
         loaded_indexes: LoadedIndexes = SHARED,
         describe_topic: DescribeTopic = lambda topic_id: None,
+        witnessed_end_offset: int = 0,
     ) -> "Log":
         """The log in this directory, recovered after an unclean stop. No file is created before the first append."""
         log = cls(
@@ -101,6 +102,7 @@ class Log(LogState):
             recovery_point_lost=recovery_point_lost,
             loaded_indexes=loaded_indexes,
             describe_topic=describe_topic,
+            witnessed_end_offset=witnessed_end_offset,
         )
         opening.open_files(log, clean=clean)
         return log

@@ -47,7 +47,8 @@ class LogState:
         "min_insync_replicas",
         "names_version",
         "newest_snapshot_is_empty",
-        "on_recovery_point_lowered",
+        "on_cut",
+        "on_late_report",
         "opened_ms",
         "partition",
         "producer_expiration_ms",
@@ -64,6 +65,7 @@ class LogState:
         "unsynced_directories",
         "unsynced_files",
         "witness_due",
+        "witnessed_end_offset",
     )
 
     def __init__(
@@ -82,6 +84,7 @@ class LogState:
         recovery_point_lost: bool,
         loaded_indexes: LoadedIndexes,
         describe_topic: DescribeTopic,
+        witnessed_end_offset: int,
     ) -> None:
         self.filesystem = filesystem
         self.directory = directory
@@ -99,8 +102,11 @@ class LogState:
         self.log_end_offset = self.durable_end_offset = self.recovery_point = recovery_point
         self.saved_recovery_point = recovery_point
         """The recovery point on disk, to which a crash goes back. It follows `recovery_point`. Set in any thread."""
+        self.witnessed_end_offset = witnessed_end_offset
+        """The end up to which the log was fsynced when it was last in use (segments/end_witness.py); 0: unknown. The
+        files beside the log may be older: only the recovery point speaks for them."""
         self.damage: list[Damage] = []
-        """Damage found below the recovery point, which is never cut."""
+        """Damage found below the recovery point or the witnessed end, which is never cut."""
         self.segments: tuple[Segment, ...] = ()
         """The segments, oldest first. The tuple is replaced whole: threads that read cold data keep it."""
         self.active: Segment | None = None
@@ -125,8 +131,11 @@ class LogState:
         """Whether files beside the log are wrong: a checkpoint must write them even without new data."""
         self.witness_due = False
         """Whether the witness of the transaction indexes has to be written anew (segments/abort_witness.py)."""
-        self.on_recovery_point_lowered: Callable[[LogState], None] | None = None
-        """Called before a cut; must make the lower recovery point durable before it returns."""
+        self.on_cut: Callable[[LogState], None] | None = None
+        """Called before a cut, with the lower recovery point; must make it durable, and forget the witnessed end,
+        before it returns."""
+        self.on_late_report: Callable[[], None] | None = None
+        """Called when the first use after a clean stop found something to report: `recovery` and `damage` have it."""
         self._recovery: RecoveryReport | None = None
         self._leader_epochs: LeaderEpochs | None = None
         self._latest_epoch = -1
@@ -163,6 +172,12 @@ class LogState:
 
     @recovery.setter
     def recovery(self, report: RecoveryReport) -> None:
+        self._recovery = report
+
+    def note_rebuilt(self, path: str) -> None:
+        """Adds a file to the report that was missing or wrong, and is made again from the log."""
+        report = self.recovery
+        report.rebuilt.append(path)
         self._recovery = report
 
     def set_history(self, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:

@@ -37,7 +37,7 @@ def open_files(log: "Log", *, clean: bool) -> None:
         witness = decode_witness(filesystem.read_bytes(f"{directory}/{ABORTS_FILE}"))
         for segment in log.segments if witness else ():
             segment.witnessed = witness.get(segment.base_offset)
-    if not log.segments and log.recovery_point <= log.log_start_offset:
+    if not log.segments and max(log.recovery_point, log.witnessed_end_offset) <= log.log_start_offset:
         log.log_end_offset = log.durable_end_offset = log.recovery_point = log.log_start_offset
         replay.forget_later_snapshots(log)
         return
@@ -80,11 +80,19 @@ def make_ready(log: "Log") -> None:
             first_timestamp_ms = recovery.first_timestamp_ms(segment, log.opened_ms)
     except (FileNotFoundError, DamagedIndex, DamagedLog):
         recovery.recover(log)
+        _report_late(log)
         return
     segment.indexes = indexes
     segment.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms)
     log.ready = True
     replay.restore_history(log)
+    _report_late(log)
+
+
+def _report_late(log: "Log") -> None:
+    report = log.recovery
+    if log.on_late_report is not None and (report.rebuilt or not report.clean):
+        log.on_late_report()
 
 
 def damage_of(log: "Log", segment: Segment) -> list[Damage]:

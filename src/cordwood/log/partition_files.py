@@ -6,11 +6,12 @@ from cordwood.log.replacement import MANIFEST, finish_replacement
 from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
+from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
 from cordwood.segments.names import Stage, Suffix, is_kept_cut, parse_segment_file
 from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
 from cordwood.segments.set_aside import NOTE_FILE
 
-_OTHERS = frozenset({EPOCHS_FILE, MANIFEST, NOTE_FILE, ABORTS_FILE})
+_OTHERS = frozenset({EPOCHS_FILE, EPOCHS_WITNESS, MANIFEST, NOTE_FILE, ABORTS_FILE})
 
 
 class PartitionFiles(NamedTuple):

@@ -1,8 +1,9 @@
 """Recovers a log after an unclean stop: kill -9, power loss, a torn tail, a half-written index, a bad disk.
 
-Below the recovery point nothing is cut: damaged offsets are reported and skipped, and the rest is served. From the
-recovery point on the log ends at the first invalid batch, and the cut is reported (`cutting.py`). Segments before the
-recovery point are checked only at their end; the segment that holds it is scanned from the last index entry below it,
+Below the recovery point nothing is cut: damaged offsets are reported and skipped, and the rest is served. The same
+holds below the witnessed end, if there is one: those batches were fsynced, though not the files beside the log. From
+there on the log ends at the first invalid batch, and the cut is reported (`cutting.py`). Segments before the recovery
+point are checked only at their end; the segment that holds it is scanned from the last index entry below it,
 because index entries are durable before the recovery point passes them.
 """
 
@@ -91,7 +92,7 @@ def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment]
     """The segments that stay, the end of the log, and whether the last segment can take appends."""
     segments, recovery_point = log.segments, log.recovery_point
     if not segments:
-        end_offset = max(recovery_point, log.log_start_offset)
+        end_offset = max(recovery_point, log.log_start_offset, log.witnessed_end_offset)
         report.damage.append(
             Damage(log.partition, log.directory, 0, log.log_start_offset, end_offset, "there is no log file")
         )
@@ -109,41 +110,44 @@ def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment]
             cut_segments(log, segments[place:], end.offset, reason, report)
             return list(segments[:place]), end.offset, end.can_grow
         scanned = True
-        end = _recover_segment(log, segment, closed=next_base is not None, report=report)
+        end = _recover_segment(log, segment, next_base, report)
     return list(segments), end.offset, end.can_grow
 
 
 def _follows(log: "Log", segment: Segment, end: _End) -> bool:
     """Whether the segment follows the end of the one before."""
-    if not end.can_grow or segment.base_offset == end.offset:
-        return end.can_grow
+    if segment.base_offset == end.offset or not end.can_grow:
+        return segment.base_offset == end.offset
     # Compaction may empty a segment's end, but never above the recovery point: there a gap comes from a power cut. If
     # the recovery point was lost, the two cannot be told apart, and nothing may be cut.
     gap_is_possible = log.may_have_gaps and log.recovery_point_lost and not end.cut
     return gap_is_possible and segment.base_offset > end.offset
 
 
-def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: RecoveryReport) -> _End:
+def _recover_segment(log: "Log", segment: Segment, next_base: int | None, report: RecoveryReport) -> _End:
     """Scans the segment from the last trusted index entry on, and cuts an invalid end."""
-    recovery_point, file = log.recovery_point, segment.file
-    scan, indexes = _scan_tail(log, segment)
-    if scan.next_offset > recovery_point:
+    file = segment.file
+    durable_end = max(log.recovery_point, log.witnessed_end_offset)
+    if next_base is not None:
+        durable_end = min(durable_end, next_base)
+    scan, indexes = _scan_tail(log, segment, durable_end)
+    if scan.next_offset > log.recovery_point:
         # The page cache keeps bytes that a disk has lost, and marks them clean, so that a sync succeeds: read again
         # from disk.
         file.sync()
         file.forget_cached()
-        scan, indexes = _scan_tail(log, segment)
+        scan, indexes = _scan_tail(log, segment, durable_end)
     report.scanned_bytes += scan.scanned_bytes
     end_offset, holes, can_grow = scan.next_offset, scan.holes, True
     if scan.invalid is not None:
         cut_file(log, segment, scan.invalid.position, end_offset, scan.invalid.reason, report)
-    elif end_offset < recovery_point:
-        holes.append(Hole(file.size, file.size, end_offset, recovery_point, "the file ends too early"))
-        end_offset, can_grow = recovery_point, False
+    elif end_offset < durable_end:
+        holes.append(Hole(file.size, file.size, end_offset, durable_end, "the file ends too early"))
+        end_offset, can_grow = durable_end, False
     elif holes and holes[-1].end_position == file.size:
         can_grow = False
         cut_behind_hole(log, segment, holes, end_offset, report)
-    if closed or not can_grow:
+    if next_base is not None or not can_grow:
         indexes.close()
         log.closing.append(segment)
     segment.size, segment.indexes, segment.holes = file.size, indexes, tuple(holes)
@@ -157,15 +161,16 @@ def _recover_segment(log: "Log", segment: Segment, *, closed: bool, report: Reco
     return _End(end_offset, can_grow, cut=scan.invalid is not None)
 
 
-def _scan_tail(log: "Log", segment: Segment) -> tuple[HoleyScan, SegmentIndexes]:
-    """A scan from the last trusted index entry to the end, and the indexes that it gives."""
+def _scan_tail(log: "Log", segment: Segment, durable_end: int) -> tuple[HoleyScan, SegmentIndexes]:
+    """A scan from the last trusted index entry to the end, and the indexes that it gives. Holes below `durable_end` are
+    stepped over."""
     indexes = _trusted_indexes(segment, log.recovery_point, log.settings.index_interval_bytes)
     position = indexes.rewind()
     segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
     scan = HoleyScan(
         segment.file,
         segment.base_offset,
-        trusted_below=log.recovery_point,
+        trusted_below=durable_end,
         position=position,
         next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
         contiguous=not log.may_have_gaps,

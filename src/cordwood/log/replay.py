@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from cordwood.log.checkpoint import EMPTY_SNAPSHOT, remove_if_there
+from cordwood.log.checkpoint import EMPTY_SNAPSHOT, read_if_there, remove_if_there
 from cordwood.log.holes import HoleyScan
 from cordwood.log.producers import ProducerStates
 from cordwood.log.segment import Segment
 from cordwood.model.errors import DiskFull
 from cordwood.records.batch import BatchHeader
 from cordwood.segments.abort_witness import witness_of
+from cordwood.segments.checkpoint_witness import believe
 from cordwood.segments.damaged import DamagedCheckpoint, DamagedIndex, DamagedSnapshot
 from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
+from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
 from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Suffix, segment_file
 from cordwood.segments.producer_snapshot import decode_snapshot, encode_snapshot
@@ -97,12 +99,18 @@ def batches_from(log: "Log", offset: int) -> Iterator[tuple[Segment, BatchHeader
 
 def _load_epochs(log: "Log") -> tuple[LeaderEpochs, int]:
     """The epochs in the checkpoint, and the offset up to which they are complete."""
-    try:
-        data = log.filesystem.read_bytes(f"{log.directory}/{EPOCHS_FILE}")
-        return LeaderEpochs.from_bytes(data), log.recovery_point
-    except (FileNotFoundError, DamagedCheckpoint):
+    path, witness = f"{log.directory}/{EPOCHS_FILE}", f"{log.directory}/{EPOCHS_WITNESS}"
+    data, problem = believe(read_if_there(log.filesystem, path), read_if_there(log.filesystem, witness))
+    if not problem and data is None:
         # A log without a checkpoint has no epochs file; its recovery point is its start.
         return LeaderEpochs(), log.log_start_offset
+    with suppress(DamagedCheckpoint):
+        if not problem and data is not None:
+            return LeaderEpochs.from_bytes(data), log.recovery_point
+    # The copy in the witness is not used: the batches know all epochs, and either file may be an older one.
+    log.note_rebuilt(path)
+    log.epochs_changed = True
+    return LeaderEpochs(), log.log_start_offset
 
 
 def _load_producers(log: "Log") -> tuple[ProducerStates, int]:

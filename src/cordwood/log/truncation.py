@@ -92,10 +92,9 @@ def delete_records_before(log: "Log", offset: int) -> None:
 
 
 def _lower_recovery_point(log: "Log", offset: int) -> None:
-    if offset < log.recovery_point:
-        log.recovery_point = offset
-        if log.on_recovery_point_lowered is not None:
-            log.on_recovery_point_lowered(log)
+    log.recovery_point = min(log.recovery_point, offset)
+    if log.on_cut is not None:
+        log.on_cut(log)
 
 
 def _remove_segments(log: "Log", segments: tuple[Segment, ...]) -> None:

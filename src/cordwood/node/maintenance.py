@@ -158,7 +158,7 @@ class Maintenance:
 
     def _checkpoint_in_steps(self) -> Iterator[None]:
         node = self._node
-        checkpoint = yield from node.logs.begin_checkpoint_in_steps(node.logs.logs)
+        checkpoint = yield from node.logs.begin_checkpoint_in_steps()
 
         def written(result: Exception | None) -> None:
             if isinstance(result, Exception):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
 from cordwood.cluster.controller import CreatedTopic
@@ -323,11 +324,16 @@ class Node:
         self.maintenance.report_recovery(log)
         self.maintenance.report_set_aside()
         self.scrub.log_opened(log)
+        log.on_late_report = partial(self._report_late, log)
         replica = LeaderReplica(log, self.broker_id, partition.leader_epoch, partition.isr)
         if log.log_end_offset > log.durable_end_offset:
             self._dirty[partition] = None
             self.effects.wake()
         return replica
+
+    def _report_late(self, log: Log) -> None:
+        self.maintenance.report_recovery(log)
+        self.scrub.look_at(log)
 
     def create_internal_topic(self, name: str, done: Callable[[ProtocolError | None], None]) -> None:
         def created(result: TopicImage | Exception) -> None:
@@ -444,6 +450,7 @@ class Node:
     def flushed(self, tickets: list[FlushTicket], now_ms: int) -> None:
         """Notes that a flush round made these logs durable up to their tickets' ends."""
         self.now_ms = now_ms
+        self.logs.note_durable(tickets)
         for ticket in tickets:
             ticket.log.finish_flush(ticket)
             self.became_durable(ticket.log, now_ms)

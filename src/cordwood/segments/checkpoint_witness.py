@@ -1,9 +1,9 @@
-"""The witness of a checkpoint of offsets: a copy with checksums, in a file beside it. Kafka's format has no checksum.
+"""The witness of a checkpoint of offsets or leader epochs: a copy with checksums, in a file beside it.
 
-One flipped bit in a checkpoint does silent harm: a log start that is too high hides acknowledged records, and retention
-deletes them next; a recovery point that is too low lets a start cut acknowledged batches behind a damaged one; a
-recovery point that is too high keeps torn batches. So a checkpoint that its witness does not know is replaced by the
-copy.
+Kafka's format has no checksum, and one flipped bit in a checkpoint does silent harm: a log start that is too high hides
+acknowledged records, and retention deletes them next; a recovery point that is too low lets a start cut acknowledged
+batches behind a damaged one; a recovery point that is too high keeps torn batches; a wrong leader epoch lets replicas
+diverge. So a checkpoint that its witness does not know is replaced by the copy, or made again from the log.
 
 The witness is durable before the checkpoint is replaced. The witness has the checksums of the new and of the former
 checkpoint, so a crash between the two files leaves a checkpoint that the witness knows. A checkpoint without a witness,

@@ -1,7 +1,8 @@
 """The leader epochs of a partition's log, by which two replicas find where they diverge.
 
 A list of (epoch, start offset), both strictly increasing. Kept in `leader-epoch-checkpoint`: text, version 0, count,
-lines "epoch offset". The rules are KIP-101's and KIP-279's (docs/formats.md).
+lines "epoch offset". A witness is beside it (checkpoint_witness.py): a flipped bit leaves a list that looks sound. The
+rules are KIP-101's and KIP-279's (docs/formats.md).
 """
 
 from bisect import bisect_right
@@ -9,9 +10,11 @@ from typing import NamedTuple
 
 from cordwood.records.batch import Buffer
 from cordwood.segments.checkpoint_text import decode_lines, encode_lines, number
+from cordwood.segments.checkpoint_witness import witness_path
 from cordwood.segments.damaged import DamagedCheckpoint
 
 FILE_NAME = "leader-epoch-checkpoint"
+WITNESS_FILE_NAME = witness_path(FILE_NAME)
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

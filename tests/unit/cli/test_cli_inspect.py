@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,20 @@ from cordwood.cli.failure import ExitCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.batch import HEADER_SIZE, Codec
 from cordwood.records.build import build_batch
+from cordwood.segments.end_witness import FILE_NAMES as END_FILES
+from cordwood.segments.end_witness import encode_ends, end_key
 from cordwood.segments.indexes import SegmentIndexes
 from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Suffix, segment_file_name
 from cordwood.segments.offset_checkpoint import RECOVERY_POINT_FILE, encode_offsets
+from cordwood.segments.partition_metadata import FILE_NAME as METADATA_FILE
+from cordwood.segments.partition_metadata import PartitionMetadata, encode_partition_metadata
 from cordwood.segments.producer_snapshot import ProducerSnapshotEntry, encode_snapshot
 from cordwood.segments.set_aside import NOTE_FILE, Note, encode_note
 
 runner = CliRunner()
 PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=42)
 BATCHES, PER_BATCH = 6, 5
 END = BATCHES * PER_BATCH
 SPLIT = 3 * PER_BATCH
@@ -192,6 +198,22 @@ def test_the_same_tail_below_the_recovery_point_is_damage(data: Path) -> None:
     log = _file(data, SPLIT, Suffix.LOG)
     os.truncate(log, log.stat().st_size - 7)
     assert "damage" in {problem["kind"] for problem in _problems(data)}
+
+
+@pytest.mark.parametrize("witness", ["recovery point", "durable end"])
+def test_whole_batches_that_are_missing_from_the_end_are_damage(data: Path, witness: str) -> None:
+    if witness == "recovery point":
+        (data / RECOVERY_POINT_FILE).write_bytes(encode_offsets({PARTITION: END}))
+    else:
+        metadata = encode_partition_metadata(PartitionMetadata(TOPIC_ID, partition=0))
+        (data / str(PARTITION) / METADATA_FILE).write_bytes(metadata)
+        (data / END_FILES[1]).write_bytes(encode_ends({end_key(TOPIC_ID, 0): END}))
+    assert _problems(data) == []
+    log = _file(data, SPLIT, Suffix.LOG)
+    os.truncate(log, log.stat().st_size // 3 * 2)
+    [problem] = [each for each in _problems(data) if each["kind"] == "damage"]
+    assert (problem["offset"], problem["end_offset"]) == (END - PER_BATCH, END)
+    assert f"was fsynced up to {END}" in _inspect(data, "--verify").stdout
 
 
 def test_a_wrong_crc_of_records_that_cannot_be_opened_is_told_apart(data: Path) -> None:

@@ -28,6 +28,9 @@ from cordwood.log.log import Log
 from cordwood.model.errors import DamagedLog, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import HEADER_SIZE
+from cordwood.segments.leader_epochs import FILE_NAME as EPOCHS_FILE
+from cordwood.segments.leader_epochs import WITNESS_FILE_NAME as EPOCHS_WITNESS
+from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Suffix
 from cordwood.segments.producer_snapshot import encode_snapshot
 
@@ -437,6 +440,41 @@ def test_epochs_and_transactions_come_back_from_the_batches_alone() -> None:
     assert log.leader_epochs.entries == ((2, 0), (5, 2))
     assert log.producers.first_open_offset == 2
     assert log.last_stable_offset(3) == 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("name", [EPOCHS_FILE, EPOCHS_WITNESS])
+def test_a_bit_flipped_anywhere_in_the_epochs_or_their_witness_changes_no_epoch(name: str, clean: bool) -> None:
+    def made() -> Log:
+        log = open_log(disk())
+        for epoch in (2, 2, 5, 8):
+            append(log, leader_epoch=epoch)
+            log.checkpoint()
+        return log
+
+    path = f"{DIRECTORY}/{name}"
+    size = len(made().filesystem.read_bytes(path))
+    rebuilt = 0
+    for bit in range(8 * size):
+        log = made()
+        byte = log.filesystem.read_bytes(path)[bit // 8]
+        crashing(log).corrupt(path, bit // 8, bytes([byte ^ 1 << bit % 8]))
+        log = reopen(log, clean=clean)
+        assert log.leader_epochs.entries == ((2, 0), (5, 2), (8, 3)), bit
+        rebuilt += f"{DIRECTORY}/{EPOCHS_FILE}" in log.recovery.rebuilt
+        log.checkpoint()
+        assert log.leader_epochs == LeaderEpochs.from_bytes(log.filesystem.read_bytes(f"{DIRECTORY}/{EPOCHS_FILE}"))
+    assert rebuilt == (8 * size if name == EPOCHS_FILE else rebuilt), "the damage is in the report"
+
+
+def test_epochs_that_an_earlier_version_saved_are_believed() -> None:
+    log = open_log(disk())
+    append(log, leader_epoch=3)
+    log.checkpoint()
+    log.filesystem.remove(f"{DIRECTORY}/{EPOCHS_WITNESS}")
+    log = reopen(log, clean=False)
+    assert log.leader_epochs.entries == ((3, 0),)
+    assert not log.recovery.rebuilt
 
 
 def test_snapshots_of_batches_that_were_lost_are_not_believed() -> None:

@@ -83,12 +83,12 @@ def test_the_lower_recovery_point_is_durable_before_anything_is_cut() -> None:
     fill(log, 40)
     log.checkpoint()
     seen: list[tuple[int, int]] = []
-    log.on_recovery_point_lowered = lambda lowered: seen.append((lowered.recovery_point, lowered.log_end_offset))
+    log.on_cut = lambda lowered: seen.append((lowered.recovery_point, lowered.log_end_offset))
     log.truncate_to(17)
     assert seen == [(17, 40)]
     fill(log, 3)
     log.truncate_to(19)
-    assert seen == [(17, 40)], "nothing below the recovery point was cut"
+    assert seen == [(17, 40), (17, 20)], "nothing below the recovery point was cut"
 
 
 def test_a_truncated_log_stays_truncated_through_power_cuts() -> None:

@@ -69,6 +69,23 @@ def test_a_damaged_batch_is_refused_and_its_neighbours_are_served() -> None:
     world.kill()
 
 
+def test_an_end_that_is_missing_after_a_clean_stop_is_said_at_the_first_use(caplog: pytest.LogCaptureFixture) -> None:
+    world = world_with()
+    create_topic(world)
+    fill(world, "orders", *[bytes(100)] * 4)
+    world.stop()
+    path = f"{DATA_DIRECTORY}/orders-0/{0:020}.log"
+    world.disk.platter.cut(path, len(world.disk.platter.read_bytes(path)) // 4 * 3)
+    world.start()
+    fill(world, "orders", b"the first use")
+    assert [record.getMessage().partition(" (")[0] for record in caplog.records if record.levelno >= logging.ERROR] == [
+        "orders-0: offsets 3 to 3 are damaged"
+    ]
+    assert known(world) == [("orders", 3, 4)]
+    assert code_at(world, 4) == 0
+    world.kill()
+
+
 def test_reading_keeps_to_its_rate() -> None:
     world = world_with(log_scrub_bytes_per_second="1000")
     create_topic(world, segment_bytes="10000")
@@ -189,6 +206,26 @@ def test_findings_come_back_as_they_were_written() -> None:
 def test_a_damaged_record_of_findings_is_recognised(content: bytes) -> None:
     with pytest.raises(DamagedCheckpoint):
         Findings.from_bytes(content)
+
+
+def test_a_bit_flipped_anywhere_in_the_record_of_findings_is_recognised() -> None:
+    findings = Findings()
+    findings.pass_began_ms, findings.checked = 5, Place(TopicPartition("orders", 1), 368769)
+    findings.add([damage(10), damage(70)], now_ms=77)
+    data = findings.to_bytes()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedCheckpoint):
+            Findings.from_bytes(bytes(flipped))
+
+
+def test_findings_that_an_earlier_version_wrote_without_a_checksum_are_read() -> None:
+    content = (
+        b'{"version": 1, "pass_began_ms": 5, "last_pass_began_ms": null, "last_pass_ended_ms": null, "checked": null, '
+        b'"findings": [["orders", 0, "00000000000000000007.log", 10, 8, 9, "it is bad", 77]]}'
+    )
+    assert [finding.position for finding in Findings.from_bytes(content).all()] == [10]
 
 
 def test_the_number_of_findings_is_bounded() -> None:

@@ -12,6 +12,8 @@ from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.checkpoint_witness import believe, witness_path
 from cordwood.segments.damaged import DamagedFile
+from cordwood.segments.end_witness import FILE_NAMES as END_FILES
+from cordwood.segments.end_witness import EndKey, decode_ends, end_key
 from cordwood.segments.leader_epochs import FILE_NAME as LEADER_EPOCH_FILE
 from cordwood.segments.leader_epochs import LeaderEpochs
 from cordwood.segments.names import Stage, Suffix, parse_segment_file, segment_file
@@ -60,6 +62,8 @@ class Partition:
     recovery_point: int | None = None
     log_start_offset: int | None = None
     cleaned_to: int | None = None
+    witnessed_end_offset: int | None = None
+    """The end up to which the log was fsynced, noted since the last checkpoint."""
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     """Checkpoints that could not be read, each with the reason."""
     set_aside: str | None = None
@@ -73,6 +77,11 @@ class Partition:
     def start_offset(self) -> int:
         first = self.segments[0].base_offset if self.segments else 0
         return max(first, self.log_start_offset or 0)
+
+    @property
+    def durable_end_offset(self) -> int:
+        """The end up to which records are known to have been fsynced. Without any witness the whole log is tail."""
+        return max(self.recovery_point or 0, self.witnessed_end_offset or 0)
 
 
 @dataclass(slots=True)
@@ -132,8 +141,12 @@ def _view(path: str, names: list[str], aside: list[str]) -> DataDirectoryView:
         read.cleaned_to = checkpoints[CLEANER_FILE].get(partition)
         partitions.append(read)
     partitions.sort(key=lambda read: read.partition)
+    ends = _ends(path)
     clean = os.path.exists(os.path.join(path, CLEAN_SHUTDOWN_FILE))
     set_aside = [_set_aside(os.path.join(path, name)) for name in aside]
+    for read in partitions + set_aside:
+        if read.topic_id is not None:
+            read.witnessed_end_offset = ends.get(end_key(read.topic_id, read.partition.partition))
     return DataDirectoryView(path, partitions, set_aside, unreadable, clean)
 
 
@@ -148,6 +161,10 @@ def _offsets(path: str, unreadable: list[tuple[str, str]]) -> dict[TopicPartitio
     except DamagedFile as error:
         unreadable.append((path, str(error)))
         return {}
+
+
+def _ends(path: str) -> dict[EndKey, int]:
+    return decode_ends(_bytes(os.path.join(path, name)) or b"" for name in END_FILES)
 
 
 def _bytes(path: str) -> bytes | None:
@@ -181,7 +198,12 @@ def _partition(partition: TopicPartition, directory: str) -> Partition:
     metadata = _read(os.path.join(directory, PARTITION_METADATA_FILE), decode_partition_metadata, read.unreadable)
     if metadata is not None:
         read.topic_id, read.description = metadata.topic_id, metadata.description
-    read.leader_epochs = _read(os.path.join(directory, LEADER_EPOCH_FILE), LeaderEpochs.from_bytes, read.unreadable)
+    epochs_path = os.path.join(directory, LEADER_EPOCH_FILE)
+    read.leader_epochs = _read(epochs_path, LeaderEpochs.from_bytes, read.unreadable)
+    problem = believe(_bytes(epochs_path), _bytes(witness_path(epochs_path))).problem if read.leader_epochs else ""
+    if problem:
+        read.leader_epochs = None
+        read.unreadable.append((epochs_path, problem))
     return read
 
 

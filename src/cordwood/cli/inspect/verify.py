@@ -1,8 +1,8 @@
 """Verifies a partition's files: every batch, every record, and all files that are derived from them.
 
-Files are read as recovery reads them. A bad place below the recovery point is damage of acknowledged data: the broker
-steps over it. A bad place above the recovery point is a tail that a crash tore: the broker cuts the log there at its
-next start. A wrong index costs nothing but the time to rebuild it.
+Files are read as recovery reads them. A bad place below the durable end is damage of acknowledged data: the broker
+steps over it. A bad place above the durable end is a tail that a crash tore: the broker cuts the log there at its next
+start. A wrong index costs nothing but the time to rebuild it.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 MEANINGS = {
     Kind.DAMAGE: "acknowledged records cannot be read; once the broker's scrub has read this place, the broker refuses "
     "these offsets, names them in its log and in `topic describe`, and serves all others",
-    Kind.TORN_TAIL: "a crash left this tail behind the recovery point; the broker cuts it off at its next start",
+    Kind.TORN_TAIL: "a crash left this tail, of which no client was told; the broker cuts it off at its next start",
     Kind.DERIVED: "nothing is lost: the broker makes the file again from the log",
 }
 
@@ -68,6 +68,10 @@ def verify(partition: Partition) -> Verified:
         batches += reading.batches
         records += reading.records
         end_offset = reading.next_offset
+    if end_offset < partition.durable_end_offset:
+        path = partition.segments[-1].path(Suffix.LOG) if partition.segments else partition.directory
+        what = f"the log ends at {end_offset}, and was fsynced up to {partition.durable_end_offset}"
+        problems.append(Problem(Kind.DAMAGE, path, end_offset, partition.durable_end_offset, what))
     problems.extend(_snapshot_problems(partition))
     return Verified(problems, batches, records, end_offset)
 
@@ -78,8 +82,8 @@ class _SegmentReading:
     def __init__(self, partition: Partition, segment: Segment, transactions: OpenTransactions) -> None:
         self._segment = segment
         self._epochs = partition.leader_epochs
-        # Without a checkpoint no record is known to be fsynced: the whole log is tail.
-        self._recovery_point = partition.recovery_point or 0
+        later = [each.base_offset for each in partition.segments if each.base_offset > segment.base_offset]
+        self._durable_end = min([partition.durable_end_offset, *later])
         self._is_last = segment is partition.segments[-1]
         self._transactions = transactions
         self._epoch_differs: str | None = None
@@ -91,7 +95,7 @@ class _SegmentReading:
         path = self._segment.path(Suffix.LOG)
         walk = IndexWalk(self._segment, self._transactions, still_written=self._is_last)
         with ReadOnlyFile(path) as file:
-            scan = HoleyScan(file, self._segment.base_offset, trusted_below=self._recovery_point)
+            scan = HoleyScan(file, self._segment.base_offset, trusted_below=self._durable_end)
             for position, header in scan:
                 self.batches += 1
                 self.records += header.record_count
@@ -111,7 +115,7 @@ class _SegmentReading:
             yield Problem(Kind.DERIVED, path, None, None, self._epoch_differs)
 
     def _broken(self, path: str, position: int, offset: int, end_offset: int | None, reason: str) -> Problem:
-        kind = Kind.DAMAGE if offset < self._recovery_point else Kind.TORN_TAIL
+        kind = Kind.DAMAGE if offset < self._durable_end else Kind.TORN_TAIL
         return Problem(kind, path, offset, end_offset, f"at byte {position}: {reason}")
 
     def _compare_epoch(self, header: BatchHeader) -> None:

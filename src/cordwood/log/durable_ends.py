@@ -1,0 +1,115 @@
+"""Notes the durable end of each log behind every fsync (segments/end_witness.py), and tells the ends to the next start.
+
+Entries are appended to one of two files. A checkpoint of all logs begins the other file when it is taken, in the loop;
+once its recovery points are saved, it empties the file before, in any thread. Ends of the last life whose logs are not
+open yet are carried over. A failure to write the witness is no failure of the flush: a log without an entry is
+believed.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from cordwood.log.flushing import FlushTicket
+from cordwood.model.errors import StorageFailure
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.segments.end_witness import ENTRY_SIZE, FILE_NAMES, EndKey, decode_ends, encode_ends, end_key
+from cordwood.segments.filesystem import File, Filesystem
+
+MAX_FILE_BYTES = 4 << 20
+"""A file of this size is written anew, with the last entry of each log only."""
+
+
+def do_nothing() -> None:
+    """The end of a checkpoint that covers no noted end."""
+
+
+class DurableEnds:
+    """The ends of all logs of a data directory. Methods are called in the loop, functions that they return in any
+    thread."""
+
+    def __init__(self, filesystem: Filesystem, path: str, *, kept: bool) -> None:
+        """`kept`: False for files that end with the process, where nobody reads the witness."""
+        self._kept = kept
+        self._filesystem = filesystem
+        self._paths = [f"{path}/{name}" for name in FILE_NAMES]
+        self._files: list[File] = []
+        """The file that takes entries, then the other one. Empty until the first entry."""
+        self._noted: dict[EndKey, int] = {}
+        """The ends in the file that takes entries."""
+        self._inherited: dict[EndKey, int] = {}
+        """Ends of the last life, of logs that are not open yet."""
+
+    def read(self) -> None:
+        """Reads the ends that the last life noted."""
+        contents = [self._filesystem.read_bytes(path) for path in self._paths if self._filesystem.exists(path)]
+        self._inherited = decode_ends(contents)
+
+    def of(self, topic_id: TopicId | None, partition: TopicPartition) -> int:
+        """The end up to which a log was durable when the last life ended, as far as is known; else 0."""
+        return 0 if topic_id is None else self._inherited.get(end_key(topic_id, partition.partition), 0)
+
+    def opened(self, topic_id: TopicId | None, partition: TopicPartition) -> None:
+        """Notes that a log is open: its next checkpoint covers the end that was inherited."""
+        if topic_id is not None:
+            self._inherited.pop(end_key(topic_id, partition.partition), None)
+
+    def note(self, tickets: Sequence[FlushTicket]) -> None:
+        """Notes that the logs are durable up to the ends of these tickets."""
+        self._append(
+            {
+                end_key(ticket.log.topic_id, ticket.log.partition.partition): ticket.end_offset
+                for ticket in tickets
+                if ticket.log.topic_id is not None and ticket.truncations == ticket.log.truncations
+            }
+        )
+
+    def _append(self, ends: dict[EndKey, int]) -> None:
+        if not ends or not self._kept:
+            return
+        # A full or failing disk is told by those who must write.
+        with suppress(StorageFailure):
+            current, _ = self._opened_files()
+            self._noted.update(ends)
+            if current.size + len(ends) * ENTRY_SIZE > MAX_FILE_BYTES:
+                current.truncate(0)
+                ends = self._noted
+            current.append(encode_ends(ends))
+
+    def _opened_files(self) -> list[File]:
+        if not self._files:
+            files = [self._filesystem.open(path, create=True) for path in self._paths]
+            for file in files:
+                # A torn entry would shift all entries behind it.
+                file.truncate(file.size - file.size % ENTRY_SIZE)
+            self._files = files
+        return self._files
+
+    def begin_checkpoint(self) -> Callable[[], None]:
+        """Begins the other file. The returned function is called once the checkpoint is saved: its recovery points
+        cover the entries so far, but for logs that are not open."""
+        if not self._files and not self._inherited:
+            return do_nothing
+        try:
+            covered, other = self._opened_files()
+        except StorageFailure:
+            return do_nothing
+        if other.size:
+            # The checkpoint before this one was not saved: this one covers the entries of both.
+            covered = other
+        else:
+            self._files, self._noted = [other, covered], {}
+        self._append(dict(self._inherited))
+        return lambda: covered.truncate(0)
+
+    def forget(self) -> None:
+        """Empties the witness, durably, before a log is cut: the cut batches must not count as lost."""
+        self._noted = {}
+        for file in self._files:
+            file.truncate(0)
+            file.sync()
+        self._append(dict(self._inherited))
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files = []
