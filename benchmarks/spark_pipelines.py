@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -96,20 +96,24 @@ class Bench:
         """A topic with so many orders of about 60 bytes, made once."""
         if rows not in self.filled:
             name = self.topic(partitions)
-            producer = Producer(
-                {"bootstrap.servers": self.broker.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
-            )
-            for number in range(rows):
-                order = {"id": f"o{number}", "customer": f"c{number % 1000}", "amount": number / 100, "placed": number}
-                while True:
-                    try:
-                        producer.produce(name, json.dumps(order, separators=(",", ":")), f"o{number}")
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-            producer.flush()
+            self.produce_orders(name, range(rows))
             self.filled[rows] = name
         return self.filled[rows]
+
+    def produce_orders(self, topic: str, numbers: Iterable[int]) -> None:
+        """Writes the orders with these numbers."""
+        producer = Producer(
+            {"bootstrap.servers": self.broker.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+        )
+        for number in numbers:
+            order = {"id": f"o{number}", "customer": f"c{number % 1000}", "amount": number / 100, "placed": number}
+            while True:
+                try:
+                    producer.produce(topic, json.dumps(order, separators=(",", ":")), f"o{number}")
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush()
 
     def pipeline(self, read: str, output: str, batch_rows: int, *, content: str = PIPELINE) -> Timeline:
         """`output` is the declaration of the pipeline's output, as in its file."""

@@ -7,13 +7,11 @@ millions of rows in the table, whose keys a batch meets next to each other, or a
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Producer
 from deltalake import write_deltalake
 
 from benchmarks.figures import Target
@@ -80,7 +78,7 @@ def _seeded(bench: Bench, scenario: str, key: str) -> None:
 
     def query() -> Timeline:
         read = bench.topic()
-        _produce(bench, read, 0, bench.scale.rows)
+        bench.produce_orders(read, range(bench.scale.rows))
         return _query(bench, "merge", read, rows, key, seeded=True)
 
     def pipeline() -> Timeline:
@@ -99,10 +97,10 @@ def _pipeline(bench: Bench, read: str, output: str, batch_rows: int, key: str, *
     command += ["--max-restarts", "0", "-d", str(project), "-b", bench.broker.bootstrap]
     if seeded:
         # The pipeline makes its table; only then can others write to it.
-        _produce(bench, read, 0, _WARMING)
+        bench.produce_orders(read, range(_WARMING))
         run_timed(command, project, place / "output", {})
         _seed(project / "bench/editions/v1/tables/bench", bench.scale.seeded_rows)
-        _produce(bench, read, _WARMING, bench.scale.rows)
+        bench.produce_orders(read, range(_WARMING, bench.scale.rows))
     return run_timed(command, project, place / "output", {})
 
 
@@ -136,20 +134,6 @@ def _seed(path: Path, rows: int) -> None:
             }
         )
         write_deltalake(path, made, mode="append")
-
-
-def _produce(bench: Bench, topic: str, first: int, end: int) -> None:
-    settings = {"bootstrap.servers": bench.broker.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
-    producer = Producer(settings)
-    for number in range(first, end):
-        order = {"id": f"o{number}", "customer": f"c{number % 1000}", "amount": number / 100, "placed": number}
-        while True:
-            try:
-                producer.produce(topic, json.dumps(order, separators=(",", ":")), f"o{number}")
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
 
 
 SCENARIOS: dict[str, tuple[str, Callable[[Bench], None]]] = {
