@@ -24,7 +24,7 @@ from cordwood.log.misnamed import straighten_names
 from cordwood.log.partition_files import holds_a_log
 from cordwood.log.retention import condemned_part
 from cordwood.log.set_aside import read_note, remove_note, set_aside
-from cordwood.log.strays import Fate, Known, Verdict, judge, read_topic_id
+from cordwood.log.strays import Fate, Known, Verdict, doubt, judge, read_topic_id
 from cordwood.log.topic_descriptions import TopicDescriptions
 from cordwood.log.topic_identity import restore_topic_id
 from cordwood.model.errors import DiskFull
@@ -157,8 +157,13 @@ class DataDirectory:
     def strays(self, known: Known) -> dict[TopicPartition, Verdict]:
         """Verdicts on the directories that are not simply opened. Directories that are left alone are no partitions."""
         found: dict[TopicPartition, Verdict] = {}
+        points = self._offsets.recovery_points
         for partition, topic_id in self.partitions_on_disk().items():
             verdict = judge(self.filesystem, self._directory(partition), partition, topic_id, known)
+            if verdict.fate is Fate.REPAIRED:
+                lost, had_records = self.missing(sorted(points)), partition in points
+                if why := doubt(partition, lost, clean=self.clean, had_records=had_records):
+                    verdict = Verdict(Fate.SET_ASIDE, f"{verdict.reason}, and {why}")
             if verdict.fate is Fate.LEFT_ALONE:
                 self._on_disk.discard(partition)
             elif verdict.fate is Fate.REPAIRED:

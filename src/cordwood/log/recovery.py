@@ -118,10 +118,16 @@ def _follows(log: "Log", segment: Segment, end: _End) -> bool:
     """Whether the segment follows the end of the one before."""
     if segment.base_offset == end.offset or not end.can_grow:
         return segment.base_offset == end.offset
-    # Compaction may empty a segment's end, but never above the recovery point: there a gap comes from a power cut. If
-    # the recovery point was lost, the two cannot be told apart, and nothing may be cut.
-    gap_is_possible = log.may_have_gaps and log.recovery_point_lost and not end.cut
-    return gap_is_possible and segment.base_offset > end.offset
+    return _may_be_compacted(log) and not end.cut and segment.base_offset > end.offset
+
+
+def _may_be_compacted(log: "Log") -> bool:
+    """Whether segments that are scanned may have lost their ends to compaction.
+
+    Compaction may empty a segment's end, but never above the recovery point: there a gap comes from a power cut. If the
+    recovery point was lost, the two cannot be told apart, and nothing may be cut.
+    """
+    return log.may_have_gaps and log.recovery_point_lost
 
 
 def _recover_segment(log: "Log", segment: Segment, next_base: int | None, report: RecoveryReport) -> _End:
@@ -129,7 +135,7 @@ def _recover_segment(log: "Log", segment: Segment, next_base: int | None, report
     file = segment.file
     durable_end = max(log.recovery_point, log.witnessed_end_offset)
     if next_base is not None:
-        durable_end = min(durable_end, next_base)
+        durable_end = log.recovery_point if _may_be_compacted(log) else min(durable_end, next_base)
     scan, indexes = _scan_tail(log, segment, durable_end)
     if scan.next_offset > log.recovery_point:
         # The page cache keeps bytes that a disk has lost, and marks them clean, so that a sync succeeds: read again

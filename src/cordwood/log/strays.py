@@ -9,12 +9,12 @@ records, after the metadata store was damaged or restored from a backup.
 | sound | has this partition, with this id | is opened |
 | sound | has a tombstone of this id | is deleted |
 | sound | has neither | is set aside |
-| missing or damaged | has a topic of this name, no tombstone of one | is opened, and its id written again |
+| missing or damaged | has a topic of this name, no tombstone of one | is opened, its id written again; see `doubt` |
 | missing or damaged | has anything else | is set aside |
 | missing | does not matter | is left alone if other files than a log's are in it, is removed if it is empty |
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -86,3 +86,17 @@ def judge(
     return Verdict(
         Fate.SET_ASIDE, f"the metadata has no such partition, and {METADATA_FILE} in it is missing or damaged"
     )
+
+
+def doubt(partition: TopicPartition, lost: Iterable[TopicPartition], *, clean: bool, had_records: bool) -> str | None:
+    """Why a directory that does not say whose it is may be another partition's; None if its name can be believed.
+
+    The saved recovery points are the second witness: `lost` are partitions that had records and have no directory,
+    `had_records` says whether this one had any. After a clean stop they are complete.
+    """
+    renamed = [other for other in lost if other.topic == partition.topic]
+    if renamed:
+        return f"{renamed[0]}, which had records, has no directory: it may have been renamed"
+    if clean and not had_records:
+        return "the last stop knew of no records in it: it may be a copy"
+    return None

@@ -585,7 +585,7 @@ def test_a_new_log_never_gets_the_offsets_of_a_deleted_one_of_the_same_name(powe
             filesystem.crash()
         for _ in range(2):
             directory = opened(filesystem)
-            log = log_of(directory)
+            log = log_of(directory, topic_id=uuid.UUID(int=43))
             assert (log.log_start_offset, log.log_end_offset, log.ever_compacted) == (0, 5, False)
             assert (values(log), log.damage) == (written, [])
 

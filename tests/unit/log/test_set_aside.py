@@ -279,3 +279,67 @@ def test_a_copy_of_a_directory_under_another_number_is_set_aside() -> None:
     assert directory.set_aside_directories == [f"{PATH}/{OTHER}.0-stray"]
     assert values(log_of(directory)) == written
     assert log_of(directory, OTHER).log_end_offset == 0
+
+
+KNOWN = Known(lambda partition: TOPIC_ID, {})
+"""The metadata has the topic with all partitions."""
+
+
+@pytest.mark.parametrize("harm", [b"", b"version: 0\ntopic_id: scribble\n", None])
+def test_a_directory_that_was_renamed_and_no_longer_says_whose_it_is_is_set_aside(harm: bytes | None) -> None:
+    """Served under its new name, its records would be another partition's, and its offsets given out twice."""
+    filesystem = CrashingFilesystem()
+    with_records(filesystem)
+    filesystem.rename(f"{PATH}/{ORDERS}", f"{PATH}/{OTHER}")
+    spoil_metadata(filesystem, OTHER, harm)
+    verdict = opened(filesystem).strays(KNOWN)[OTHER]
+    assert verdict.fate is Fate.SET_ASIDE
+    assert f"{ORDERS}, which had records, has no directory" in verdict.reason
+
+
+def spoil_metadata(filesystem: Filesystem, partition: TopicPartition, harm: bytes | None) -> None:
+    path = f"{PATH}/{partition}/{METADATA_FILE}"
+    if harm is None:
+        filesystem.remove(path)
+    else:
+        filesystem.replace(path, harm)
+
+
+def test_of_two_swapped_directories_the_one_that_names_its_partition_is_served_in_the_end() -> None:
+    filesystem = CrashingFilesystem()
+    written = {each: with_records(filesystem, each) for each in (ORDERS, OTHER)}
+    for old, new in ((ORDERS, "x"), (OTHER, ORDERS), ("x", OTHER)):
+        filesystem.rename(f"{PATH}/{old}", f"{PATH}/{new}")
+    spoil_metadata(filesystem, ORDERS, b"")
+    directory = opened(filesystem)
+    strays = directory.strays(KNOWN)
+    assert [(each, verdict.fate) for each, verdict in strays.items()] == [(ORDERS, Fate.SET_ASIDE)]
+    directory.set_aside(ORDERS, strays[ORDERS].reason, NOW_MS)
+    directory.close(clean=False)
+    directory = opened(filesystem)
+    assert not directory.strays(KNOWN)
+    assert values(log_of(directory)) == written[ORDERS]
+
+
+def test_a_copy_that_does_not_say_whose_it_is_is_set_aside() -> None:
+    filesystem = CrashingFilesystem()
+    with_records(filesystem)
+    filesystem.make_directory(f"{PATH}/{OTHER}")
+    for name in filesystem.list(f"{PATH}/{ORDERS}"):
+        filesystem.replace(f"{PATH}/{OTHER}/{name}", filesystem.read_bytes(f"{PATH}/{ORDERS}/{name}"))
+    spoil_metadata(filesystem, OTHER, b"")
+    verdict = opened(filesystem).strays(KNOWN)[OTHER]
+    assert verdict.fate is Fate.SET_ASIDE
+    assert "it may be a copy" in verdict.reason
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_under_its_own_name_is_opened_without_its_metadata(clean: bool) -> None:
+    filesystem = CrashingFilesystem()
+    written = with_records(filesystem)
+    if not clean:
+        opened(filesystem)
+    spoil_metadata(filesystem, ORDERS, b"")
+    directory = opened(filesystem)
+    assert directory.strays(KNOWN)[ORDERS].fate is Fate.REPAIRED
+    assert values(log_of(directory)) == written
