@@ -8,10 +8,11 @@ from tests.unit.groups import consumer_stage
 from tests.unit.groups.consumer_stage import GROUP, ORDERS, SESSION_MS, Member
 from tests.unit.groups.stage import LIMITS, REBALANCE_MS
 
+from cordwood.groups import migration
 from cordwood.groups.classic.group import Limits, State
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
-from cordwood.groups.classic.subscription import read_assignment, write_assignment
+from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
 from cordwood.groups.classic.sync import SyncRequest
 from cordwood.groups.consumer.shares import NOTHING, by_topic_id, partitions_in
 from cordwood.groups.consumer.topics import TopicShape
@@ -123,10 +124,11 @@ class Client:
         elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id, self.owned = "", []
 
-    def sync(self) -> SyncAnswer | None:
+    def sync(self, parts: Sequence[Sequence[int]] | None = None) -> SyncAnswer | None:
+        """`parts`: the leader's shares for the members, in the order in which it was told of them."""
         stage, out, count = self.stage, Outbox(), len(self.syncs)
         members = [member_id for member_id, _, _ in self.joins[-1].members]
-        parts = [ALL[place :: len(members)] for place in range(len(members))]
+        parts = parts or [ALL[place :: len(members)] for place in range(len(members))]
         shares = {each: write_assignment([("orders", part)]) for each, part in zip(members, parts, strict=True)}
         request = SyncRequest(
             self.member_id, self.instance_id, self.generation, "consumer", self.joins[-1].protocol, shares
@@ -292,6 +294,50 @@ def test_what_a_member_has_goes_to_another_only_when_it_has_given_it_back() -> N
     assert client.generation == before + 1
     member.beat()
     assert owned_by(member) == [3, 4, 5]
+
+
+def test_a_member_that_has_not_heard_of_its_last_assignment_keeps_what_it_had() -> None:
+    """The group goes over in between. What the member was to give back went to the first member of the new protocol."""
+    member, client = group_that_goes_over_before_a_client_hears_of_its_assignment()
+    assert shares(client) == ALL
+    assert owned_by(member) == []
+    client.owned = [0, 1, 2]  # now it has heard
+    client.come()
+    member.beat()
+    member.beat()
+    assert set(owned_by(member)) <= {3, 4, 5}
+    assert owned_by(member)
+
+
+def group_that_goes_over_before_a_client_hears_of_its_assignment() -> tuple[Member, Client]:
+    """A cooperative client has all partitions, and a second one comes: in the first of two rounds the leader takes half
+    of them from the first client, and gives them to nobody. The first client has not heard of it when a member of the
+    consumer protocol comes."""
+    stage = Stage()
+    client, second = Client(stage, "a", cooperative=True), Client(stage, "b", cooperative=True)
+    classic_group(client)
+    second.join()
+    second.join()
+    assert client.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    client.join()
+    leader = client if client.joins[-1].members else second
+    order = [each for each, _, _ in leader.joins[-1].members]
+    leader.sync([[0, 1, 2] if each == client.member_id else [] for each in order])
+    client.owned = ALL
+    member = Member(stage, "new")
+    for _ in range(3):
+        member.beat()
+    assert not stage.is_classic
+    return member, client
+
+
+def test_a_coordinator_that_takes_an_assignment_for_what_a_member_has_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = read_subscription
+    monkeypatch.setattr(migration, "read_subscription", lambda metadata: real(metadata)._replace(owned=()))
+    member, client = group_that_goes_over_before_a_client_hears_of_its_assignment()
+    assert set(owned_by(member)) & set(shares(client))
 
 
 def test_a_member_that_waits_for_partitions_is_told_when_they_are_free() -> None:
