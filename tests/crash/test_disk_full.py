@@ -1,5 +1,6 @@
 """A full disk: producers are told, readers read on, nothing acknowledged is lost, and freed space is used again."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -46,6 +47,12 @@ def take_the_rest(disk: Disk) -> None:
             with suppress(OSError):
                 while True:
                     file.write(bytes(size))
+
+
+def free_bytes(disk: Disk) -> int:
+    """Also of the blocks that ext4 keeps for root, as whom the broker of a test runs."""
+    found = os.statvfs(disk.path)
+    return found.f_bfree * found.f_frsize
 
 
 def stands_still(sender: Sender) -> bool:
@@ -133,3 +140,26 @@ def test_a_broker_killed_on_a_full_disk_loses_nothing(full: FullDisk) -> None:
     (full.disk.path / "somebody-elses").unlink()
     full.broker.start()
     assert_all_is_well_again(full)
+
+
+@pytest.mark.landing
+def test_a_broker_that_was_stopped_starts_on_a_disk_that_somebody_else_has_filled(
+    disk: Disk, start_broker: StartBroker
+) -> None:
+    """It serves what it has, and deletes a topic, which frees space."""
+    broker = start_broker(disk.path / "data")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("orders", 1, 1)], operation_timeout=20)["orders"].result(30)
+    produce_all(Producer({"bootstrap.servers": broker.bootstrap}), [{"topic": "orders", "value": bytes(900_000)}])
+    assert broker.stop() == 0
+    take_the_rest(disk)
+    for _ in range(2):
+        broker.start()
+        assert len(read_to_end(broker.bootstrap, "orders", [0])) == 1
+        take_the_rest(disk)
+        broker.kill()
+    broker.start()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["orders"], operation_timeout=20)["orders"].result(30)
+    eventually(lambda: free_bytes(disk) > 1 << 19, what="free space")
+    assert broker.stop() == 0

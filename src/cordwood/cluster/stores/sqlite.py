@@ -202,13 +202,15 @@ class SqliteStore:
             committing = True
             execute("COMMIT")
         except Exception as error:
-            return self._undo(database, jobs, error, committing)
+            undone = self._undo(database, jobs, error, committing)
+            goes_on = undone[1] is None and sqlite_code(error) == sqlite3.SQLITE_FULL
+            return self._run(database, jobs) if goes_on and database.make_room() else undone
         return outcomes, self._keep_reserve(database)
 
     def _keep_reserve(self, database: Database) -> StoreFailure | None:
         try:
             database.keep_reserve()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             return StoreFailure(f"the metadata store {self._path} failed: {error}")
         return None
 

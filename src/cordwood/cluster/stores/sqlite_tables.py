@@ -4,11 +4,13 @@ Table `history` has one row per key and revision, as in etcd: the newest row of 
 value is a deletion. Compaction removes superseded rows. There is no index by revision: only a watch that starts in the
 past reads by revision, and metadata is small enough for a scan.
 
-The file and its WAL hold free pages in reserve: on a full disk a broker can still start and still delete a topic, which
-frees space.
+The file and its WAL hold free pages in reserve: on a full disk a broker can still delete a topic, which frees space. A
+clean stop removes the WAL, and somebody else may fill the disk before the next start, which has to write as well: so a
+file of zeros beside the store holds space that is given up when a commit finds none.
 """
 
 import errno
+import os
 import sqlite3
 from collections.abc import Sequence
 
@@ -42,6 +44,8 @@ _LAST_KEY = "\U0010ffff"
 _RESERVE_PAGES = 256
 _CHECKPOINT_PAGES = 192
 """The WAL begins again after so many pages, so that it stays within its reserve."""
+_RESERVE_FILE_BYTES = 1 << 20
+"""More than the WAL takes until it begins again."""
 _STATE_TABLE = """
 CREATE TABLE state (
     revision INTEGER NOT NULL,
@@ -75,6 +79,7 @@ class Database:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._reserve_file = f"{path}-reserve"
         check_store(path)
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
         try:
@@ -84,6 +89,7 @@ class Database:
             raise
 
     def _prepare(self, path: str) -> None:
+        self._reserved_bytes = _size(self._reserve_file)
         execute = self.connection.execute
         execute("PRAGMA locking_mode=EXCLUSIVE")
         mode = execute("PRAGMA journal_mode=WAL").fetchone()[0]
@@ -132,6 +138,7 @@ class Database:
     def keep_reserve(self) -> None:
         """Fills up the free pages of the file, as far as the disk has space. Called between transactions."""
         execute = self.connection.execute
+        self._fill_reserve_file()
         (free_pages,) = execute("PRAGMA freelist_count").fetchone()
         if free_pages >= _RESERVE_PAGES // 2:
             return
@@ -144,6 +151,27 @@ class Database:
         except sqlite3.OperationalError as error:
             if sqlite_code(error) != sqlite3.SQLITE_FULL:
                 raise
+
+    def _fill_reserve_file(self) -> None:
+        """Writes what is missing of the reserve file, as far as the disk has space."""
+        if self._reserved_bytes >= _RESERVE_FILE_BYTES:
+            return
+        try:
+            with open(self._reserve_file, "ab", buffering=0) as file:
+                while (missing := _RESERVE_FILE_BYTES - file.tell()) > 0:
+                    file.write(bytes(min(missing, 1 << 16)))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        self._reserved_bytes = _size(self._reserve_file)
+
+    def make_room(self) -> bool:
+        """Makes room for the WAL on a full disk, between transactions; False if there is none to make."""
+        self._reserved_bytes = 0
+        size = _size(self._reserve_file)
+        if size:
+            os.unlink(self._reserve_file)
+        return bool(size)
 
     def _all_but_partitions(self) -> Sequence[KeyValue]:
         rows = self.connection.execute(
@@ -244,3 +272,11 @@ class Database:
     def _delete(self, statement: str, parameters: tuple[int, ...]) -> None:
         gone = self.connection.execute(f"{statement} RETURNING checksum", parameters).fetchall()
         self._rows = self._rows.with_rows(-len(gone), -sum(checksum for (checksum,) in gone))
+
+
+def _size(path: str) -> int:
+    """The size of a file; 0 if there is none."""
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
