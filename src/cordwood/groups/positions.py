@@ -4,6 +4,7 @@ The coordinator's contract: a request yields records and an answer; state change
 at append; the answer waits until they are committed. So after a restart the log alone brings the state back.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ MAX_FIELD_BYTES = 32_767
 
 Gone = Callable[[TopicPartition, Position], bool]
 TopicIdOf = Callable[[str], TopicId | None]
+
+METADATA_OF_ONE = 256
+"""So many characters of metadata take as much memory as a position."""
 
 
 class Commit(NamedTuple):
@@ -58,11 +62,17 @@ class Positions:
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, Position]] = {}
         self._topics_without_id: set[str] = set()
+        self.weight = 0
+        """The memory that all positions take, in positions without metadata."""
 
-    def commit(self, group: str, commits: Iterable[Commit], *, metadata_max_bytes: int, now_ms: int) -> CommitOutcome:
-        """The records that store these positions. State changes only in `replay`."""
+    def commit(
+        self, group: str, commits: Iterable[Commit], *, metadata_max_bytes: int, now_ms: int, room: int = sys.maxsize
+    ) -> CommitOutcome:
+        """The records that store these positions. State changes only in `replay`. Positions that need more than `room`
+        in memory are refused."""
         records: list[Record] = []
         errors: list[ErrorCode] = []
+        kept = self.of_group(group)
         for commit in commits:
             metadata = commit.metadata or ""
             if metadata and _is_too_large(metadata, metadata_max_bytes):
@@ -70,6 +80,11 @@ class Positions:
                 continue
             expires_ms = -1 if commit.retention_ms < 0 else min(now_ms + commit.retention_ms, LATEST_MS)
             position = Position(commit.offset, commit.leader_epoch, metadata, now_ms, expires_ms, commit.topic_id)
+            growth = _weight(position) - _weight(kept.get(commit.partition))
+            if growth > max(room, 0):
+                errors.append(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+                continue
+            room -= growth
             records.append((encode_key(group, commit.partition), encode_value(position)))
             errors.append(ErrorCode.NONE)
         return CommitOutcome(records, errors)
@@ -78,11 +93,15 @@ class Positions:
         """Replays a record of a position into state."""
         group, partition = decode_key(key)
         if value is not None:
-            position = self._groups.setdefault(group, {})[partition] = decode_value(value)
+            position = decode_value(value)
+            positions = self._groups.setdefault(group, {})
+            self.weight += _weight(position) - _weight(positions.get(partition))
+            positions[partition] = position
             if not position.topic_id.int:
                 self._topics_without_id.add(partition.topic)
-        elif (positions := self._groups.get(group)) is not None:
-            positions.pop(partition, None)
+        elif group in self._groups:
+            positions = self._groups[group]
+            self.weight -= _weight(positions.pop(partition, None))
             if not positions:
                 del self._groups[group]
 
@@ -127,6 +146,10 @@ class Positions:
             for partition, position in sorted(positions.items())
             if gone(partition, position)
         ]
+
+
+def _weight(position: Position | None) -> int:
+    return 0 if position is None else 1 + len(position.metadata) // METADATA_OF_ONE
 
 
 def _is_too_large(metadata: str, max_length: int) -> bool:

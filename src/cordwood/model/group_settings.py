@@ -75,6 +75,13 @@ class GroupSettings:
         "Segment size of the internal topic of committed offsets. Takes effect when that topic is created.",
         low=1,
     )
+    positions_max: int = int32(
+        1_000_000,
+        "Committed positions that this broker keeps at most, over all groups; every 256 characters of metadata count "
+        "as one more. A new one beyond that is refused with INVALID_COMMIT_OFFSET_SIZE; those that are there can move. "
+        "Kafka has no limit of its own.",
+        low=1,
+    )
 
 
 @dataclass(frozen=True, slots=True)

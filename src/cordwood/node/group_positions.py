@@ -104,7 +104,11 @@ class GroupPositions:
         owns, partitions = self._node.owns, asked.partitions
         present = [commit for commit, partition in zip(asked.commits, partitions, strict=True) if owns(partition)]
         outcome = machine.positions.commit(
-            asked.group_id, present, metadata_max_bytes=self._node.settings.offset_metadata_max_bytes, now_ms=now_ms
+            asked.group_id,
+            present,
+            metadata_max_bytes=self._node.settings.offset_metadata_max_bytes,
+            now_ms=now_ms,
+            room=self._shards.room_for_positions(),
         )
         if len(present) == len(partitions):
             return outcome

@@ -63,6 +63,10 @@ class GroupShards:
     def is_full(self) -> bool:
         return sum(shard.machine.at_least() for shard in self.log.loaded_shards()) >= self._node.settings.groups_max
 
+    def room_for_positions(self) -> int:
+        kept = sum(shard.machine.positions.weight for shard in self.log.loaded_shards())
+        return self._node.settings.positions_max - kept
+
     def limits(self, shard: Shard[GroupShard]) -> Limits:
         settings = self._node.settings
         return Limits(

@@ -405,3 +405,20 @@ def test_expiry_that_is_slower_than_its_interval_does_not_pile_up(world: World) 
     assert not waiting
     world.node.groups.positions.expire()
     assert len(waiting) == 1
+
+
+def test_positions_beyond_the_limit_are_refused_and_known_ones_move() -> None:
+    """Without a limit each group could keep a position, with metadata, in every partition."""
+    world = World(seed=1, settings={"positions.max": "3"}).start()
+    topic = create_topic(world, "orders", 4)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="group", key_type=GROUP_KEY)
+    refused = "INVALID_COMMIT_OFFSET_SIZE"
+    assert commit(world, topic, 1, 1) == [NONE, NONE]
+    assert commit(world, topic, 1, 1, group="other") == [NONE, refused]
+    assert commit(world, topic, 2, 2) == [NONE, NONE]
+    assert commit(world, topic, 3, metadata="x" * 256) == [refused], "metadata takes memory, too"
+    assert [offset for _, _, offset, _, _ in fetch_positions(world, None)[1]] == [2, 2]
+    delete_topic(world, "orders")
+    world.advance(1000)
+    assert commit(world, create_topic(world, "orders", 4), 1, 1, 1) == [NONE, NONE, NONE]
+    world.kill()
