@@ -24,8 +24,8 @@ def in_words(event: Event, *, verbose: bool = False) -> str:
             doing = "replays into" if event["replaying"] else "runs"
             return f"{event['pipeline']} {doing} edition {event['edition']} (version {event['version']})"
         case "batch":
-            spent = event.get("spent")
-            return _batch(event) + (f": {spent_in_words(spent)}" if verbose and spent else "")
+            spent = spent_in_words(event) if verbose else None
+            return _batch(event) + (f": {spent}" if spent else "")
         case "remark":
             return str(event["text"])
         case "doing":

@@ -8,7 +8,7 @@ an edition.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +65,9 @@ class Work:
     kept: "list[DataFrame]" = field(default_factory=list)
     """Persisted until the batch is done."""
 
+    def committed_in(self, name: str, commit_ms: int) -> None:
+        self.spent[name] = replace(self.spent[name], commit_ms=commit_ms)
+
 
 class Outputs:
     """`replaying`: nothing is written to outputs that are not replayable. `before_effects` is told of a batch that
@@ -109,7 +112,8 @@ class Outputs:
                 work.spent[name] = Spent(_ms_since(began_s), written.input_ms, written.write_ms)
                 continue
             work.tables[name] = staged = self._tables[name].stage(rows)
-            work.rows[name], work.spent[name] = staged.rows, Spent(_ms_since(began_s))
+            work.rows[name] = staged.rows
+            work.spent[name] = Spent(_ms_since(began_s), staged.input_ms, staged.write_ms)
             if staged.null_keys:
                 if RECORD not in rows.columns:
                     raise InvalidRows(
@@ -153,14 +157,17 @@ class Outputs:
             self._before_effects(batch_id)
         # What is being committed is not to be taken back, whatever happens: it may be visible.
         for name in list(work.tables):
-            staged = work.tables.pop(name)
+            staged, began_s = work.tables.pop(name), time.monotonic()
             if name in repeated:
                 self._tables[name].discard(staged)
             else:
                 application = self._application_of(self._pipeline.outputs[name])
                 self.changes[name] = self._tables[name].commit(staged, application, batch_id)
+            work.committed_in(name, _ms_since(began_s))
         for name in list(work.topics):
+            began_s = time.monotonic()
             work.topics.pop(name).commit()
+            work.committed_in(name, _ms_since(began_s))
 
     def quarantine(self, rows: "DataFrame", batch_id: int, *, expected: int | None = None) -> None:
         """Before everything else of the batch: a record may be in quarantine and not yet missing, never the reverse.

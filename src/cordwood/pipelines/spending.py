@@ -12,40 +12,64 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Spent:
-    """What staging an output took. `rows_ms` and `write_ms` are 0 where that is not known."""
+    """What one output took."""
 
-    total_ms: int
+    stage_ms: int
+    """Its job."""
     rows_ms: int = 0
+    """Of the job, how long the task that waited longest for its rows did so."""
     write_ms: int = 0
+    """Of the job, how long the task that wrote longest did so."""
+    commit_ms: int = 0
+    """Making the batch visible in it: for a table with a key, the merge."""
 
 
 def spent_in_batch(
     outputs: Mapping[str, Spent], *, staging_ms: int, commit_ms: int, is_one_pass: bool
 ) -> dict[str, Any]:
-    """As it stands in a batch's event. `other`: calling the function, planning, and, for a batch that went step by
-    step, the search for poison records."""
+    """As it stands in a batch's event: no part is in another. `commit`: what belongs to no single output. `other`:
+    calling the function, planning, and, for a batch that went step by step, the search for poison records."""
     return {
         "one_pass": is_one_pass,
         "outputs": {
-            name: {"total": each.total_ms, "rows": each.rows_ms, "write": each.write_ms}
+            name: {
+                "total": each.stage_ms + each.commit_ms,
+                "rows": each.rows_ms,
+                "write": each.write_ms,
+                "commit": each.commit_ms,
+            }
             for name, each in outputs.items()
         },
-        "commit": commit_ms,
-        "other": max(0, staging_ms - sum(each.total_ms for each in outputs.values())),
+        "commit": max(0, commit_ms - sum(each.commit_ms for each in outputs.values())),
+        "other": max(0, staging_ms - sum(each.stage_ms for each in outputs.values())),
     }
 
 
-def spent_in_words(spent: Mapping[str, Any]) -> str:
-    """As one line for people."""
+def spent_in_words(batch: Mapping[str, Any]) -> str | None:
+    """Of the event of a batch, as one line for people; None if the event does not tell."""
+    spent, tables = batch.get("spent"), batch.get("tables", {})
+    if not spent:
+        return None
     parts = []
     for name, each in spent["outputs"].items():
-        inside = f" (rows {_seconds(each['rows'])}, writing {_seconds(each['write'])})" if each["write"] else ""
-        parts.append(f"{name} {_seconds(each['total'])}{inside}")
+        inside = (
+            f"read, decode and function {_seconds(each['rows'])}, write {_seconds(each['write'])}, "
+            f"commit {_seconds(each.get('commit', 0))}"
+        )
+        parts.append(f"{name} {_seconds(each['total'])} ({inside}{_files(tables.get(name))})")
     parts.append(f"commit {_seconds(spent['commit'])}")
     parts.append(f"{'other' if spent['one_pass'] else 'finding poison'} {_seconds(spent['other'])}")
     if spent.get("spark") is not None:
         parts.append(f"Spark {_seconds(spent['spark'])}")
     return ", ".join(parts)
+
+
+def _files(change: Mapping[str, int] | None) -> str:
+    """What a batch did to the files of a table: its cost follows from this."""
+    if change is None:
+        return ""
+    told = (("searched", "files_searched"), ("rewritten", "files_rewritten"), ("added", "files_added"))
+    return f"; files: {', '.join(f'{change[name]} {word}' for word, name in told)}"
 
 
 def _seconds(milliseconds: int) -> str:

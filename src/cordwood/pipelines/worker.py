@@ -11,15 +11,20 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.errors import Refusal, shown_path
 from cordwood.pipelines.events import Event, line_of
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.project import Project
 from cordwood.pipelines.spark_failures import end_of_java, reason_of, refusal_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -85,21 +90,23 @@ def main(text: str) -> int:
 
 
 def _run(orders: Orders, tell: Any) -> None:
-    from cordwood.pipelines.checkpoint import committed_position
-    from cordwood.pipelines.log_ends import records_behind
-    from cordwood.pipelines.replaying import replay
-    from cordwood.pipelines.running import Running
-    from cordwood.pipelines.sessions import pipeline_session
-    from cordwood.pipelines.telling import tell_what_is_done
-    from cordwood.pipelines.trying import adopting
-
     # Python workers of Spark import what stands beside the pipeline's file; they inherit the environment.
     os.environ["PYTHONPATH"] = os.pathsep.join([orders.beside, *filter(None, [os.environ.get("PYTHONPATH")])])
     tell({"event": "doing", "pipeline": orders.pipeline, "edition": orders.edition, "text": "starting Java and Spark"})
     pipeline = load_pipeline(Path(orders.file), orders.pipeline, beside=Path(orders.beside))
     state = Project(orders.directory).state(orders.pipeline)
-    spark = pipeline_session(f"cordwood pipeline {orders.pipeline}", pipeline.settings.spark, warm_up=True)
-    spark.sparkContext.setLogLevel("WARN")
+    session = _started_beside(pipeline)
+    # Imported while Java starts: all of this takes about as long, on another core.
+    from cordwood.pipelines.checkpoint import committed_position
+    from cordwood.pipelines.log_ends import records_behind
+    from cordwood.pipelines.replaying import replay
+    from cordwood.pipelines.running import Running
+    from cordwood.pipelines.telling import tell_what_is_done
+    from cordwood.pipelines.trying import adopting
+
+    if pipeline.tables:
+        import deltalake  # noqa: F401
+    spark = session.result()
 
     def begin(once: bool) -> Running:
         edition = state.edition(orders.edition)
@@ -151,6 +158,24 @@ def _run(orders: Orders, tell: Any) -> None:
         )
     else:
         begin(orders.once).wait()
+
+
+def _started_beside(pipeline: Pipeline) -> "Future[SparkSession]":
+    """The session, which a thread of its own starts. Nobody waits for the thread but who asks for the session."""
+    session: Future[SparkSession] = Future()
+
+    def start() -> None:
+        try:
+            from cordwood.pipelines.sessions import pipeline_session
+
+            spark = pipeline_session(f"cordwood pipeline {pipeline.name}", pipeline.settings.spark, warm_up=True)
+            spark.sparkContext.setLogLevel("WARN")
+            session.set_result(spark)
+        except BaseException as failure:
+            session.set_exception(failure)
+
+    threading.Thread(target=start, name="cordwood-java", daemon=True).start()
+    return session
 
 
 def _told(failure: Exception) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable  # noqa: E402
 
 from cordwood.pipelines.definition import pipeline, table, topic  # noqa: E402
 from cordwood.pipelines.outputs import Outputs, Place, Work  # noqa: E402
+from cordwood.pipelines.spending import Spent  # noqa: E402
 from cordwood.pipelines.tables.data_files import FileWriter  # noqa: E402
 from cordwood.pipelines.tables.staged import Staged  # noqa: E402
 from cordwood.pipelines.tables.stores import LocalStore  # noqa: E402
@@ -33,6 +34,7 @@ def test_a_commit_leaves_the_change_of_every_table_that_took_the_batch(tmp_path:
             writer.write(pa.RecordBatch.from_pydict({"n": [1, 2, 3]}, schema=schema))
             file = writer.close()
             begun.tables[name], begun.rows[name] = Staged((file,), file.rows), file.rows
+            begun.spent[name] = Spent(0)
         return begun
 
     for directory in places.values():

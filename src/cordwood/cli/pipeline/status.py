@@ -30,7 +30,7 @@ def pipeline_status(name: PipelineName, directory: Directory = None, as_json: As
     if live is not None:
         rows = [(f"table {table}", str(state.table_directory(live.edition, table))) for table in live.edition.tables]
         rows += [(f"topic {declared}", topic) for declared, topic in live.edition.topics.items()]
-        spent = (live.progress.get("last_batch") or {}).get("spent")
+        spent = spent_in_words(live.progress.get("last_batch") or {})
         if spent:
-            rows.append(("last batch took", spent_in_words(spent)))
+            rows.append(("last batch took", spent))
         facts([*rows, ("definition", str(state.definition(live.edition))), ("file", live.edition.source_file)])

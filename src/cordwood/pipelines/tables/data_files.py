@@ -5,6 +5,7 @@ names is invisible to readers, and is removed when the table is cleaned. Rows pa
 """
 
 import json
+import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ ROW_GROUP_ROWS: Final = 256 << 10
 ROW_GROUP_BYTES: Final = 32 << 20
 """What a task holds in memory: Spark hands over ten thousand rows at a time, too few for a row group."""
 _MAX_STATISTIC_LENGTH: Final = 64
-_REPORT: Final = "name string, size_bytes long, rows long, statistics string, modified_ms long"
+_REPORT: Final = "report"
 
 
 class DataFile(NamedTuple):
@@ -37,6 +38,16 @@ class DataFile(NamedTuple):
     statistics: str
     """Delta's: the number of rows, and by column the least, the greatest and the nulls."""
     modified_ms: int
+
+
+class Written(NamedTuple):
+    """What a task has written, or all tasks of a job together."""
+
+    files: tuple[DataFile, ...]
+    input_ms: int
+    """How long it waited for its rows; of a job, the task that waited longest."""
+    write_ms: int
+    """How long it wrote; of a job, the task that wrote longest."""
 
 
 def arrow_schema(schema: "StructType") -> "pa.Schema":
@@ -51,37 +62,47 @@ Reduce = Callable[["pa.Table"], "pa.Table"]
 """What a row group keeps of the rows that were gathered for it."""
 
 
-def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | None = None) -> list[DataFile]:
+def write_data_files(rows: "DataFrame", store: TableStore, *, reduce: Reduce | None = None) -> Written:
     """Writes the rows into new files of a store, and says which they are."""
     schema = arrow_schema(rows.schema)
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from _write_partition(batches, lambda: FileWriter(store, schema, reduce))
+        import pyarrow as pa
 
-    reported = collected(rows.mapInArrow(write, _REPORT))
-    return [DataFile(*row) for row in reported]
+        written = write_partition(batches, lambda: FileWriter(store, schema, reduce))
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)], pa.binary())], names=[_REPORT])
+
+    reported = collected(rows.mapInArrow(write, f"{_REPORT} binary"))
+    tasks: list[Written] = [pickle.loads(row[_REPORT]) for row in reported]
+    return Written(
+        tuple(file for task in tasks for file in task.files),
+        max((task.input_ms for task in tasks), default=0),
+        max((task.write_ms for task in tasks), default=0),
+    )
 
 
-def _write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], FileWriter]") -> Iterator[Any]:
-    import pyarrow as pa
-
-    written: list[DataFile] = []
+def write_partition(batches: "Iterator[pa.RecordBatch]", begin: "Callable[[], FileWriter]") -> Written:
+    """What one task does with its rows: files of at most about `MAX_FILE_BYTES`, none where there are no rows."""
+    files: list[DataFile] = []
     writer: FileWriter | None = None
+    began_ns, write_ns = time.monotonic_ns(), 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
+        writing_ns = time.monotonic_ns()
         if writer is None:
             writer = begin()
         writer.write(batch)
         if writer.size_bytes > MAX_FILE_BYTES:
-            written.append(writer.close())
+            files.append(writer.close())
             writer = None
+        write_ns += time.monotonic_ns() - writing_ns
+    writing_ns = time.monotonic_ns()
     if writer is not None:
-        written.append(writer.close())
-    columns = [[getattr(file, name) for file in written] for name in DataFile._fields]
-    types = [pa.string(), pa.int64(), pa.int64(), pa.string(), pa.int64()]
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
-    yield pa.RecordBatch.from_arrays(arrays, names=list(DataFile._fields))
+        files.append(writer.close())
+    ended_ns = time.monotonic_ns()
+    write_ns += ended_ns - writing_ns
+    return Written(tuple(files), (ended_ns - began_ns - write_ns) // 1_000_000, write_ns // 1_000_000)
 
 
 class FileWriter:

@@ -31,6 +31,7 @@ from cordwood.pipelines.tables.staged import (
     Snapshot,
     Staged,
     is_time_to_compact,
+    staged_as,
 )
 from cordwood.pipelines.tables.stores import LocalStore, TablePlace, store_of
 
@@ -69,7 +70,7 @@ class DeltaBatches:
         if not self._table.key:
             written = rows.drop("_record")
             self._prepare(written.schema)
-            return _staged(write_data_files(written, self._store))
+            return staged_as(write_data_files(written, self._store))
         ordered = ordered_rows(rows, self._table)
         self._prepare(rows.drop("_record").schema)
         self._spark = rows.sparkSession
@@ -258,10 +259,6 @@ def delta_snapshot(place: TablePlace) -> Snapshot | None:
         return Snapshot(_columns(opened), files, opened.count(), opened.version())
     names = tuple(Path(unquote(name)) for name in _files(opened))
     return Snapshot(_columns(opened), names, opened.count(), opened.version(), place)
-
-
-def _staged(files: list[DataFile]) -> Staged:
-    return Staged(tuple(files), sum(file.rows for file in files))
 
 
 def _added(file: DataFile) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.pipelines.definition import Table
 from cordwood.pipelines.errors import InvalidRows, WrongState
 from cordwood.pipelines.tables.data_files import arrow_schema, write_data_files
-from cordwood.pipelines.tables.staged import Change, Snapshot, Staged
+from cordwood.pipelines.tables.staged import Change, Snapshot, Staged, staged_as
 from cordwood.pipelines.tables.stores import LocalStore
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class IcebergBatches:
     def stage(self, rows: "DataFrame") -> Staged:
         written = rows.drop("_record")
         self.prepare(written.schema.toNullable())
-        files = write_data_files(written, self.store)
-        return Staged(tuple(files), sum(file.rows for file in files))
+        return staged_as(write_data_files(written, self.store))
 
     def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
         if staged.rows == 0:

@@ -7,6 +7,7 @@ they are small where keys repeat, and none where they do not.
 
 import json
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,14 +38,18 @@ def stage_keyed(ordered: Ordered, table: Table, directory: Path) -> Staged:
         chosen = last_of_each_key(rows, keys, order)
         return rows if chosen is None else rows.filter(chosen)
 
-    files = write_data_files(ordered.rows, store, reduce=reduce if order else None)
+    written = write_data_files(ordered.rows, store, reduce=reduce if order else None)
+    began_s, files = time.monotonic(), written.files
     null_keys = sum(json.loads(file.statistics)["nullCount"][key] for file in files for key in keys)
     if not null_keys:
         files = _one_row_of_each_key(files, ordered, table, store)
-    return Staged(tuple(files), sum(file.rows for file in files), null_keys)
+    write_ms = written.write_ms + round((time.monotonic() - began_s) * 1000)
+    return Staged(files, sum(file.rows for file in files), null_keys, written.input_ms, write_ms)
 
 
-def _one_row_of_each_key(files: list[DataFile], ordered: Ordered, table: Table, store: LocalStore) -> list[DataFile]:
+def _one_row_of_each_key(
+    files: tuple[DataFile, ...], ordered: Ordered, table: Table, store: LocalStore
+) -> tuple[DataFile, ...]:
     import pyarrow as pa
 
     if sum(file.rows for file in files) > MAX_DRIVER_ROWS and ordered.order:
@@ -53,9 +58,9 @@ def _one_row_of_each_key(files: list[DataFile], ordered: Ordered, table: Table, 
         )
         reduced = write_data_files(last_by_spark(rows, table.key, ordered.order), store)
         _remove(store, files)
-        return reduced
+        return reduced.files
     if not files:
-        return []
+        return ()
     columns = [*table.key, *ordered.order]
     chosen = last_of_each_key(pa.concat_tables(_read(store.directory, files, columns)), table.key, ordered.order)
     if chosen is None:
@@ -77,7 +82,7 @@ def _one_row_of_each_key(files: list[DataFile], ordered: Ordered, table: Table, 
         if of_file.any():
             kept.append(copy_rows(store.directory / file.name, store, of_file))
         _remove(store, [file])
-    return kept
+    return tuple(kept)
 
 
 def _read(directory: Path, files: Sequence[DataFile], columns: Sequence[str]) -> "list[Any]":

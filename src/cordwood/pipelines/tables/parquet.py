@@ -15,7 +15,7 @@ from cordwood.pipelines.definition import Table
 from cordwood.pipelines.errors import DamagedState, InvalidRows
 from cordwood.pipelines.state_files import StateFiles
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
-from cordwood.pipelines.tables.staged import ADDED_TO, Change, Snapshot, Staged, is_time_to_compact
+from cordwood.pipelines.tables.staged import ADDED_TO, Change, Snapshot, Staged, is_time_to_compact, staged_as
 from cordwood.pipelines.tables.stores import LocalStore
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class ParquetBatches:
             self._write({"schema": schema, "files": [], "replaced": [], "batches": {}})
         else:
             self._check(written.schema, manifest)
-        files = write_data_files(written, LocalStore(self._directory))
+        staged = staged_as(write_data_files(written, LocalStore(self._directory)))
         self._files.sync_directory(self._directory)
-        return Staged(tuple(files), sum(file.rows for file in files))
+        return staged
 
     def commit(self, staged: Staged, application: str, batch_id: int) -> Change:
         if staged.rows == 0:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from cordwood.pipelines.tables.data_files import DataFile
+from cordwood.pipelines.tables.data_files import DataFile, Written
 from cordwood.pipelines.tables.stores import ObjectStore
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class Staged:
     rows: int
     null_keys: int = 0
     """Rows that cannot be found by their key; a batch that has any is not committed."""
+    input_ms: int = 0
+    """How long the task that waited longest for its rows did so."""
+    write_ms: int = 0
+    """How long it took to write them: the task that wrote longest, and what the driver did after it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,12 @@ class Change:
     files_rewritten: int = 0
     """Files that did, and were replaced."""
     bytes_rewritten: int = 0
+
+
+def staged_as(written: Written) -> Staged:
+    """As the tasks have written it."""
+    rows = sum(file.rows for file in written.files)
+    return Staged(written.files, rows, input_ms=written.input_ms, write_ms=written.write_ms)
 
 
 class BatchTable(Protocol):
