@@ -28,14 +28,19 @@ def test_a_file_between_the_least_and_the_greatest_key_may_hold_none_of_them() -
 
 
 def test_ranges_with_no_file_between_them_are_one() -> None:
-    files = [(first, first + 9) for first in range(0, 100, 10)]
+    files = [(first, first + 9) for first in range(0, 110, 10)]
     assert scope(list(range(5, 100, 10)), files) == MergeScope(10, ((5, 95),))
     assert scope([5, 15, 35, 45], files) == MergeScope(4, ((5, 15), (35, 45)))
     assert scope([5, 95], [(0, 9), (3, 99), (40, 50)]) == MergeScope(2, ((5, 95),)), "one file reaches over the gap"
 
 
 def test_a_file_of_unknown_bounds_may_hold_any_key() -> None:
-    assert scope([1, 50], [(0, 10), (None, None)]) == MergeScope(2, ((1, 50),))
+    assert scope([1, 50], [(0, 10), (None, None), (60, 70)]) == MergeScope(2, ((1, 50),))
+
+
+def test_a_batch_that_touches_every_file_has_none_to_pass_over() -> None:
+    assert scope([1, 50], [(0, 10), (40, 60)]) == MergeScope(2, None)
+    assert scope([1, 50], [(0, 10), (None, None)]) == MergeScope(2, None)
 
 
 def test_keys_of_other_kinds_are_looked_for_everywhere() -> None:
@@ -45,10 +50,10 @@ def test_keys_of_other_kinds_are_looked_for_everywhere() -> None:
 
 
 def test_a_condition_holds_text_as_it_is_and_none_of_unusual_length() -> None:
-    assert scope(["o'clock"], [("a", "z")]).condition('odd"name', '"') == (
+    assert scope(["o'clock"], [("a", "z"), ("A", "Z")]).condition('odd"name', '"') == (
         """((t."odd""name" >= 'o''clock' and t."odd""name" <= 'o''clock'))"""
     )
-    assert scope(["k" * 1000], [("a", "z")]).ranges is None
+    assert scope(["k" * 1000], [("a", "z"), ("A", "Z")]).ranges is None
 
 
 def test_every_key_that_a_file_may_hold_is_within_the_ranges() -> None:
@@ -56,7 +61,7 @@ def test_every_key_that_a_file_may_hold_is_within_the_ranges() -> None:
     for _ in range(100):
         keys = seeded.sample(range(10_000), seeded.randrange(1, 200))
         files = [(begin, begin + seeded.randrange(300)) for begin in seeded.sample(range(10_000), seeded.randrange(80))]
-        found = scope(keys, files)
+        found = scope(keys, [*files, (20_000, 20_001)])
         assert found.ranges is not None
         assert len(found.ranges) <= MAX_RANGES
         held = [key for key in keys if any(least <= key <= greatest for least, greatest in files)]

@@ -21,7 +21,7 @@ from cordwood.pipelines.errors import InvalidRows
 from cordwood.pipelines.tables.data_files import DataFile, arrow_schema, write_data_files
 from cordwood.pipelines.tables.delta_spark import JarsDoNotFit, SparkMerge, is_for_spark, may_be_null_inside
 from cordwood.pipelines.tables.keyed_rows import stage_keyed
-from cordwood.pipelines.tables.latest_rows import is_told_to_merge, ordered_rows
+from cordwood.pipelines.tables.latest_rows import DELETED, is_told_to_merge, ordered_rows
 from cordwood.pipelines.tables.merge_rules import merge_rules, quoted
 from cordwood.pipelines.tables.merge_scope import FileBounds, MergeScope, merge_scope
 from cordwood.pipelines.tables.staged import (
@@ -95,12 +95,16 @@ class DeltaBatches:
         return change
 
     def _replace_rows(self, opened: "DeltaTable", staged: Staged, application: str, batch_id: int) -> Change:
+        import pyarrow.compute as pc
+
         rows = self._staged_rows(staged)
         key = self._table.key[0]
-        scope = merge_scope(rows.scanner(columns=[key]).to_table().column(key), _bounds(opened, key))
+        told = rows.scanner(columns=[key, DELETED]).to_table()
+        scope = merge_scope(told.column(key), _bounds(opened, key))
         before = _files(opened)
         if not self._merged_on_spark(opened, staged, application, batch_id):
-            self._merge(opened, rows, scope, _transaction(application, batch_id))
+            deletes = bool(pc.any(told.column(DELETED)).as_py())
+            self._merge(opened, rows, scope, _transaction(application, batch_id), deletes=deletes)
         opened.update_incremental()
         return _change(before, _files(opened), scope.files)
 
@@ -223,25 +227,30 @@ class DeltaBatches:
             raise CommitFailedError(f"table {self._table.name}: another writer has committed batch {batch_id}")
         return True
 
-    def _merge(self, opened: "DeltaTable", staged: Any, scope: MergeScope, properties: "CommitProperties") -> None:
+    def _merge(
+        self, opened: "DeltaTable", staged: Any, scope: MergeScope, properties: "CommitProperties", *, deletes: bool
+    ) -> None:
+        """`deletes`: some of the rows delete. Where none does, no row of the table is asked whether it is deleted."""
         rows = staged.scanner(batch_size=16_384).to_reader()
         columns = [quoted(name, '"') for name in rows.schema.names if not is_told_to_merge(name)]
         values = {name: f"s.{name}" for name in columns}
         rules = merge_rules(self._table, '"')
         within = scope.condition(self._table.key[0], '"')
+        merge = opened.merge(
+            rows,
+            rules.same_key if within is None else f"{rules.same_key} and {within}",
+            source_alias="s",
+            target_alias="t",
+            streamed_exec=True,
+            max_spill_size=MERGE_MEMORY_BYTES,
+            commit_properties=properties,
+        )
+        if deletes:
+            merge = merge.when_matched_delete(rules.delete)
+        is_asked = deletes or bool(self._table.latest_by)
         (
-            opened.merge(
-                rows,
-                rules.same_key if within is None else f"{rules.same_key} and {within}",
-                source_alias="s",
-                target_alias="t",
-                streamed_exec=True,
-                max_spill_size=MERGE_MEMORY_BYTES,
-                commit_properties=properties,
-            )
-            .when_matched_delete(rules.delete)
-            .when_matched_update(values, predicate=rules.update)
-            .when_not_matched_insert(values, predicate=rules.insert)
+            merge.when_matched_update(values, predicate=rules.update if is_asked else None)
+            .when_not_matched_insert(values, predicate=rules.insert if deletes else None)
             .execute()
         )
 

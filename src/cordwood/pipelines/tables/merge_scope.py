@@ -1,7 +1,8 @@
 """Which files of a table may hold a key of a batch, by the least and the greatest key that the log tells of each file.
 
 A merge that is told nothing reads all of the table. Told the ranges, it passes over every file outside of them, so what
-it costs follows the files that a batch touches. The ranges have every key of the batch that any file may hold: a
+it costs follows the files that a batch touches. Where a batch touches every file there is nothing to pass over, and the
+ranges would only be compared with every row. The ranges have every key of the batch that any file may hold: a
 key outside of them is in no file, and inserting it without a look is right.
 """
 
@@ -54,7 +55,7 @@ def merge_scope(keys: "pa.ChunkedArray", files: Sequence[FileBounds]) -> MergeSc
     near = [each for each in known if each.least <= greatest and each.greatest >= least]
     unknown = len(files) - len(known)
     if unknown:
-        return _told(len(near) + unknown, [(least, greatest)])
+        return _told(len(near) + unknown, [(least, greatest)], len(files))
     if not near:
         return MergeScope(0, ())
     ordered = keys.combine_chunks().sort()
@@ -67,7 +68,7 @@ def merge_scope(keys: "pa.ChunkedArray", files: Sequence[FileBounds]) -> MergeSc
             found.append((ordered[first].as_py(), ordered[last].as_py()))
         else:
             without.append(each)
-    return _told(len(found), _united(found, without))
+    return _told(len(found), _united(found, without), len(files))
 
 
 def _search(ordered: "pa.Array", value: Any, side: str) -> int:
@@ -99,9 +100,9 @@ def _united(ranges: Sequence[tuple[Any, Any]], without: Sequence[FileBounds]) ->
     return [(united[at][0], united[min(at + step, len(united)) - 1][1]) for at in range(0, len(united), step or 1)]
 
 
-def _told(files: int, ranges: Sequence[tuple[Any, Any]]) -> MergeScope:
+def _told(files: int, ranges: Sequence[tuple[Any, Any]], all_files: int) -> MergeScope:
     ends = [end for each in ranges for end in each]
-    if any(isinstance(end, str) and len(end) > _MAX_LITERAL_LENGTH for end in ends):
+    if files == all_files or any(isinstance(end, str) and len(end) > _MAX_LITERAL_LENGTH for end in ends):
         return MergeScope(files, None)
     return MergeScope(files, tuple(ranges))
 
