@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import cordwood.spark
-from benchmarks import load, report, spark_pipelines
+from benchmarks import load, report, spark_pipelines, spark_tables
 from benchmarks.figures import CORDWOOD, KAFKA, Figure, Metric, Target
 from benchmarks.machine import cores, facts
 from benchmarks.maven import PEERS, PeerUnavailable
@@ -299,7 +299,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="less data, one round")
     parser.add_argument("--rounds", type=int, help="rounds per case")
     parser.epilog = "`pipelines`, with names of its own, is run apart from these: " + ", ".join(
-        spark_pipelines.SCENARIOS
+        [*spark_pipelines.SCENARIOS, *spark_tables.SCENARIOS]
     )
     options = parser.parse_args()
     if options.names[:1] == ["pipelines"]:

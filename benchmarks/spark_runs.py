@@ -16,7 +16,8 @@ from pathlib import Path
 
 from benchmarks.processes import cpu_seconds
 
-_LOOK_S = 0.05
+_LOOK_S = 0.25
+"""Each look reads the CPU of all processes of the machine, which costs milliseconds itself."""
 
 
 class RunFailed(Exception):

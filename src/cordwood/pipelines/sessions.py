@@ -5,15 +5,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.pipelines.decoding import inputs_of
+from cordwood.pipelines.definition import Pipeline
+from cordwood.pipelines.formats import ParsedBy
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_READING: Final = "cordwood.spark.source.range_reading"
+_TOPICS: Final = "cordwood.spark.sink.task"
+_TABLES: Final = ("pyarrow.parquet", "cordwood.pipelines.tables.data_files")
+"""What workers that read, or write topics or tables, import."""
 
 
-def pipeline_session(app_name: str, settings: Mapping[str, Any], *, warm_up: bool = False) -> "SparkSession":
-    """As `cordwood.spark.session` makes it, with shuffles as wide as the machine. `warm_up`: Python workers are started
-    at once, for a query that is about to be."""
+def pipeline_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
+    """As `cordwood.spark.session` makes it, with shuffles as wide as the machine."""
     from cordwood.spark import session
 
     spark = session(app_name, **dict(settings))
@@ -21,22 +28,40 @@ def pipeline_session(app_name: str, settings: Mapping[str, Any], *, warm_up: boo
         # Spark does not adapt shuffles in a streaming query: its default of 200 would be 200 tasks and 200 files for
         # every small batch.
         spark.conf.set(_SHUFFLE_PARTITIONS, max(2, spark.sparkContext.defaultParallelism))
-    if warm_up:
-        threading.Thread(target=_start_workers, args=(spark,), name="cordwood-warm-up", daemon=True).start()
     return spark
 
 
-def _start_workers(spark: "SparkSession") -> None:
-    """A job that has every core start a Python worker which has imported what the first batch needs. The query's first
-    seconds go by in one process after the other, on one core: the others have nothing to do."""
+def warm_up(spark: "SparkSession", pipeline: Pipeline) -> None:
+    """Has a thread go through a batch that does nothing, for a query that is about to be. The query's first seconds go
+    by in one process after the other, on one core: the others have nothing to do."""
+    threading.Thread(target=_go_through_nothing, args=(spark, pipeline), name="cordwood-warm-up", daemon=True).start()
+
+
+def _go_through_nothing(spark: "SparkSession", pipeline: Pipeline) -> None:
+    """Two Python workers for each core, one that reads and one that writes, import what the first batch needs; between
+    them Java loads what decoding needs. The function is not called."""
+    needed = [_READING, *([_TOPICS] if pipeline.topics else []), *(_TABLES if pipeline.tables else [])]
 
     def ready(batches: Iterator[Any]) -> Iterator[Any]:
-        import cordwood.spark.sink.task
-        import cordwood.spark.source.range_reading  # noqa: F401
+        from importlib import import_module
 
+        for name in needed:
+            import_module(name)
         yield from batches
 
-    cores = spark.sparkContext.defaultParallelism
     # Whatever is wrong, the query will say so.
     with suppress(Exception):
-        spark.range(cores, numPartitions=cores).mapInArrow(ready, "id long").collect()
+        from cordwood.spark.source.schema import source_schema
+
+        cores, schema = spark.sparkContext.defaultParallelism, source_schema(["headers"])
+        content = {"value": "'{}'"}
+        record = (
+            f"cast({content.get(each.name, 'null')} as {each.dataType.simpleString()}) {each.name}" for each in schema
+        )
+        read = spark.range(cores, numPartitions=cores).selectExpr(*record).mapInArrow(ready, schema)
+        formats = [each for topic in pipeline.inputs.values() for each in (topic.key, topic.value)]
+        if any(isinstance(each, ParsedBy) for each in formats):
+            read.mapInArrow(ready, schema).collect()  # what the user's function does with nothing is not known
+            return
+        for rows in inputs_of(pipeline, read).values():
+            rows.mapInArrow(ready, rows.schema).collect()

@@ -166,10 +166,11 @@ def _started_beside(pipeline: Pipeline) -> "Future[SparkSession]":
 
     def start() -> None:
         try:
-            from cordwood.pipelines.sessions import pipeline_session
+            from cordwood.pipelines.sessions import pipeline_session, warm_up
 
-            spark = pipeline_session(f"cordwood pipeline {pipeline.name}", pipeline.settings.spark, warm_up=True)
+            spark = pipeline_session(f"cordwood pipeline {pipeline.name}", pipeline.settings.spark)
             spark.sparkContext.setLogLevel("WARN")
+            warm_up(spark, pipeline)
             session.set_result(spark)
         except BaseException as failure:
             session.set_exception(failure)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from cordwood.spark.data_source import CordwoodDataSource
 from cordwood.spark.java import ensure_java
+from cordwood.spark.shared_workers import seed_for_children, share_workers
 from cordwood.spark.spark_home import ensure_spark_home
 
 RUNTIME_SETTINGS: Final = {
@@ -60,6 +61,7 @@ def session(
     chosen = dict(RUNTIME_SETTINGS)
     builder = SparkSession.builder.appName(app_name)
     is_elsewhere = remote is not None and not remote.startswith("local")
+    is_local = False
     if not is_elsewhere:
         chosen = {**START_SETTINGS, **chosen}
         ensure_java()
@@ -68,7 +70,8 @@ def session(
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             ensure_spark_home()
             named = master or remote or wanted.get("spark.master")
-            if (named is None and _GATEWAY not in os.environ) or str(named).startswith("local"):
+            is_local = (named is None and _GATEWAY not in os.environ) or str(named).startswith("local")
+            if is_local:
                 chosen = {**LOCAL_SETTINGS, **chosen}
     if remote is not None:
         builder = builder.remote(remote)
@@ -76,7 +79,10 @@ def session(
         builder = builder.master(master)
     for name, value in {**chosen, **wanted}.items():
         builder = builder.config(name, value)
-    found = builder.getOrCreate()
+    with seed_for_children():
+        found = builder.getOrCreate()
+    if is_local and remote is None:
+        share_workers(found)
     if is_elsewhere or not _finds_it_by_itself():
         register(found)
     return found
