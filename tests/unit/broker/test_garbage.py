@@ -7,7 +7,7 @@ from typing import Any
 
 import uvloop
 
-from cordwood.broker.garbage import WORTH_A_LOOK, YOUNG, YOUNG_LOOKS, QuietCollection
+from cordwood.broker.garbage import MOST_LOOKS, WORTH_A_LOOK, YOUNG, YOUNG_LOOKS, QuietCollection, collect_seldom
 
 MOST_OBJECTS_IN_A_LOOK = 50_000
 """At 0.1 to 0.2 us each: 5 to 10 ms, and some times that on a busy machine."""
@@ -80,3 +80,19 @@ def test_what_has_survived_is_counted_in_looks() -> None:
     assert gc.get_count()[2] == 0
     gc.collect(1)
     assert gc.get_count()[2] == 1
+
+
+def test_a_process_that_has_started_collects_by_these_bounds() -> None:
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+
+    async def started() -> None:
+        collect_seldom(asyncio.get_running_loop()).close()
+        assert gc.isenabled()
+        assert gc.get_threshold() == (YOUNG, YOUNG_LOOKS, MOST_LOOKS)
+        assert gc.get_freeze_count() > frozen
+
+    try:
+        on_a_loop(started)
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
