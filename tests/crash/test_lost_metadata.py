@@ -231,7 +231,9 @@ def test_a_store_that_is_gone_is_refused_and_begun_anew_by_recover(start_broker:
     broker.start()
     assert "orders-0.0-stray is set aside" in broker.output()
     broker.stop()
-    assert recover("put-back", broker.data_dir, "--all").returncode == 0
+    put_back = recover("put-back", broker.data_dir, "--all")
+    assert put_back.returncode == 0
+    assert "orders: partitions 0 put back; the topic has 1 in all\n" in put_back.stdout
     assert "Nothing is set aside." in recover("put-back", broker.data_dir, "--all").stderr
     broker.start()
     assert read(broker, "orders") == ["a", "b"]
