@@ -46,6 +46,6 @@ class TransactionSettings:
     transactional_ids_max: int = int32(
         100_000,
         "Transactional ids that this broker coordinates at most. A new one beyond that is refused with "
-        "POLICY_VIOLATION, which ends its producer; known ones go on. Kafka has no limit of its own.",
+        "POLICY_VIOLATION, which `init_transactions` reports; known ones go on. Kafka has no limit of its own.",
         low=1,
     )
