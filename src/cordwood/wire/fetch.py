@@ -112,17 +112,35 @@ _NOTHING_TAGGED: Final = (None, UNKNOWN_HIGH_WATERMARK)
 
 def decode_fetch(header: RequestHeader, frame: Frame) -> FetchRequest:
     """Decodes a narrow request in one go."""
-    steps = decode_fetch_in_steps(header, frame)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            request: FetchRequest = end.value
-            return request
+    version = header.api_version
+    read_head, read_topic, read_partitions, read_end = _layout_of(version)
+    try:
+        head, count, position = read_head(frame, header.body_start, version)
+        topics: FetchTopics = []
+        elements = count
+        for _ in range(count):
+            topic, partition_count, position = read_topic(frame, position, version)
+            elements += partition_count
+            check_elements(elements, _WIDTH)
+            partitions: list[FetchPartition] = []
+            position = read_partitions(frame, position, version, partition_count, partitions)
+            if version < FLEXIBLE_FROM:
+                pass
+            elif frame[position] == 0:
+                position += 1
+            else:
+                position = skip_tagged_fields(frame, position)
+            topics.append((topic, partitions))
+        request, end = read_end(frame, position, version, head, topics)
+    except MALFORMED as reason:
+        raise not_understood("Fetch", version, reason) from None
+    if end != len(frame):
+        raise trailing_bytes("Fetch", version, len(frame) - end)
+    return request
 
 
 def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None, None, FetchRequest]:
-    """Decodes a request, with a pause after each step of partitions. The frame must stay until the end."""
+    """As `decode_fetch`, with a pause after each step of partitions. The frame must stay until the end."""
     version = header.api_version
     read_head, read_topic, read_partitions, read_end = _layout_of(version)
     try:
@@ -146,11 +164,7 @@ def decode_fetch_in_steps(header: RequestHeader, frame: Frame) -> Generator[None
             if left <= 0:
                 left = PARTITIONS_PER_STEP
                 yield
-            if version < FLEXIBLE_FROM:
-                pass
-            elif frame[position] == 0:
-                position += 1
-            else:
+            if version >= FLEXIBLE_FROM:
                 position = skip_tagged_fields(frame, position)
             topics.append((topic, partitions))
         request, end = read_end(frame, position, version, head, topics)
