@@ -15,9 +15,12 @@ from tests.conftest import MakeTopic
 from cordwood.cli.failure import ExitCode
 from cordwood.cli.pipeline.compared_outputs import _Comparing
 from cordwood.pipelines.editions import Edition, PipelineState
+from cordwood.pipelines.idle import has_nothing_to_requeue
 from cordwood.pipelines.loading import load_pipeline
 from cordwood.pipelines.log_ends import topic_ids
+from cordwood.pipelines.offset_sets import OffsetSet
 from cordwood.pipelines.project import Project
+from cordwood.pipelines.requeue_plan import RequeuePlan, write_plan
 
 FILE = """
 from cordwood.pipelines import pipeline, table, topic
@@ -164,6 +167,44 @@ def test_a_replay_that_has_caught_up_ends_without_spark_when_it_is_asked_for_aga
     said = stage.cordwood("pipeline", "replay", stage.file)
     assert said == f"{stage.name} v2: all that there was is read\n"
     assert not (stage.state.edition_directory("v2") / "worker.log").exists()
+
+
+def test_a_requeue_that_finds_nothing_ends_without_spark(stage: Stage) -> None:
+    stage.begin('table("latest", key="id")')
+    stage._write(1, 'table("latest", key="id")')
+    stage.records(stage.topic, [("a", "1")])
+    _has_read_all(stage, "v1")
+    quarantine = f"{stage.name}.quarantine"
+    stage.cordwood("topic", "create", quarantine)
+    producer = Producer({"bootstrap.servers": stage.cordwood.bootstrap})
+    told = {"cordwood.topic": stage.topic, "cordwood.partition": "0", "cordwood.offset": "0"}
+    for query in ("a query", "of another edition"):
+        producer.produce(quarantine, value=b"poison", headers={**told, "cordwood.query": query})
+    assert producer.flush(30) == 0
+    state, edition = stage.state, stage.state.edition("v1")
+    pipeline = load_pipeline(stage.file)
+    assert not has_nothing_to_requeue(pipeline, state, edition, stage.cordwood.bootstrap)
+
+    id_ = topic_ids(stage.cordwood.bootstrap, [quarantine])[quarantine]
+    write_plan(state, "v1", RequeuePlan(0, OffsetSet().with_offsets([(0, 0)]), None, id_))
+    began = time.monotonic()
+    said = stage.cordwood("pipeline", "requeue", stage.file)
+    assert said == f"{stage.name}: 0 records sent through again, 0 failed again\n"
+    assert time.monotonic() - began < 60, "as long as no Spark takes on any machine"
+    # Of a topic that was made again, offsets say nothing.
+    write_plan(state, "v1", RequeuePlan(0, OffsetSet().with_offsets([(0, 0)]), None, "another"))
+    assert not has_nothing_to_requeue(pipeline, state, edition, stage.cordwood.bootstrap)
+
+
+def test_a_requeue_that_is_not_possible_is_refused_before_spark_starts(stage: Stage) -> None:
+    stage.begin('table("latest", key="id")')
+    stage._write(1, 'table("latest", key="id")')
+    stage.records(stage.topic, [("a", "1")])
+    _has_read_all(stage, "v1")
+    (stage.state.checkpoint("v1") / "commits/0").unlink()
+    code, error = stage.cordwood.error("pipeline", "requeue", stage.file)
+    assert (code, error["code"]) == (ExitCode.FAILED, "WRONG_STATE")
+    assert "has begun batch 0 and not finished it" in error["message"]
 
 
 def _has_read_all(stage: Stage, edition: str) -> None:

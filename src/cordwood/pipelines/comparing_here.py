@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from cordwood.pipelines.comparing import KINDS, Columns, Comparison, columns_of, record_sample, row_sample
 from cordwood.pipelines.log_ends import log_ends, log_starts
 from cordwood.pipelines.positions import ahead, distance
+from cordwood.pipelines.reading_here import committed_records
 from cordwood.pipelines.tables.staged import Snapshot
 
 MAX_ROWS: Final = 200_000
@@ -148,23 +149,7 @@ def _cells(column: Any) -> list[Hashable]:
 
 
 def _records(topic: str, bootstrap_servers: str) -> Iterator[_Row]:
-    import pyarrow as pa
-
-    from cordwood.spark.source.batch_planner import plan_batch
-    from cordwood.spark.source.options import read_options
-    from cordwood.spark.source.pushdown import PushedFilters
-    from cordwood.spark.source.range_reading import RangeReader
-    from cordwood.spark.source.reading import ReadTask, TaskReader
-
-    given = {
-        "kafka.bootstrap.servers": bootstrap_servers,
-        "kafka.isolation.level": "read_committed",
-        "subscribe": topic,
-    }
-    options = read_options(given, streaming=False)
-    planned = plan_batch(options, PushedFilters())
-    reader = TaskReader(options, pa.schema([("key", pa.binary()), ("value", pa.binary())]))
-    for batch in RangeReader(reader, ReadTask(tuple(planned.ranges))).read():
+    for batch in committed_records(topic, bootstrap_servers, ("key", "value")):
         for row in batch.to_pylist():
             yield _Row(_text(row["key"]), _text(row["value"]))
 

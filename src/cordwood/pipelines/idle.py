@@ -1,11 +1,19 @@
-"""Whether a run would find nothing to do, told without Spark: an idle `run --once` need not start it."""
+"""Whether a run or a requeue would find nothing to do, told without Spark: then Spark need not be started."""
+
+from typing import Final
 
 from cordwood.pipelines.checkpoint import committed_position, unfinished_batch
 from cordwood.pipelines.definition import Pipeline
 from cordwood.pipelines.editions import Edition, PipelineState
-from cordwood.pipelines.log_ends import log_ends, topic_ids
-from cordwood.pipelines.positions import ahead
+from cordwood.pipelines.log_ends import log_ends, log_starts, topic_ids
+from cordwood.pipelines.offset_sets import OffsetSet
+from cordwood.pipelines.positions import ahead, distance
+from cordwood.pipelines.quarantine import PREFIX
+from cordwood.pipelines.reading_here import committed_records
 from cordwood.pipelines.requeue_plan import read_plan
+
+_MAX_QUARANTINED: Final = 20_000
+"""Where more offsets are in the quarantine topic, looking through them takes as long as starting Spark."""
 
 
 def has_nothing_to_do(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> bool:
@@ -23,3 +31,27 @@ def has_nothing_to_do(pipeline: Pipeline, state: PipelineState, edition: Edition
     ends = log_ends(bootstrap_servers, topics)
     # A position beyond the end of the log is a loss, for the source to tell of.
     return set(ends) == set(topics) and not ahead(ends, position) and not ahead(position, ends)
+
+
+def has_nothing_to_requeue(pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str) -> bool:
+    """Only where it is certain: no requeue is unfinished, and every record that the edition has set aside was sent
+    through again."""
+    plan = read_plan(state, edition.name)
+    if plan.pending is not None or edition.query_id is None:
+        return False
+    topic = pipeline.quarantine_topic
+    id_ = topic_ids(bootstrap_servers, [topic]).get(topic)
+    if id_ is None:
+        return False
+    ends, starts = (each(bootstrap_servers, [topic]) for each in (log_ends, log_starts))
+    if distance(ahead(ends, starts)) > _MAX_QUARANTINED:
+        return False
+    # Offsets of a topic that was deleted mean nothing in the one that was made in its place.
+    done = plan.done if plan.topic_id == id_ else OffsetSet()
+    query = edition.query_id.encode()
+    for batch in committed_records(topic, bootstrap_servers, ("partition", "offset", "headers")):
+        for row in batch.to_pylist():
+            told = {header["key"]: header["value"] for header in row["headers"]}
+            if told.get(f"{PREFIX}query") == query and (row["partition"], row["offset"]) not in done:
+                return False
+    return True

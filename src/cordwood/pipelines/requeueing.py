@@ -51,6 +51,26 @@ class Requeued:
     """Why records failed again, of a few of them."""
 
 
+def check_requeue_is_possible(pipeline: Pipeline, state: PipelineState, edition: Edition) -> None:
+    """Raises WrongState if it is not: for a command to ask before it starts Spark."""
+    if pipeline.settings.stateful:
+        raise WrongState(
+            f"{pipeline.name} is stateful: a record cannot go through its state later than it came",
+            f"`cordwood pipeline replay {pipeline.name}` builds the outputs anew",
+        )
+    if edition.query_id is None:
+        raise WrongState(f"edition {edition.name} of {pipeline.name} has not run yet")
+    if read_plan(state, edition.name).pending is not None:
+        return  # a requeue that was begun is finished first, as it was planned
+    batch = unfinished_batch(state.checkpoint(edition.name))
+    if batch is not None:
+        raise WrongState(
+            f"edition {edition.name} of {pipeline.name} has begun batch {batch} and not finished it: "
+            "records that are sent through again now would come before older ones",
+            f"`cordwood pipeline run {pipeline.name} --once` finishes it first",
+        )
+
+
 class _Candidate(NamedTuple):
     partition: int
     offset: int
@@ -65,13 +85,8 @@ class Requeue:
     def __init__(
         self, spark: "SparkSession", pipeline: Pipeline, state: PipelineState, edition: Edition, bootstrap_servers: str
     ) -> None:
-        if pipeline.settings.stateful:
-            raise WrongState(
-                f"{pipeline.name} is stateful: a record cannot go through its state later than it came",
-                f"`cordwood pipeline replay {pipeline.name}` builds the outputs anew",
-            )
-        if edition.query_id is None:
-            raise WrongState(f"edition {edition.name} of {pipeline.name} has not run yet")
+        check_requeue_is_possible(pipeline, state, edition)
+        assert edition.query_id is not None
         self._spark = spark
         self._pipeline = pipeline
         self._state = state
@@ -88,10 +103,8 @@ class Requeue:
         return done
 
     def _run(self, *, superseded: bool) -> Requeued:
-        known = read_plan(self._state, self._edition.name)
-        if known.pending is None:
-            self._check_no_batch_is_unfinished()
-        plan = self._as_of_now(known)
+        check_requeue_is_possible(self._pipeline, self._state, self._edition)
+        plan = self._as_of_now(read_plan(self._state, self._edition.name))
         if plan is None:
             return Requeued(0, 0, (), False, {})
         if plan.pending is not None:
@@ -142,15 +155,6 @@ class Requeue:
         plan = RequeuePlan(plan.number, topic_id=topic_id)
         write_plan(self._state, self._edition.name, plan)
         return plan if ids else None
-
-    def _check_no_batch_is_unfinished(self) -> None:
-        batch = unfinished_batch(self._state.checkpoint(self._edition.name))
-        if batch is not None:
-            raise WrongState(
-                f"edition {self._edition.name} of {self._pipeline.name} has begun batch {batch} and not finished it: "
-                "records that are sent through again now would come before older ones",
-                f"`cordwood pipeline run {self._pipeline.name} --once` finishes it first",
-            )
 
     def _choose(self, done: OffsetSet, *, superseded: bool) -> tuple[list[_Candidate], list[Origin], bool]:
         """The records to send, the superseded ones, and whether there are more. Superseded records are passed over,

@@ -51,9 +51,8 @@ def test_nothing_is_sent_again_before_a_batch_that_was_begun_is_finished(
     """The batch would put its older records over those that were sent."""
     assert unfinished_batch(state.checkpoint("v1")) is None
     (state.checkpoint("v1") / "offsets" / "1").write_text("v1\n{}\n" + json.dumps({"orders": {"0": 7}}))
-    requeue = Requeue(NO_SPARK, pipeline, state, state.edition("v1"), "nowhere:1")
     with pytest.raises(WrongState, match="has begun batch 1 and not finished it"):
-        requeue.run(superseded=True)
+        Requeue(NO_SPARK, pipeline, state, state.edition("v1"), "nowhere:1").run(superseded=True)
 
 
 def test_nothing_is_read_before_a_requeue_that_was_begun_is_finished(state: PipelineState, pipeline: Pipeline) -> None:

@@ -33,7 +33,8 @@ def requeue(
         from cordwood.cli.pipeline.doing import Doing
         from cordwood.cli.pipeline.quiet_spark import quiet_session
         from cordwood.cli.pipeline.target import find, say_which_code
-        from cordwood.pipelines.requeueing import MAX_RECORDS, Requeue
+        from cordwood.pipelines.idle import has_nothing_to_requeue
+        from cordwood.pipelines.requeueing import MAX_RECORDS, Requeue, Requeued, check_requeue_is_possible
         from cordwood.pipelines.running import locked_live_edition
 
         check_spark_is_installed()
@@ -44,12 +45,16 @@ def requeue(
         now_ms = int(time.time() * 1000)
         edition, lock = locked_live_edition(found.project, found.state, found.pipeline, in_place=False, now_ms=now_ms)
         try:
-            with Doing() as doing:
-                doing.show("Starting Java and Spark …")
-                spark = quiet_session(f"requeue {found.pipeline.name}", found.pipeline.settings.spark)
-                doing.show("Sending quarantined records through again …")
-                requeue = Requeue(spark, found.pipeline, found.state, edition, bootstrap_servers)
-                done = requeue.run(superseded=superseded)
+            check_requeue_is_possible(found.pipeline, found.state, edition)
+            if has_nothing_to_requeue(found.pipeline, found.state, edition, bootstrap_servers):
+                done = Requeued(0, 0, (), False, {})
+            else:
+                with Doing() as doing:
+                    doing.show("Starting Java and Spark …")
+                    spark = quiet_session(f"requeue {found.pipeline.name}", found.pipeline.settings.spark)
+                    doing.show("Sending quarantined records through again …")
+                    requeue = Requeue(spark, found.pipeline, found.state, edition, bootstrap_servers)
+                    done = requeue.run(superseded=superseded)
             if edition.is_trial and done.sent:
                 found.state.adopt(edition)
         finally:
