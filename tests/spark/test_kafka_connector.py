@@ -116,6 +116,22 @@ def test_a_query_moves_from_the_connector_to_our_source_and_back_with_its_checkp
             assert stream.values() == list(range(turn * 10, turn * 10 + 10))
 
 
+def test_a_query_that_wrote_with_the_connector_goes_on_with_our_sink_and_back(
+    spark: "SparkSession", broker: RunningBroker, load: Load, put: Produce, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    source, target = make_topic(1), make_topic(1)
+    for turn, word in enumerate(("kafka", "kafka", "cordwood", "kafka")):
+        put(source, numbered(turn * 10, turn * 10 + 10))
+        at = {"kafka.bootstrap.servers": broker.bootstrap}
+        rows = spark.readStream.format(word).options(**at, subscribe=source, startingOffsets="earliest").load()
+        writing = rows.select("value").writeStream.format(word).options(**at, topic=target)
+        query = writing.option("checkpointLocation", str(tmp_path / "moved")).trigger(availableNow=True).start()
+        query.awaitTermination(120)
+        assert query.exception() is None
+    written = load(target, **{"kafka.isolation.level": "read_committed"}).select("value").collect()
+    assert sorted(int(row["value"]) for row in written) == list(range(40))
+
+
 def test_a_query_begun_on_our_source_goes_on_with_the_connector_from_its_first_batch(
     spark: "SparkSession",
     broker: RunningBroker,

@@ -4,17 +4,21 @@ import pickle
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 from cordwood.records.batch import Codec
+from cordwood.spark.checkpoints.owner import Owner, write_owner
 from cordwood.spark.sink.options import (
     SINK_OPTIONS,
     Guarantee,
     OlderBatches,
     SinkOptionError,
     SinkOptions,
+    UnknownQuery,
     parse_sink_options,
 )
 from cordwood.spark.sink.producer_keys import REFUSED_KEYS, SUPPORTED_KEYS, WITHOUT_EFFECT, why_without_effect
+from cordwood.spark.sink.writer import StreamSink, stream_writer
 
 pytestmark = pytest.mark.landing
 
@@ -185,3 +189,24 @@ def test_the_documentation_lists_what_is_obeyed() -> None:
         assert f"| `kafka.{key}` | {meaning} |" in page
     for option in SINK_OPTIONS:
         assert f"| `{option}` |" in page
+
+
+def test_a_query_that_wrote_with_another_sink_until_now_goes_on_here(tmp_path: Path) -> None:
+    """By its checkpoint: Spark's, with nothing in it of this sink."""
+    schema = StructType().add("value", "string")
+
+    def unknown(checkpoint: str, **more: str) -> UnknownQuery:
+        given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "t", "checkpointLocation": checkpoint, **more}
+        writer = stream_writer(given, schema, overwrite=False)
+        assert isinstance(writer, StreamSink)
+        return writer._options.unknown_query
+
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "7").write_text("v1\n{}")
+    assert unknown(str(tmp_path)) is UnknownQuery.FAIL  # its metadata is lost: whose batches were these?
+    (tmp_path / "metadata").write_text('{"id": "q1"}')
+    assert unknown(str(tmp_path)) is UnknownQuery.BEGIN
+    assert unknown(str(tmp_path), unknownQuery="fail") is UnknownQuery.FAIL
+    assert unknown("s3a://bucket/checkpoint") is UnknownQuery.FAIL
+    write_owner(tmp_path, Owner("q1", "q1"))
+    assert unknown(str(tmp_path)) is UnknownQuery.FAIL

@@ -30,6 +30,11 @@ def read_owner(checkpoint: Path) -> Owner | None:
         return None
 
 
+def has_owner(checkpoint: Path) -> bool:
+    """Also if it cannot be read."""
+    return (checkpoint / NAME).exists()
+
+
 def write_owner(checkpoint: Path, owner: Owner) -> None:
     """Durable when it returns."""
     replace_file(checkpoint / NAME, json.dumps(asdict(owner)).encode())

@@ -8,7 +8,8 @@ driver.
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -19,12 +20,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cordwood.spark.checkpoints.location import local_directory, query_id_of
+from cordwood.spark.checkpoints.owner import has_owner
 from cordwood.spark.sink.columns import SinkColumns, check_columns
-from cordwood.spark.sink.options import SinkOptionError, SinkOptions, parse_sink_options
+from cordwood.spark.sink.options import SinkOptionError, SinkOptions, UnknownQuery, parse_sink_options
 from cordwood.spark.sink.protocol import TaskReport
 
 _log = logging.getLogger("cordwood.spark.sink")
 _warned: set[str] = set()
+_UNKNOWN_QUERY: Final = "unknownquery"
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -47,7 +50,17 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     Spark's Kafka sink each is appended."""
     parsed = parse_sink_options(options, streaming=True)
     _warn(parsed)
+    if not any(name.lower() == _UNKNOWN_QUERY for name in options) and _wrote_elsewhere(parsed.checkpoint):
+        parsed = replace(parsed, unknown_query=UnknownQuery.BEGIN)
     return StreamSink(parsed, check_columns(schema, parsed))
+
+
+def _wrote_elsewhere(checkpoint: str | None) -> bool:
+    """Whether a query, by its checkpoint on this machine, has never had a batch decided by this sink: it is new, or
+    wrote with Spark's Kafka sink until now, and goes on here. The sink's witness is durable before its first decision,
+    so a checkpoint without one has not lost it to a power cut."""
+    directory = local_directory(checkpoint)
+    return directory is not None and query_id_of(directory) is not None and not has_owner(directory)
 
 
 class BatchSink(DataSourceArrowWriter):
