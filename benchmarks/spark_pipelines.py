@@ -250,7 +250,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], None]]] = {
 }
 
 
-def main(names: Sequence[str], *, quick: bool, rounds: int | None) -> int:
+def main(names: Sequence[str], *, quick: bool, rounds: int | None, batch_rows: int | None = None) -> int:
     from benchmarks import spark_tables  # which builds on this module
 
     scenarios = {**SCENARIOS, **spark_tables.SCENARIOS}
@@ -261,6 +261,8 @@ def main(names: Sequence[str], *, quick: bool, rounds: int | None) -> int:
     scale = QUICK if quick else FULL
     if rounds:
         scale = replace(scale, rounds=rounds)
+    if batch_rows:
+        scale = replace(scale, batch_rows=batch_rows)
     began = datetime.now().astimezone()
     PEERS.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="pipelines-", dir=PEERS))
