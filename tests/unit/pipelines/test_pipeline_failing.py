@@ -204,3 +204,21 @@ def test_a_killed_java_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None
     for failure in (Py4JError("An error occurred while calling o56.isActive"), Py4JNetworkError("Answer is empty")):
         assert end_of_java(failure) == ("Spark's Java process was killed (signal 9, by the system if memory ran out)")
     assert end_of_java(ValueError("of the function's own")) is None
+
+
+def test_while_spark_starts_inside_a_command_its_noise_is_hidden_and_the_command_is_heard() -> None:
+    program = """
+import os, sys
+import cordwood.pipelines.sessions as sessions
+from cordwood.cli.pipeline.quiet_spark import quiet_session
+
+def session(app_name, settings):
+    os.write(2, b"WARN NativeCodeLoader\\n")
+    print("Starting Java and Spark … 5 s", file=sys.stderr)
+
+sessions.pipeline_session = session
+quiet_session("compare", {})
+print("done", file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == "Starting Java and Spark … 5 s\ndone\n"

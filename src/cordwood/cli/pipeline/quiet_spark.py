@@ -4,7 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from cordwood.cli.failure import Failure
 
@@ -15,12 +15,16 @@ _SETTINGS = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
 
 
 def quiet_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
-    """The JVM inherits the standard error that it is started with, and keeps it."""
+    """The JVM inherits the standard error that it is started with, and keeps it. What the command itself says meanwhile
+    is shown: a start takes long."""
     from cordwood.pipelines.sessions import pipeline_session
 
     descriptor, path = tempfile.mkstemp(prefix="cordwood-spark-", suffix=".log")
     sys.stderr.flush()
-    kept = os.dup(2)
+    kept, before = os.dup(2), sys.stderr
+    if _descriptor(before) == 2:
+        # Not closed afterwards: another thread may be in the middle of a line. It costs a descriptor.
+        sys.stderr = os.fdopen(os.dup(2), "w", encoding=before.encoding, errors="replace", buffering=1)
     os.dup2(descriptor, 2)
     try:
         return pipeline_session(app_name, {**_SETTINGS, **settings})
@@ -30,7 +34,16 @@ def quiet_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSession":
         raise Failure("NO_SPARK", f"Spark does not start: {error}", last_words) from error
     finally:
         sys.stderr.flush()
+        sys.stderr = before
         os.dup2(kept, 2)
         os.close(kept)
         os.close(descriptor)
         os.unlink(path)
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    """None for one that is not of the system's, as in a test."""
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):
+        return None
