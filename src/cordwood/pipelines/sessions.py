@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.pipelines.decoding import inputs_of
 from cordwood.pipelines.definition import Pipeline
-from cordwood.pipelines.formats import ParsedBy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,14 +30,14 @@ def pipeline_session(app_name: str, settings: Mapping[str, Any]) -> "SparkSessio
 
 
 def warm_up(spark: "SparkSession", pipeline: Pipeline) -> None:
-    """Has a thread go through a batch that does nothing, for a query that is about to be. The query's first seconds go
-    by in one process after the other, on one core: the others have nothing to do."""
-    threading.Thread(target=_go_through_nothing, args=(spark, pipeline), name="cordwood-warm-up", daemon=True).start()
+    """Has a thread start Python workers, for a query that is about to be. The query's first seconds go by in one
+    process after the other, on one core: the others have nothing to do."""
+    threading.Thread(target=_start_workers, args=(spark, pipeline), name="cordwood-warm-up", daemon=True).start()
 
 
-def _go_through_nothing(spark: "SparkSession", pipeline: Pipeline) -> None:
-    """Two Python workers for each core, one that reads and one that writes, import what the first batch needs; between
-    them Java loads what decoding needs. The function is not called."""
+def _start_workers(spark: "SparkSession", pipeline: Pipeline) -> None:
+    """A job of no effect, in which two Python workers for each core, one that reads and one that writes, import what
+    the first batch needs."""
     needed = [_READING, *([_TOPICS] if pipeline.topics else []), *(_TABLES if pipeline.tables else [])]
 
     def ready(batches: Iterator[Any]) -> Iterator[Any]:
@@ -49,19 +47,8 @@ def _go_through_nothing(spark: "SparkSession", pipeline: Pipeline) -> None:
             import_module(name)
         yield from batches
 
+    cores = spark.sparkContext.defaultParallelism
     # Whatever is wrong, the query will say so.
     with suppress(Exception):
-        from cordwood.spark.source.schema import source_schema
-
-        cores, schema = spark.sparkContext.defaultParallelism, source_schema(["headers"])
-        content = {"value": "'{}'"}
-        record = (
-            f"cast({content.get(each.name, 'null')} as {each.dataType.simpleString()}) {each.name}" for each in schema
-        )
-        read = spark.range(cores, numPartitions=cores).selectExpr(*record).mapInArrow(ready, schema)
-        formats = [each for topic in pipeline.inputs.values() for each in (topic.key, topic.value)]
-        if any(isinstance(each, ParsedBy) for each in formats):
-            read.mapInArrow(ready, schema).collect()  # what the user's function does with nothing is not known
-            return
-        for rows in inputs_of(pipeline, read).values():
-            rows.mapInArrow(ready, rows.schema).collect()
+        numbers = spark.range(cores, numPartitions=cores)
+        numbers.mapInArrow(ready, "id long").mapInArrow(ready, "id long").collect()
