@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.moments import at
 
 from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
@@ -17,6 +18,7 @@ from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.threads import Workers
+from cordwood.model.moment import Moment
 from cordwood.wire.requests import RequestHeader
 
 
@@ -48,7 +50,7 @@ class ScriptedNode:
         self.closed: list[int] = []
         self.answer: Callable[[RequestHeader, bytes, Any], None] | None = echo
 
-    def handle(self, header: RequestHeader, frame: memoryview, reply: Any, now_ms: int) -> None:
+    def handle(self, header: RequestHeader, frame: memoryview, reply: Any, now: Moment) -> None:
         body = bytes(frame[header.body_start :])
         self.requests.append((header, body, reply))
         if self.answer is not None:
@@ -118,7 +120,7 @@ class Harness:
             self.outbox,
             self.sending,
             self.failures.append,
-            lambda: 1234,
+            lambda: at(1234),
             loop_watch=self.loop_watch,
         )
         self.clients: list[Client] = []

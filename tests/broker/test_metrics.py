@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
+from tests.moments import at
 
 from cordwood.broker import metrics_endpoint
 from cordwood.broker.memory import Memory
@@ -69,7 +70,7 @@ class Stage:
         now_ms = int(time.time() * 1000)
 
         def write() -> None:
-            self.node.append_internal(self.node.partition(topic, partition), batch, now_ms)
+            self.node.append_internal(self.node.partition(topic, partition), batch, at(now_ms))
 
         assert self.server.driver.run(write)
 

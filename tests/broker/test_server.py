@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.moments import at
 
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import DRAIN_S, Server
@@ -176,7 +177,7 @@ async def test_any_other_failure_of_a_request_ends_its_connection_only(
     def sometimes(node: Node, header: Any, frame: memoryview, reply: Any, now_ms: int) -> None:
         if header.correlation_id == 5:
             raise LookupError("a bug in one handler")
-        handle(node, header, frame, reply, now_ms)
+        handle(node, header, frame, reply, at(now_ms))
 
     monkeypatch.setattr(Node, "handle", sometimes)
     await peer.send(fetch_that_waits(0))

@@ -18,6 +18,7 @@ from tests.crash.mounts import MountUnavailable, SmallTmpfs
 from tests.crash.test_disk_full import take_the_rest
 from tests.deadline import eventually
 from tests.interop.confluent_clients import produce_all, read_to_end
+from tests.moments import at
 
 from cordwood.cli.recover.repairing import repair
 from cordwood.cli.recover.restoring import restore
@@ -414,7 +415,7 @@ def put_back_in(directory: Path, filesystem: OsFilesystem) -> list[dict[str, Any
     held = DataDirectory(filesystem, str(directory))
     held.take()
     try:
-        return asyncio.run(restore(held, [], everything=True, new_name=None, now_ms=int(time.time() * 1000)))
+        return asyncio.run(restore(held, [], everything=True, new_name=None, now=at(int(time.time() * 1000))))
     finally:
         held.release()
         filesystem.close()

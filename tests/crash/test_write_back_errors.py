@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash.mounts import LosingDisk, MountUnavailable
+from tests.moments import at
 
 from cordwood.log.log import Log
 from cordwood.log.os_filesystem import OsFilesystem
@@ -60,11 +61,11 @@ def test_recovery_does_not_believe_memory_what_the_disk_has_lost(disk: LosingDis
 
     def open_log(filesystem: OsFilesystem) -> Log:
         return Log.open(
-            filesystem, directory, TopicPartition("orders", 0), settings, recovery_point=0, clean=False, now_ms=0
+            filesystem, directory, TopicPartition("orders", 0), settings, recovery_point=0, clean=False, now=at(0)
         )
 
     def append(log: Log) -> None:
-        log.append(build_batch([(0, None, os.urandom(900_000), ())]), leader_epoch=0, now_ms=0)
+        log.append(build_batch([(0, None, os.urandom(900_000), ())]), leader_epoch=0, now=at(0))
 
     before, after = OsFilesystem(str(disk.path)), OsFilesystem(str(disk.path))
     logs = [open_log(before)]

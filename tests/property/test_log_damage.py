@@ -6,6 +6,7 @@ nobody has verified them yet, bytes whose CRC tells the client. Never another re
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.moments import at
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.loaded_indexes import LoadedIndexes
@@ -39,7 +40,7 @@ def open_log(filesystem: CrashingFilesystem, recovery_point: int, *, clean: bool
         SETTINGS,
         recovery_point=recovery_point,
         clean=clean,
-        now_ms=NOW_MS,
+        now=at(NOW_MS),
         loaded_indexes=LoadedIndexes(),
     )
 
@@ -51,7 +52,7 @@ def write_log(filesystem: CrashingFilesystem, value_sizes: list[int], checkpoint
     stored = []
     for number, size in enumerate(value_sizes):
         batch = build_batch([(NOW_MS + number, b"k%d" % number, bytes([number + 1]) * size, ())])
-        log.append(batch, leader_epoch=0, now_ms=NOW_MS)
+        log.append(batch, leader_epoch=0, now=at(NOW_MS))
         stored.append(bytes(batch))
         if number + 1 == checkpoint_after:
             log.checkpoint()
@@ -112,7 +113,7 @@ def test_one_changed_byte_harms_one_batch_at_most(
         elif data != stored[offset]:
             assert offset < recovery_point or data[:12] + data[16:] == stored[offset][:12] + stored[offset][16:]
     batch = build_batch([(NOW_MS, b"k", b"next", ())])
-    assert log.append(batch, leader_epoch=0, now_ms=NOW_MS).base_offset == log.log_end_offset - 1
+    assert log.append(batch, leader_epoch=0, now=at(NOW_MS)).base_offset == log.log_end_offset - 1
     assert read_one(log, log.log_end_offset - 1) == bytes(batch)
 
 

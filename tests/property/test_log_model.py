@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.moments import at
 
 from cordwood.log.checkpoint import CheckpointTicket, write_checkpoints
 from cordwood.log.crashing_filesystem import CrashingFilesystem
@@ -71,7 +72,7 @@ class LogModel(RuleBasedStateMachine):
     def _open(self) -> None:
         self.directory = DataDirectory(self.filesystem, DATA, loaded_indexes=LoadedIndexes(2000))
         self.directory.open()
-        self.log: Log = self.directory.open_log(PARTITION, None, SETTINGS, self.now_ms)
+        self.log: Log = self.directory.open_log(PARTITION, None, SETTINGS, at(self.now_ms))
         self.flushing = self.checkpointing = None
 
     # Appending
@@ -93,7 +94,7 @@ class LogModel(RuleBasedStateMachine):
 
     def _append(self, batch: bytearray, producer: int) -> None:
         header = read_header(batch)
-        appended = self.log.append(batch, leader_epoch=self.epoch, now_ms=self.now_ms)
+        appended = self.log.append(batch, leader_epoch=self.epoch, now=at(self.now_ms))
         assert not appended.duplicate
         assert appended.base_offset == self.end, "offsets are contiguous and never given out twice"
         assert appended.last_offset == self.end + header.last_offset_delta
@@ -111,12 +112,12 @@ class LogModel(RuleBasedStateMachine):
             return
         repeated = mine[-back]
         if back <= WINDOW:
-            answer = self.log.append(bytearray(repeated.stored), leader_epoch=self.epoch, now_ms=self.now_ms)
+            answer = self.log.append(bytearray(repeated.stored), leader_epoch=self.epoch, now=at(self.now_ms))
             assert answer.duplicate
             assert (answer.base_offset, answer.last_offset) == (repeated.base_offset, repeated.last_offset)
         else:
             with pytest.raises(ProtocolError) as refusal:
-                self.log.append(bytearray(repeated.stored), leader_epoch=self.epoch, now_ms=self.now_ms)
+                self.log.append(bytearray(repeated.stored), leader_epoch=self.epoch, now=at(self.now_ms))
             assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     @rule(size=st.integers(0, 300), room=st.integers(0, 200))
@@ -256,7 +257,7 @@ class LogModel(RuleBasedStateMachine):
             segment_bytes=900, index_interval_bytes=200, segment_ms=1000, retention_bytes=keep_bytes, retention_ms=-1
         )
         before = self.log.size_bytes
-        deleted = self.log.apply_retention(self.now_ms, limit_offset=self.durable)
+        deleted = self.log.apply_retention(at(self.now_ms), limit_offset=self.durable)
         self.log.settings = SETTINGS
         assert self.log.size_bytes == before - sum(segment.size_bytes for segment in deleted)
         if deleted:
@@ -269,7 +270,7 @@ class LogModel(RuleBasedStateMachine):
     def time_passes(self) -> None:
         self.now_ms += 2000
         self.log.roll_if_due(self.now_ms)
-        self.log.apply_retention(self.now_ms, limit_offset=self.durable)
+        self.log.apply_retention(at(self.now_ms), limit_offset=self.durable)
         self.start_offset = self.log.log_start_offset
 
     # Reading

@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from tests.moments import at
 from tests.simulation.families_speaking import (
     FAMILY,
     Task,
@@ -252,7 +253,7 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     append = world.node.append_internal
 
     def watch(where: Any, batch: bytearray, now_ms: int, *marker: Any) -> Any:
-        result = append(where, batch, now_ms, *marker)
+        result = append(where, batch, at(now_ms), *marker)
         if where is partition:
             appended.append(result.last_offset - result.base_offset + 1)
         return result

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.moments import at
 
 from cordwood.groups.classic import heartbeat, membership, rebalance, sync
 from cordwood.groups.classic.group import Group
@@ -30,7 +31,7 @@ def uses_a_generation_twice(patch: Patch) -> None:
 
     def complete(group: Any, out: Any, now_ms: int) -> None:
         group.generation = max(0, group.generation - 1)
-        real(group, out, now_ms)
+        real(group, out, at(now_ms))
 
     patch.setattr(rebalance, "complete", complete)
 
@@ -86,7 +87,7 @@ def waits_for_the_dead_of_the_consumer_protocol(patch: Patch) -> None:
     real = consumer_heartbeat.heard_of
 
     def heard_of(group: Any, member_id: str, now_ms: int, limits: Any) -> None:
-        real(group, member_id, now_ms + AN_AGE_MS, limits)
+        real(group, member_id, at(now_ms + AN_AGE_MS), limits)
 
     patch.setattr(consumer_heartbeat, "heard_of", heard_of)
 

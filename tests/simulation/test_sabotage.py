@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.moments import at
 
 from cordwood.log import compaction, recovery
 from cordwood.log.data_directory import DataDirectory
@@ -36,7 +37,7 @@ def acknowledges_duplicates_at_once(patch: Patch) -> None:
     real = Node.append
 
     def append(node: Node, partition: Partition, batch: memoryview, acks: int, now_ms: int) -> tuple[Appended, bool]:
-        appended, safe = real(node, partition, batch, acks, now_ms)
+        appended, safe = real(node, partition, batch, acks, at(now_ms))
         return appended, safe or appended.duplicate
 
     patch.setattr(Node, "append", append)

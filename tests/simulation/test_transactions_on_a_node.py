@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.moments import at
 from tests.simulation.one_producer import NAME, Producer, described, position
 from tests.unit.node.speaking import create_topic, delete_topic
 
@@ -93,7 +94,7 @@ def test_batches_that_come_while_the_first_is_verified_keep_their_order(world: W
         values = {"transactional_id": NAME, "acks": -1, "timeout_ms": 1000}
         topics = [{"name": TOPIC, "partition_data": [part]}]
         exchanges.append(connection.request(ApiKey.PRODUCE, 12, {**values, "topic_data": topics}))
-        world.network.deliver_request(connection, world.clock.wall_ms)
+        world.network.deliver_request(connection, at(world.clock.wall_ms))
     world.settle()
     assert [each.answer.responses[0].partition_responses[0].base_offset for each in exchanges] == [0, 1, 2, 3, 4]
     producer.end(commit=True)
@@ -311,7 +312,7 @@ def break_log(broken: TopicPartition, patch: pytest.MonkeyPatch) -> list[int]:
             tried_ms.append(now_ms)
             raise StorageFailure(f"{partition.name} takes nothing")
         decided = True
-        return append_internal(node, partition, batch, now_ms, marker)
+        return append_internal(node, partition, batch, at(now_ms), marker)
 
     patch.setattr(Node, "append_internal", append)
     return tried_ms

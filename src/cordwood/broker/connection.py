@@ -159,7 +159,7 @@ class Connection(asyncio.BufferedProtocol):
         """Hands whole requests to the node, as far as the limits allow."""
         connections, reader = self._connections, self._reader
         outbox, node, activity = connections.outbox, connections.node, connections.activity
-        now_ms = connections.now_ms()
+        now = connections.now()
         reply: PendingReply | None = None
         left_this_turn = REQUESTS_PER_TURN
         all_served = False
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
                 if activity is not None:
                     reply.api = activity.arrived(header.api_key, size)
                     reply.arrived_s = self.last_received_s
-                node.handle(header, frame, reply, now_ms)
+                node.handle(header, frame, reply, now)
                 all_served = not reader.unread_bytes
                 took_s = watch.monotonic_s() - began_s
                 if took_s >= TURN_S:

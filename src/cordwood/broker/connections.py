@@ -10,16 +10,17 @@ within REQUEST_ARRIVAL_S.
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from cordwood.broker import clocks
 from cordwood.broker.activity import Activity
 from cordwood.broker.connection import Connection
 from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.sending import SendingResources
+from cordwood.model.moment import Moment
 from cordwood.wire.framing import BufferPool
 from cordwood.wire.requests import RequestHeader
 
@@ -39,7 +40,7 @@ _REFUSALS_SAID_EVERY_S: Final = 10.0
 class Node(Protocol):
     """The part of a node that connections need."""
 
-    def handle(self, header: RequestHeader, frame: memoryview, reply: "Reply", now_ms: int) -> None: ...
+    def handle(self, header: RequestHeader, frame: memoryview, reply: "Reply", now: Moment) -> None: ...
 
     def connection_closed(self, connection_id: int) -> None: ...
 
@@ -68,7 +69,7 @@ class Connections:
         outbox: Outbox,
         sending: SendingResources,
         request_failed: Callable[[Exception], None],
-        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        now: Callable[[], Moment] = clocks.now,
         activity: Activity | None = None,
         *,
         loop_watch: LoopWatch,
@@ -79,7 +80,7 @@ class Connections:
         self.outbox = outbox
         self.sending = sending
         self.request_failed = request_failed
-        self.now_ms = now_ms
+        self.now = now
         self.loop_watch = loop_watch
         self.activity = activity
         """Counters for metrics; None: no metrics are served."""

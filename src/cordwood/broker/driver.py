@@ -8,16 +8,17 @@ reports it once, and the server stops the broker.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from cordwood.broker import clocks
 from cordwood.broker.connection import PendingReply
 from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import RoundFlusher
 from cordwood.broker.loop_watch import NO_REQUEST, STALL_S, LoopWatch
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.threads import Workers
+from cordwood.model.moment import Moment
 
 if TYPE_CHECKING:
     from cordwood.cluster.controller import Controller
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from cordwood.log.flushing import FlushTicket
 
 T = TypeVar("T")
-
-JUMP_MS: Final = 1000
-"""The wall clock counts as set if it moved this much more or less than the monotonic clock."""
 
 
 class Stepping(Protocol):
@@ -40,21 +38,19 @@ class Stepping(Protocol):
 class DrivenNode(Protocol):
     """The part of a node that the driver needs."""
 
-    now_ms: int
+    now: Moment
     """The time of the node's current event."""
 
     @property
     def turns(self) -> Stepping: ...
 
-    def tick(self, now_ms: int) -> int | None: ...
+    def tick(self, now: Moment) -> int | None: ...
 
     def take_flush_tickets(self) -> list[FlushTicket]: ...
 
-    def flushed(self, tickets: list[FlushTicket], now_ms: int) -> None: ...
+    def flushed(self, tickets: list[FlushTicket], now: Moment) -> None: ...
 
-    def apply(self, delta: ImageDelta, now_ms: int) -> None: ...
-
-    def clock_jumped(self, by_ms: int) -> None: ...
+    def apply(self, delta: ImageDelta, now: Moment) -> None: ...
 
 
 class Driver:
@@ -68,17 +64,14 @@ class Driver:
         client_workers: FairWorkers,
         failed: Callable[[Exception], None],
         *,
-        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
-        monotonic_s: Callable[[], float] = time.monotonic,
+        now: Callable[[], Moment] = clocks.now,
     ) -> None:
         self._loop = loop
         self._outbox = outbox
         self._file_workers = file_workers
         self._client_workers = client_workers
         self._failed = failed
-        self.now_ms = now_ms
-        self._monotonic_s = monotonic_s
-        self._clock_gap_ms = self._measured_clock_gap_ms()
+        self.now = now
         self._node: DrivenNode | None = None
         self._flusher: RoundFlusher | None = None
         self._controller: Controller | None = None
@@ -132,7 +125,7 @@ class Driver:
         """Brings a change of the cluster's metadata to the node."""
         if self._node is not None:
             node = self._node
-            self._into_node(lambda: node.apply(delta, node.now_ms))
+            self._into_node(lambda: node.apply(delta, node.now))
 
     def flushed(self, tickets: list[FlushTicket]) -> None:
         """Tells the node that a flush round is over. The next round begins before the answers are written."""
@@ -140,7 +133,7 @@ class Driver:
         assert node is not None
 
         def acknowledge() -> None:
-            node.flushed(tickets, node.now_ms)
+            node.flushed(tickets, node.now)
             self._begin_flush()
 
         self._into_node(acknowledge)
@@ -150,20 +143,6 @@ class Driver:
         """Runs an event of other code in this process on the node. False if the driver has stopped."""
         return self._into_node(event)
 
-    def request_time_ms(self) -> int:
-        """The time for the next event. If the wall clock was set, the node shifts its deadlines first.
-
-        Else deadlines that the event sets would be shifted like older ones.
-        """
-        now_ms = self.now_ms()
-        jumped_ms = now_ms - int(self._monotonic_s() * 1000) - self._clock_gap_ms
-        if not -JUMP_MS < jumped_ms < JUMP_MS:
-            self._clock_gap_ms += jumped_ms
-            self._timer_deadline_ms += jumped_ms
-            if self._node is not None:
-                self._node.clock_jumped(jumped_ms)
-        return now_ms
-
     def _turn(self) -> None:
         """Runs due deadlines, and begins a flush round if none is under way."""
         self._awake = False
@@ -172,16 +151,16 @@ class Driver:
     def _tick_and_flush(self) -> None:
         node = self._node
         assert node is not None
-        now_ms = node.now_ms
-        deadline_ms = node.tick(now_ms)
+        now = node.now
+        deadline_ms = node.tick(now)
         self._begin_flush()
-        if deadline_ms is not None and deadline_ms <= now_ms:
+        if deadline_ms is not None and deadline_ms <= now.boot_ms:
             self.wake()
         elif deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_deadline_ms):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_deadline_ms = deadline_ms
-            self._timer = self._loop.call_later((deadline_ms - now_ms) / 1000, self._timer_fired)
+            self._timer = self._loop.call_later((deadline_ms - now.boot_ms) / 1000, self._timer_fired)
 
     def _begin_flush(self) -> None:
         assert self._node is not None
@@ -202,7 +181,7 @@ class Driver:
         self._outbox.cork()
         try:
             if node is not None:
-                node.now_ms = self.request_time_ms()
+                node.now = self.now()
                 node.turns.stepped_for = None
             event()
         except Exception as failure:
@@ -217,9 +196,6 @@ class Driver:
                 api, who = reply.api_name, f"a step of {reply}"
             watch.held(api, who, took_s, watch.cpu_s() - began_cpu_s)
         return True
-
-    def _measured_clock_gap_ms(self) -> int:
-        return self.now_ms() - int(self._monotonic_s() * 1000)
 
     # The end
 

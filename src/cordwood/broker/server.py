@@ -127,7 +127,7 @@ class Server:
             controller.image,
             storage.logs,
             self.driver,
-            self.driver.request_time_ms(),
+            self.driver.now(),
             compact=storage.compact,
             apart=self._apart,
             log_levels=PythonLogLevels(),
@@ -137,7 +137,7 @@ class Server:
         self.driver.drive(self.node, self._flusher, controller)
         await self._recover()
         if not storage.in_memory:
-            self.node.scrub.begin(self._scrub_thread.submit, self.node.now_ms)
+            self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
         self._connections = connections = Connections(
             loop,
             self.node,
@@ -150,7 +150,7 @@ class Server:
             self._outbox,
             SendingResources(loop, self._cold_readers),
             self._request_failed,
-            now_ms=self.driver.request_time_ms,
+            now=self.driver.now,
             activity=None if self._metrics is None else self._metrics.activity,
             loop_watch=self._loop_watch,
         )
@@ -248,7 +248,7 @@ class Server:
     async def _finish(self) -> None:
         assert self._connections is not None
         started_s = self._loop.time()
-        self.driver.run(lambda: self.node.stop_waiting(self.node.now_ms))
+        self.driver.run(lambda: self.node.stop_waiting(self.node.now))
         owed = await self._connections.drain(DRAIN_S)
         await self.driver.settle(DRAIN_S)
         await self.driver.flush_everything()

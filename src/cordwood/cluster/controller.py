@@ -281,11 +281,11 @@ class Controller:
             validate_only,
         )
 
-    async def allocate_producer_ids(self, now_ms: int) -> range:
+    async def allocate_producer_ids(self, wall_ms: int) -> range:
         """Reserves a block of producer ids that no other caller gets, ever. Raises StoreFailure."""
         async with self._producer_ids:
             while True:
-                block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK), now_ms)
+                block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK), wall_ms)
                 result = await self._transact(block.plan.commit)
                 if result.succeeded:
                     return block.producer_ids

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.embedded.error_answers import named_partitions, refusal
 from cordwood.embedded.faults import Effect, Fault, Faults
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 from cordwood.node.handlers.metadata import broker_endpoints
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.errors import BadRequest
@@ -41,13 +42,13 @@ class FaultFront:
     def connection_closed(self, connection_id: int) -> None:
         self._node.connection_closed(connection_id)
 
-    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
+    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment) -> None:
         try:
             request = decode_request(header, frame) if self._faults.on(header.api_key) else None
         except BadRequest:
             request = None  # the node answers with the error
         if request is None:
-            self._node.handle(header, frame, reply, now_ms)
+            self._node.handle(header, frame, reply, now)
             return
         if header.api_key == ApiKey.FETCH and any(fault.needs_partitions for fault in self._faults.on(ApiKey.FETCH)):
             if request.session_id and request.session_epoch > 0:
@@ -57,12 +58,12 @@ class FaultFront:
         fault = self._faults.take(header, lambda: named_partitions(request, self._node.topic_name))
         self.refresh()
         if fault is None:
-            self._node.handle(header, frame, reply, now_ms)
+            self._node.handle(header, frame, reply, now)
         else:
-            self._meet(fault, header, frame, request, reply, now_ms)
+            self._meet(fault, header, frame, request, reply, now)
 
     def _meet(
-        self, fault: Fault, header: RequestHeader, frame: memoryview, request: Any, reply: Reply, now_ms: int
+        self, fault: Fault, header: RequestHeader, frame: memoryview, request: Any, reply: Reply, now: Moment
     ) -> None:
         match fault.effect:
             case Effect.FAIL:
@@ -70,9 +71,9 @@ class FaultFront:
             case Effect.DROP_REQUEST:
                 reply.hang_up(_REASON)
             case Effect.DROP_ANSWER:
-                self._node.handle(header, frame, _LostReply(reply), now_ms)
+                self._node.handle(header, frame, _LostReply(reply), now)
             case Effect.DELAY:
-                self._node.handle(header, frame, _LateReply(reply, self._server, fault.delay_s), now_ms)
+                self._node.handle(header, frame, _LateReply(reply, self._server, fault.delay_s), now)
 
     def _refuse(self, header: RequestHeader, request: Any, code: int, reply: Reply) -> None:
         if header.api_key == ApiKey.PRODUCE and request.acks == 0:

@@ -82,11 +82,11 @@ class InProcessLog:
         _check_type("timestamp_ms", timestamp_ms, int, type(None))
         key_bytes, value_bytes = _as_bytes("key", key), _as_bytes("value", value)
         _check_headers(headers)
-        now_ms = int(time.time() * 1000)
-        batch = build_batch([(now_ms if timestamp_ms is None else timestamp_ms, key_bytes, value_bytes, headers)])
+        wall_ms = int(time.time() * 1000)
+        batch = build_batch([(wall_ms if timestamp_ms is None else timestamp_ms, key_bytes, value_bytes, headers)])
 
         def start(server: Server, done: Appending) -> None:
-            deadline_ms = server.node.now_ms + int(timeout_s * 1000)
+            deadline_ms = server.node.now.boot_ms + int(timeout_s * 1000)
 
             def append(partitions: list[Partition]) -> None:
                 _append(server, self._choose(topic, partitions, partition, key_bytes), batch, deadline_ms, done)
@@ -283,7 +283,7 @@ def _append_next(node: Node, partition: Partition, batch: Outcome, deadline_ms: 
 
 
 def _append_now(node: Node, partition: Partition, batch: memoryview, deadline_ms: int, done: Appending) -> None:
-    appended, safe = node.append(partition, batch, ALL_REPLICAS, node.now_ms)
+    appended, safe = node.append(partition, batch, ALL_REPLICAS, node.now)
     if safe:
         done(appended.base_offset)
         return

@@ -36,6 +36,7 @@ from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.positions import Record
 from cordwood.groups.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.moment import Moment
 
 
 def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_bytes: int) -> list[Record]:
@@ -105,7 +106,7 @@ def _refusal(group: Group, why: str) -> ProtocolError:
 
 
 def to_classic(
-    group: ConsumerGroup, profiles: Mapping[str, Profile], topics: TopicView, now_ms: int, max_record_bytes: int
+    group: ConsumerGroup, profiles: Mapping[str, Profile], topics: TopicView, now: Moment, max_record_bytes: int
 ) -> list[Record]:
     """The records that convert a group of the consumer protocol to a classic one with these members; none if the group
     stays as it is.
@@ -115,7 +116,7 @@ def to_classic(
     if not profiles or any(profile.classic is None for profile in profiles.values()):
         return []
     classic = Group(
-        group.group_id, generation=group.epoch, protocol_type=CONSUMER_PROTOCOL_TYPE, state_timestamp_ms=now_ms
+        group.group_id, generation=group.epoch, protocol_type=CONSUMER_PROTOCOL_TYPE, state_timestamp_ms=now.wall_ms
     )
     for member_id, profile in sorted(profiles.items()):
         assert profile.classic is not None

@@ -66,7 +66,7 @@ class Positions:
         """The memory that all positions take, in positions without metadata."""
 
     def commit(
-        self, group: str, commits: Iterable[Commit], *, metadata_max_bytes: int, now_ms: int, room: int = sys.maxsize
+        self, group: str, commits: Iterable[Commit], *, metadata_max_bytes: int, wall_ms: int, room: int = sys.maxsize
     ) -> CommitOutcome:
         """The records that store these positions. State changes only in `replay`. Positions that need more than `room`
         in memory are refused."""
@@ -78,8 +78,8 @@ class Positions:
             if metadata and _is_too_large(metadata, metadata_max_bytes):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
-            expires_ms = -1 if commit.retention_ms < 0 else min(now_ms + commit.retention_ms, LATEST_MS)
-            position = Position(commit.offset, commit.leader_epoch, metadata, now_ms, expires_ms, commit.topic_id)
+            expires_ms = -1 if commit.retention_ms < 0 else min(wall_ms + commit.retention_ms, LATEST_MS)
+            position = Position(commit.offset, commit.leader_epoch, metadata, wall_ms, expires_ms, commit.topic_id)
             growth = _weight(position) - _weight(kept.get(commit.partition))
             if growth > max(room, 0):
                 errors.append(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from cordwood.groups.classic.expiry import after_loading, refuse_all, shift_deadlines, time_passed
+from cordwood.groups.classic.expiry import after_loading, refuse_all, time_passed
 from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, NEVER_MS, Group, Limits, State
 from cordwood.groups.classic.heartbeat import check_commit, heartbeat, may_wait_ms, standing
 from cordwood.groups.classic.join import JoinRequest, join
@@ -33,6 +33,7 @@ from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES, Position, en
 from cordwood.groups.positions import Positions, Record, is_current
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
 
 CLASSIC_KIND = "classic"
 CONSUMER_KIND = "consumer"
@@ -96,17 +97,17 @@ class GroupShard:
         if named.type == GROUP_TYPE and value is None:
             del self.consumer_groups[named.group_id]
 
-    def after_loading(self, now_ms: int, limits: Callable[[str], ConsumerLimits]) -> None:
+    def after_loading(self, now: Moment, limits: Callable[[str], ConsumerLimits]) -> None:
         """Sets the deadlines of all groups after the log was read. `limits` gives the limits of a group."""
         for group in self.groups.values():
-            after_loading(group, now_ms)
+            after_loading(group, now)
         for group_id, consumer_group in self.consumer_groups.items():
             bounds = limits(group_id)
             for member_id in consumer_group.members:
-                consumer_protocol.heard_of(consumer_group, member_id, now_ms, bounds)
+                consumer_protocol.heard_of(consumer_group, member_id, now, bounds)
         self._unheard.clear()
 
-    def after_writing(self, group_id: str, now_ms: int, limits: Callable[[str], ConsumerLimits]) -> None:
+    def after_writing(self, group_id: str, now: Moment, limits: Callable[[str], ConsumerLimits]) -> None:
         """Called after every transition, when its records are replayed: sets the deadlines of members that have a step
         to take."""
         if group_id not in self._unheard:
@@ -115,14 +116,14 @@ class GroupShard:
         bounds = limits(group_id)
         group = self.groups.get(group_id)
         if group is not None:
-            after_loading(group, now_ms)
+            after_loading(group, now)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
             for member_id, member in consumer_group.members.items():
                 if member.session_deadline_ms == NEVER_MS:
-                    consumer_protocol.heard_of(consumer_group, member_id, now_ms, bounds)
+                    consumer_protocol.heard_of(consumer_group, member_id, now, bounds)
                     if member.profile.classic is not None:
-                        classic_members.has_to_act(consumer_group, member, now_ms)
+                        classic_members.has_to_act(consumer_group, member, now)
 
     def wake_ms(self, group_id: str) -> int:
         """A time that is not after the next deadline of this group."""
@@ -150,45 +151,45 @@ class GroupShard:
         return [] if group is None or group.members else emptied_to_classic(group)
 
     def join(
-        self, group_id: str, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits
+        self, group_id: str, request: JoinRequest, ticket: JoinTicket, out: Outbox, now: Moment, limits: Limits
     ) -> None:
         group = self.groups.get(group_id)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None and consumer_group.members:
             self._unheard.add(group_id)
-            classic_members.join(consumer_group, request, ticket, self._topics, out, now_ms, limits)
+            classic_members.join(consumer_group, request, ticket, self._topics, out, now, limits)
             return
         if group is None:
             if request.member_id:
                 out.joins.append((ticket, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)))
                 return
             group = self.groups[group_id] = Group(group_id)
-        join(group, request, ticket, out, now_ms, limits)
+        join(group, request, ticket, out, now, limits)
         self._forget_if_blank(group)
 
     def sync(
-        self, group_id: str, request: SyncRequest, ticket: SyncTicket, out: Outbox, now_ms: int, limits: Limits
+        self, group_id: str, request: SyncRequest, ticket: SyncTicket, out: Outbox, now: Moment, limits: Limits
     ) -> None:
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            out.syncs.append((ticket, classic_members.sync(consumer_group, request, self._topics, now_ms)))
+            out.syncs.append((ticket, classic_members.sync(consumer_group, request, self._topics, now)))
             return
-        sync(self.groups.get(group_id), request, ticket, out, now_ms, limits)
+        sync(self.groups.get(group_id), request, ticket, out, now, limits)
 
-    def not_written(self, group_id: str, out: Outbox, now_ms: int, limits: Limits) -> None:
-        not_written(self.groups.get(group_id), out, now_ms, limits)
+    def not_written(self, group_id: str, out: Outbox, now: Moment, limits: Limits) -> None:
+        not_written(self.groups.get(group_id), out, now, limits)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
             # A member whose time was up is still there, and perhaps no other request makes time pass again.
-            consumer_group.wake_at(now_ms + LOOK_AGAIN_MS)
+            consumer_group.wake_at(now.boot_ms + LOOK_AGAIN_MS)
 
     def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now_ms: int
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Moment
     ) -> ErrorCode:
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            return classic_members.heartbeat(consumer_group, member_id, instance_id, generation, self._topics, now_ms)
-        return heartbeat(self.groups.get(group_id), member_id, instance_id, generation, now_ms)
+            return classic_members.heartbeat(consumer_group, member_id, instance_id, generation, self._topics, now)
+        return heartbeat(self.groups.get(group_id), member_id, instance_id, generation, now)
 
     def standing(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         consumer_group = self.consumer_groups.get(group_id)
@@ -202,26 +203,26 @@ class GroupShard:
             return classic_members.may_wait_ms(consumer_group, member_id)
         return may_wait_ms(self.groups.get(group_id), member_id)
 
-    def leave(self, group_id: str, leaving: list[Leaving], out: Outbox, now_ms: int, limits: Limits) -> list[ErrorCode]:
+    def leave(self, group_id: str, leaving: list[Leaving], out: Outbox, now: Moment, limits: Limits) -> list[ErrorCode]:
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
             return consumer_protocol.take_out(
-                consumer_group, leaving, self._topics, out.records, now_ms, limits.max_metadata_bytes
+                consumer_group, leaving, self._topics, out.records, now, limits.max_metadata_bytes
             )
         group = self.groups.get(group_id)
-        errors = leave(group, leaving, out, now_ms, limits)
+        errors = leave(group, leaving, out, now, limits)
         if group is not None:
             self._forget_if_blank(group)
         return errors
 
-    def time_passed(self, group_id: str, out: Outbox, now_ms: int, limits: Limits) -> None:
+    def time_passed(self, group_id: str, out: Outbox, now: Moment, limits: Limits) -> None:
         group = self.groups.get(group_id)
         if group is not None:
-            time_passed(group, out, now_ms, limits)
+            time_passed(group, out, now, limits)
             self._forget_if_blank(group)
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
-            consumer_protocol.time_passed(consumer_group, self._topics, out.records, now_ms, limits.max_metadata_bytes)
+            consumer_protocol.time_passed(consumer_group, self._topics, out.records, now, limits.max_metadata_bytes)
 
     def check_commit(
         self,
@@ -229,7 +230,7 @@ class GroupShard:
         member_id: str,
         instance_id: str | None,
         generation: int,
-        now_ms: int,
+        now: Moment,
         *,
         partitions: Callable[[], Share] = lambda: NOTHING,
         transactional: bool = False,
@@ -254,7 +255,7 @@ class GroupShard:
         if generation >= 0 and not self.exists(group_id):
             return ErrorCode.GROUP_ID_NOT_FOUND
         group = self.groups.get(group_id)
-        return check_commit(group, member_id, instance_id, generation, now_ms, transactional=transactional)
+        return check_commit(group, member_id, instance_id, generation, now, transactional=transactional)
 
     def check_fetch(self, group_id: str, member_id: str, epoch: int) -> ErrorCode:
         """Checks the member of an OffsetFetch; only members of the consumer protocol name themselves."""
@@ -267,12 +268,6 @@ class GroupShard:
         for group in self.groups.values():
             refuse_all(group, out, reason)
 
-    def shift_deadlines(self, by_ms: int) -> None:
-        for group in self.groups.values():
-            shift_deadlines(group, by_ms)
-        for consumer_group in self.consumer_groups.values():
-            consumer_group.shift_deadlines(by_ms)
-
     def _forget_if_blank(self, group: Group) -> None:
         """Forgets a group that never had a generation or a position: the log has no record of it."""
         if group.state is State.EMPTY and not group.generation and not group.pending:
@@ -281,13 +276,13 @@ class GroupShard:
     # The consumer protocol
 
     def consumer_heartbeat(
-        self, group_id: str, request: HeartbeatRequest, out: Outbox, limits: ConsumerLimits, now_ms: int
+        self, group_id: str, request: HeartbeatRequest, out: Outbox, limits: ConsumerLimits, now: Moment
     ) -> HeartbeatAnswer:
         """Handles a heartbeat of the consumer protocol. Raises ProtocolError. The caller calls `consumer_heard_of` when
         the records are replayed."""
         group = self.consumer_groups.get(group_id)
         if group is not None:
-            return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
+            return consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now)
         classic = self.groups.get(group_id)
         if request.epoch != consumer_protocol.JOINING:
             refusal = why_not_known(classic, request.member_id, request.instance_id, request.epoch)
@@ -297,7 +292,7 @@ class GroupShard:
             out.records += to_consumer(classic, self._topics, limits.max_size, limits.max_profile_bytes)
             for key, value in out.records[1:]:
                 group.replay(decode_consumer_key(key), value)
-        answer = consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now_ms)
+        answer = consumer_protocol.heartbeat(group, request, self._topics, out.records, limits, now)
         if classic is not None:
             refuse_all(classic, out, ErrorCode.REBALANCE_IN_PROGRESS)
         return answer
@@ -308,10 +303,10 @@ class GroupShard:
         found: frozenset[str] = frozenset() if group is None else group.expressions_in_use
         return found | {request.expression} if request.expression else found
 
-    def consumer_heard_of(self, group_id: str, member_id: str, now_ms: int, limits: ConsumerLimits) -> None:
+    def consumer_heard_of(self, group_id: str, member_id: str, now: Moment, limits: ConsumerLimits) -> None:
         group = self.consumer_groups.get(group_id)
         if group is not None:
-            consumer_protocol.heard_of(group, member_id, now_ms, limits)
+            consumer_protocol.heard_of(group, member_id, now, limits)
 
     # Administration
 
@@ -411,7 +406,7 @@ class GroupShard:
                 out.records += self._tombstones(group_id, [partition])
         return errors
 
-    def expired(self, group_id: str, partitions: Collection[TopicPartition], now_ms: int, ttl_ms: int) -> list[Record]:
+    def expired(self, group_id: str, partitions: Collection[TopicPartition], wall_ms: int, ttl_ms: int) -> list[Record]:
         """Tombstones for positions of a group, among these partitions, that have outlived the retention or their topic;
         and for the group, if it has no other positions and no members.
 
@@ -426,7 +421,7 @@ class GroupShard:
             if (position := positions.get(partition)) is not None
             and (
                 not is_current(partition, position, self._topic_id_of)
-                or self._is_expired(group_id, partition, position, now_ms, ttl_ms)
+                or self._is_expired(group_id, partition, position, wall_ms, ttl_ms)
             )
         ]
         records = self._tombstones(group_id, gone)
@@ -435,10 +430,10 @@ class GroupShard:
         return records
 
     def _is_expired(
-        self, group_id: str, partition: TopicPartition, position: Position, now_ms: int, retention_ms: int
+        self, group_id: str, partition: TopicPartition, position: Position, wall_ms: int, retention_ms: int
     ) -> bool:
         if position.expire_timestamp_ms >= 0:
-            return position.expire_timestamp_ms <= now_ms
+            return position.expire_timestamp_ms <= wall_ms
         needed_ms = position.commit_timestamp_ms
         group = self.groups.get(group_id)
         if group is not None:
@@ -449,7 +444,7 @@ class GroupShard:
         consumer_group = self.consumer_groups.get(group_id)
         if consumer_group is not None:
             needed_ms = max(needed_ms, consumer_group.emptied_ms)
-        return needed_ms + retention_ms <= now_ms and not self._reads(group_id, partition.topic)
+        return needed_ms + retention_ms <= wall_ms and not self._reads(group_id, partition.topic)
 
     def _is_idle(self, group_id: str) -> bool:
         group = self.groups.get(group_id)

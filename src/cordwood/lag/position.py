@@ -44,7 +44,7 @@ def evaluate(
     marks: Iterable[Mark],
     growth: Growth,
     drain_per_s: float | None,
-    now_ms: int,
+    wall_ms: int,
 ) -> PositionLag:
     start, end = log.start_offset, log.end_offset
     if position is None:
@@ -60,11 +60,11 @@ def evaluate(
     lag_ms: int | None = 0
     if lag:
         # A client's timestamp in the future says nothing about when its record came.
-        came_ms = arrival_ms(first_unread, [mark for mark in marks if mark.at_ms <= now_ms])
-        lag_ms = None if came_ms is None else max(now_ms - came_ms, 0)
+        came_ms = arrival_ms(first_unread, [mark for mark in marks if mark.at_ms <= wall_ms])
+        lag_ms = None if came_ms is None else max(wall_ms - came_ms, 0)
     loss_ms = None
     if standing is not Standing.AHEAD:
         loss_ms = time_to_data_loss_ms(
-            log, position, growth=growth, drained_per_ms=(drain_per_s or 0.0) / 1000, now_ms=now_ms
+            log, position, growth=growth, drained_per_ms=(drain_per_s or 0.0) / 1000, wall_ms=wall_ms
         )
     return PositionLag(standing, position, lag, max(start - position, 0), lag, lag_ms, drain_per_s, loss_ms)

@@ -66,7 +66,7 @@ class Growth(NamedTuple):
 
 
 def time_to_data_loss_ms(
-    log: LogSpan, position: int, *, growth: Growth, drained_per_ms: float, now_ms: int
+    log: LogSpan, position: int, *, growth: Growth, drained_per_ms: float, wall_ms: int
 ) -> float | None:
     """In how many milliseconds removal of a record at or after the position becomes due before the reader gets there.
 
@@ -75,19 +75,19 @@ def time_to_data_loss_ms(
     if not log.rules.deletes:
         return None
     position = max(position, log.start_offset)
-    closed, active = _split(log, growth, now_ms)
+    closed, active = _split(log, growth, wall_ms)
     held_until = 0.0
     behind = sum(segment.size_bytes for segment in log.segments)
     for segment in closed:
         behind -= segment.size_bytes
         if segment.end_offset == segment.base_offset:
             continue
-        held_until = max(held_until, _due_in_ms(segment, behind, log.rules, growth, now_ms))
+        held_until = max(held_until, _due_in_ms(segment, behind, log.rules, growth, wall_ms))
         if held_until > HORIZON_MS:
             return None
         if position + drained_per_ms * held_until < segment.end_offset:
             return held_until
-    if active is not None and not held_until and not _due_in_ms(active, 0, log.rules, Growth(), now_ms):
+    if active is not None and not held_until and not _due_in_ms(active, 0, log.rules, Growth(), wall_ms):
         # The segment is old in spite of the traffic: its timestamps are old, or no record came for long. A new segment
         # begins.
         if position < active.end_offset:
@@ -95,25 +95,25 @@ def time_to_data_loss_ms(
         active = None
     if growth.is_nothing:
         return None
-    return _loss_of_future_ms(log, active, position, growth, drained_per_ms, held_until, now_ms)
+    return _loss_of_future_ms(log, active, position, growth, drained_per_ms, held_until, wall_ms)
 
 
-def _split(log: LogSpan, growth: Growth, now_ms: int) -> tuple[Sequence[SegmentSpan], SegmentSpan | None]:
+def _split(log: LogSpan, growth: Growth, wall_ms: int) -> tuple[Sequence[SegmentSpan], SegmentSpan | None]:
     """Segments whose content is final, and the segment that still grows, if there is one."""
-    if not log.segments or log.roll_at_ms is None or growth.is_nothing or log.roll_at_ms <= now_ms:
+    if not log.segments or log.roll_at_ms is None or growth.is_nothing or log.roll_at_ms <= wall_ms:
         return log.segments, None
     if log.segments[-1].size_bytes >= log.rules.segment_bytes:
         return log.segments, None
     return log.segments[:-1], log.segments[-1]
 
 
-def _due_in_ms(segment: SegmentSpan, behind_bytes: int, rules: RetentionRules, growth: Growth, now_ms: int) -> float:
+def _due_in_ms(segment: SegmentSpan, behind_bytes: int, rules: RetentionRules, growth: Growth, wall_ms: int) -> float:
     """The time until there is a reason to remove a segment whose content is final."""
     due = NEVER
     if not segment.size_bytes:
         return 0.0  # compaction has emptied the segment
     if rules.retention_ms >= 0 and segment.newest_ms >= 0:
-        due = segment.newest_ms + rules.retention_ms + 1 - now_ms
+        due = segment.newest_ms + rules.retention_ms + 1 - wall_ms
     if rules.retention_bytes >= 0:
         missing_bytes = rules.retention_bytes - behind_bytes
         if missing_bytes <= 0:
@@ -130,7 +130,7 @@ def _loss_of_future_ms(
     growth: Growth,
     drained_per_ms: float,
     held_until: float,
-    now_ms: int,
+    wall_ms: int,
 ) -> float | None:
     """The time to loss in the growing segment and its successors, each closed a fixed time after the last.
 
@@ -149,7 +149,7 @@ def _loss_of_future_ms(
     else:
         assert log.roll_at_ms is not None
         room_bytes = rules.segment_bytes - active.size_bytes
-        first = min(room_bytes / growth.bytes_per_ms, float(log.roll_at_ms - now_ms))
+        first = min(room_bytes / growth.bytes_per_ms, float(log.roll_at_ms - wall_ms))
     lag = log.end_offset - position
     growing = growth.records_per_ms - drained_per_ms
     k = 0

@@ -60,7 +60,7 @@ class CompactionJob:
     """Records below were compacted before: they are copied again, but their keys need not be remembered."""
     end_offset: int
     """The end offset of the last segment."""
-    now_ms: int
+    wall_ms: int
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
@@ -271,7 +271,7 @@ class _Cleaner:
         if records is None:
             self._result.records_kept += header.record_count
             return batch
-        now_ms, horizon_ms = self._job.now_ms, header.delete_horizon_ms
+        wall_ms, horizon_ms = self._job.wall_ms, header.delete_horizon_ms
         kept: list[PackedRecord] = []
         tombstones = False
         for record in records:
@@ -279,7 +279,7 @@ class _Cleaner:
             if key is None or self._latest.get(key_identity(key), -1) > record.offset:
                 continue
             if record.value is None:
-                if horizon_ms is not None and horizon_ms <= now_ms:
+                if horizon_ms is not None and horizon_ms <= wall_ms:
                     continue
                 tombstones = True
             kept.append(record)
@@ -287,7 +287,7 @@ class _Cleaner:
             return self._keep_empty(header, batch)
         self._result.records_kept += len(kept)
         if tombstones and horizon_ms is None:
-            horizon_ms = now_ms + self._job.delete_retention_ms
+            horizon_ms = wall_ms + self._job.delete_retention_ms
         elif len(kept) == header.record_count:
             return batch
         return _rebuilt(header, kept, horizon_ms)
@@ -302,8 +302,8 @@ class _Cleaner:
             return batch
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
-            return _rebuilt(header, packed_records_in(batch), self._job.now_ms + self._job.delete_retention_ms)
-        return batch if horizon_ms > self._job.now_ms else self._keep_empty(header, batch)
+            return _rebuilt(header, packed_records_in(batch), self._job.wall_ms + self._job.delete_retention_ms)
+        return batch if horizon_ms > self._job.wall_ms else self._keep_empty(header, batch)
 
     def _keep_empty(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
         last_of_producer = self._job.last_offsets.get(header.producer_id) == header.last_offset

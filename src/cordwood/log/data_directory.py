@@ -29,6 +29,7 @@ from cordwood.log.topic_descriptions import TopicDescriptions
 from cordwood.log.topic_identity import restore_topic_id
 from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.offset_checkpoint import CLEANER_FILE, RECOVERY_POINT_FILE
@@ -181,7 +182,7 @@ class DataDirectory:
         """Directories of partitions that the metadata did not know: renamed and kept."""
         return self._set_aside
 
-    def set_aside(self, partition: TopicPartition, reason: str, now_ms: int) -> str:
+    def set_aside(self, partition: TopicPartition, reason: str, wall_ms: int) -> str:
         """Renames a partition's directory, waiting for the disk; returns the new path.
 
         The partition's offsets are in the note before any checkpoint forgets them, and are forgotten before the
@@ -194,7 +195,7 @@ class DataDirectory:
             partition,
             read_topic_id(self.filesystem, directory),
             reason,
-            now_ms,
+            wall_ms,
             self._offsets.recovery_points.get(partition),
             self._offsets.log_starts.get(partition),
             self._offsets.clean_offsets.get(partition),
@@ -228,7 +229,7 @@ class DataDirectory:
         return list(self._logs.values())
 
     def open_log(
-        self, partition: TopicPartition, topic_id: TopicId | None, settings: TopicSettings, now_ms: int
+        self, partition: TopicPartition, topic_id: TopicId | None, settings: TopicSettings, now: Moment
     ) -> Log:
         """The partition's log, recovered if need be; the same object until the partition is deleted."""
         log = self._logs.get(partition)
@@ -236,7 +237,7 @@ class DataDirectory:
             return log
         directory = self._directory(partition)
         if partition not in self._on_disk:
-            self._make_way(partition, now_ms)
+            self._make_way(partition, now.wall_ms)
         self._be_forgotten(partition)
         recovery_point = self._offsets.recovery_points.get(partition)
         log = Log.open(
@@ -246,7 +247,7 @@ class DataDirectory:
             settings,
             recovery_point=recovery_point or 0,
             clean=self.clean and partition not in self._put_back,
-            now_ms=now_ms,
+            now=now,
             log_start_offset=self._offsets.log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
             topic_id=topic_id,
@@ -265,13 +266,13 @@ class DataDirectory:
             self._without_id.discard(partition)
         return log
 
-    def _make_way(self, partition: TopicPartition, now_ms: int) -> None:
+    def _make_way(self, partition: TopicPartition, wall_ms: int) -> None:
         """Moves away an old directory that has the name of a new partition."""
         directory = self._directory(partition)
         if partition in self._condemned:
             self._condemned.make_way(partition)
         elif self.filesystem.list(directory):
-            self.set_aside(partition, "a new partition has its name", now_ms)
+            self.set_aside(partition, "a new partition has its name", wall_ms)
 
     def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Removal:
         """Forgets deleted partitions, in the loop. The removal of their files runs in any thread.

@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     found_ms: int
 
     @classmethod
-    def of(cls, damage: Damage, now_ms: int) -> "Finding":
+    def of(cls, damage: Damage, wall_ms: int) -> "Finding":
         return cls(
             damage.partition,
             damage.file.rpartition("/")[2],
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
             damage.first_offset,
             damage.end_offset,
             damage.reason,
-            now_ms,
+            wall_ms,
         )
 
     @property
@@ -83,11 +83,11 @@ class Findings:
     def of(self, partition: TopicPartition) -> list[Finding]:
         return [finding for finding in self.all() if finding.partition == partition]
 
-    def add(self, damages: Iterable[Damage], now_ms: int) -> list[Finding]:
+    def add(self, damages: Iterable[Damage], wall_ms: int) -> list[Finding]:
         """Adds the damage that a log has found; returns new findings."""
         new = []
         for damage in damages:
-            finding = Finding.of(damage, now_ms)
+            finding = Finding.of(damage, wall_ms)
             key = (finding.partition, finding.file, finding.position)
             if key in self._found:
                 continue

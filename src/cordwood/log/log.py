@@ -34,6 +34,7 @@ from cordwood.log.report import DeletedSegment
 from cordwood.log.timestamps import FoundTimestamp
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import (
     CONTROL_BIT,
@@ -77,7 +78,7 @@ class Log(LogState):
         *,
         recovery_point: int,
         clean: bool,
-        now_ms: int,
+        now: Moment,
         log_start_offset: int = 0,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         topic_id: TopicId | None = None,
@@ -95,7 +96,7 @@ class Log(LogState):
             settings,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
-            now_ms=now_ms,
+            now=now,
             producer_expiration_ms=producer_expiration_ms,
             topic_id=topic_id,
             ever_compacted=ever_compacted,
@@ -143,9 +144,9 @@ class Log(LogState):
 
     # Append
 
-    def append(self, batch: Batch, *, leader_epoch: int, now_ms: int) -> Appended:
+    def append(self, batch: Batch, *, leader_epoch: int, now: Moment) -> Appended:
         """Appends a client's batch, or refuses it with a ProtocolError. The offsets are written into `batch`."""
-        header = check_client_batch(batch, self._settings, now_ms)
+        header = check_client_batch(batch, self._settings, now.wall_ms)
         if not self.ready:
             opening.make_ready(self)
         producer_id = header.producer_id
@@ -156,11 +157,11 @@ class Log(LogState):
                 return Appended(repeated.first_offset, repeated.last_offset, append_time_ms, True)
         max_timestamp_ms, append_time_ms = header.max_timestamp, NO_APPEND_TIME_MS
         if self.log_append_time:
-            stamp_append_time(batch, now_ms)
-            max_timestamp_ms = append_time_ms = now_ms
+            stamp_append_time(batch, now.wall_ms)
+            max_timestamp_ms = append_time_ms = now.wall_ms
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        self.write(batch, base_offset, last_offset, max_timestamp_ms, leader_epoch, now_ms)
+        self.write(batch, base_offset, last_offset, max_timestamp_ms, leader_epoch, now.wall_ms)
         if producer_id >= 0:
             self.producers.appended(
                 producer_id,
@@ -169,13 +170,13 @@ class Log(LogState):
                 base_offset,
                 last_offset,
                 max_timestamp_ms,
-                now_ms,
+                now.boot_ms,
                 bool(header.attributes & TRANSACTIONAL_BIT),
             )
         return Appended(base_offset, last_offset, append_time_ms, False)
 
     def append_internal(
-        self, batch: Batch, *, leader_epoch: int, now_ms: int, marker: TransactionMarker | None = None
+        self, batch: Batch, *, leader_epoch: int, now: Moment, marker: TransactionMarker | None = None
     ) -> Appended:
         """Appends a batch that this broker built: a coordinator's records or a control marker. Its bytes are trusted.
 
@@ -190,24 +191,24 @@ class Log(LogState):
             self.producers.check_marker(header, marker)
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
-        self.write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now_ms)
+        self.write(batch, base_offset, last_offset, header.max_timestamp, leader_epoch, now.wall_ms)
         if marker is not None:
-            aborted = self.producers.ended(header, marker, base_offset, now_ms)
+            aborted = self.producers.ended(header, marker, base_offset, now.boot_ms)
             if aborted is not None:
                 assert self.active is not None
                 self.active.load_transactions().append(aborted)
         elif header.attributes & TRANSACTIONAL_BIT:
-            self.producers.replay(read_header(batch), batch, now_ms)
+            self.producers.replay(read_header(batch), batch, now.boot_ms)
         return Appended(base_offset, last_offset, NO_APPEND_TIME_MS, False)
 
-    def append_replicated(self, batches: Batch, *, now_ms: int) -> Appended:
+    def append_replicated(self, batches: Batch, *, now: Moment) -> Appended:
         """Appends whole batches as a leader has them, offsets and epochs included. For followers only.
 
         A leader's compacted log has gaps, so offsets must rise but need not be contiguous.
         """
         found = replicated.check(self, batches)
         for position, header in found:
-            replicated.append(self, header, memoryview(batches)[position : position + header.size], now_ms)
+            replicated.append(self, header, memoryview(batches)[position : position + header.size], now)
         return Appended(found[0][1].base_offset, found[-1][1].last_offset, NO_APPEND_TIME_MS, False)
 
     def write(
@@ -217,7 +218,7 @@ class Log(LogState):
         last_offset: int,
         max_timestamp_ms: int,
         leader_epoch: int,
-        now_ms: int,
+        wall_ms: int,
     ) -> None:
         """Writes the batch at the end of the log. If the disk refuses it, the log stays as it was."""
         size = len(batch)
@@ -225,11 +226,11 @@ class Log(LogState):
         if (
             segment is None
             or segment.size + size > self.segment_bytes
-            or now_ms >= segment.roll_at_ms
+            or wall_ms >= segment.roll_at_ms
             or segment.full
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         ):
-            segment = rolling.segment_for_append(self, size, base_offset, last_offset, now_ms)
+            segment = rolling.segment_for_append(self, size, base_offset, last_offset, wall_ms)
         assign_offset(batch, base_offset, leader_epoch)
         if leader_epoch != self._latest_epoch:
             self.record_leader_epoch(leader_epoch, base_offset)
@@ -331,9 +332,9 @@ class Log(LogState):
             self.finish_checkpoint(ticket)
             self.saved_recovery_point = self.recovery_point
 
-    def roll_if_due(self, now_ms: int) -> bool:
+    def roll_if_due(self, wall_ms: int) -> bool:
         """Closes the active segment if it is old enough; the next append begins a new one."""
-        return rolling.roll_if_due(self, now_ms)
+        return rolling.roll_if_due(self, wall_ms)
 
     def truncate_to(self, offset: int) -> None:
         """Cuts all batches that end at or after this offset."""
@@ -347,19 +348,19 @@ class Log(LogState):
         """Moves the log's start to this offset, and drops segments that lie wholly before it."""
         truncation.delete_records_before(self, offset)
 
-    def apply_retention(self, now_ms: int, *, limit_offset: int) -> list[DeletedSegment]:
+    def apply_retention(self, now: Moment, *, limit_offset: int) -> list[DeletedSegment]:
         """Drops segments beyond the limits of age and size, at most retention.DROPPED_AT_ONCE, but none that reaches
         beyond limit_offset."""
-        return retention.apply(self, now_ms, limit_offset)
+        return retention.apply(self, now, limit_offset)
 
-    def remove_deleted(self, now_ms: int) -> None:
+    def remove_deleted(self, boot_ms: int) -> None:
         """Frees the disk of segments that were dropped file.delete.delay.ms ago, waiting for the disk."""
-        for path in self.take_due_deletions(now_ms):
+        for path in self.take_due_deletions(boot_ms):
             checkpoints.remove_if_there(self.filesystem, path)
 
-    def take_due_deletions(self, now_ms: int) -> list[str]:
+    def take_due_deletions(self, boot_ms: int) -> list[str]:
         """The files of segments that were dropped file.delete.delay.ms ago, which the caller removes."""
-        return retention.take_due_deletions(self, now_ms)
+        return retention.take_due_deletions(self, boot_ms)
 
     def replace_segments(self, old: list[int], new: list[int]) -> None:
         """Puts `.cleaned` segments in the place of old ones, atomically; both by base offset."""

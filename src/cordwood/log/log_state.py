@@ -13,6 +13,7 @@ from cordwood.log.producers import ProducerStates
 from cordwood.log.report import Damage, RecoveryReport
 from cordwood.log.segment import Deletion, Segment, base_offset_of
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.leader_epochs import LeaderEpochs
@@ -49,7 +50,7 @@ class LogState:
         "newest_snapshot_is_empty",
         "on_cut",
         "on_late_report",
-        "opened_ms",
+        "opened",
         "partition",
         "producer_expiration_ms",
         "ready",
@@ -77,7 +78,7 @@ class LogState:
         *,
         recovery_point: int,
         log_start_offset: int,
-        now_ms: int,
+        now: Moment,
         producer_expiration_ms: int,
         topic_id: TopicId | None,
         ever_compacted: bool,
@@ -95,7 +96,7 @@ class LogState:
         """Whether compaction may have removed offsets, whatever the topic's present policy is."""
         self.recovery_point_lost = recovery_point_lost
         """Whether the log had a higher recovery point that is unknown now."""
-        self.opened_ms = now_ms
+        self.opened = now
         self.producer_expiration_ms = producer_expiration_ms
         self.loaded_indexes = loaded_indexes
         self.log_start_offset = log_start_offset

@@ -65,7 +65,7 @@ def make_ready(log: "Log") -> None:
     segment = log.active
     assert segment is not None
     indexes = SegmentIndexes(segment.base_offset, log.settings.index_interval_bytes)
-    first_timestamp_ms = log.opened_ms
+    first_timestamp_ms = log.opened.wall_ms
     try:
         if segment.size:
             read_bytes = log.filesystem.read_bytes
@@ -77,7 +77,7 @@ def make_ready(log: "Log") -> None:
             last_indexed = segment.base_offset + max(indexes.offsets.last_offset, indexes.times.last.relative_offset)
             if scan.invalid is not None or scan.next_offset != log.log_end_offset or last_indexed >= scan.next_offset:
                 raise DamagedLog(f"{log.partition} does not end at {log.log_end_offset} as the clean stop said")
-            first_timestamp_ms = recovery.first_timestamp_ms(segment, log.opened_ms)
+            first_timestamp_ms = recovery.first_timestamp_ms(segment, log.opened.wall_ms)
     except (FileNotFoundError, DamagedIndex, DamagedLog):
         recovery.recover(log)
         _report_late(log)

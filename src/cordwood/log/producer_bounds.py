@@ -21,7 +21,7 @@ class Remembering(Protocol):
 
     def __len__(self) -> int: ...
 
-    def forget_silent(self, how_many: int, now_ms: int) -> int:
+    def forget_silent(self, how_many: int, boot_ms: int) -> int:
         """Forgets the producers silent for longest; returns their number."""
 
 
@@ -37,21 +37,21 @@ class ProducerBounds:
     def watch(self, partition: Remembering) -> None:
         self._partitions[next(self._numbers)] = partition
 
-    def added(self, partition: Remembering, how_many: int, now_ms: int) -> None:
+    def added(self, partition: Remembering, how_many: int, boot_ms: int) -> None:
         """Makes room for new producers of a partition."""
         if len(partition) >= self._in_partition:
             # A tenth is forgotten at once: the search looks at all producers.
-            partition.forget_silent(len(partition) - self._in_partition * 9 // 10, now_ms)
+            partition.forget_silent(len(partition) - self._in_partition * 9 // 10, boot_ms)
         if self._room < how_many:
-            self._make_room(now_ms)
+            self._make_room(boot_ms)
         self._room -= how_many
 
-    def _make_room(self, now_ms: int) -> None:
+    def _make_room(self, boot_ms: int) -> None:
         partitions = sorted(self._partitions.items(), key=lambda each: (-len(each[1]), each[0]))
         total = sum(len(partition) for _, partition in partitions)
         if total >= self._in_all:
             for _, partition in partitions:
-                total -= partition.forget_silent(-(-len(partition) // 2), now_ms)
+                total -= partition.forget_silent(-(-len(partition) // 2), boot_ms)
                 if total <= self._in_all * 9 // 10:
                     break
         self._room = max(self._in_all - total, self._in_all // 100)

@@ -178,15 +178,15 @@ class ProducerStates:
         first_offset: int,
         last_offset: int,
         timestamp_ms: int,
-        now_ms: int,
+        boot_ms: int,
         transactional: bool,
     ) -> None:
         """Notes a batch of this producer that is in the log."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._add(producer_id, epoch, now_ms)
+            producer = self._add(producer_id, epoch, boot_ms)
         else:
-            producer.last_seen_ms = now_ms
+            producer.last_seen_ms = boot_ms
             if producer.epoch != epoch:
                 producer.epoch = epoch
                 producer.batches = []
@@ -199,31 +199,31 @@ class ProducerStates:
             self._open.data(producer_id, first_offset)
 
     def ended(
-        self, header: BatchHeader, marker: TransactionMarker, marker_offset: int, now_ms: int
+        self, header: BatchHeader, marker: TransactionMarker, marker_offset: int, boot_ms: int
     ) -> AbortedTransaction | None:
         """Notes a marker that is in the log. Returns the entry for the transaction index if it aborts records."""
         producer_id = header.producer_id
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._add(producer_id, header.producer_epoch, now_ms)
+            producer = self._add(producer_id, header.producer_epoch, boot_ms)
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches = []
         producer.coordinator_epoch = marker.coordinator_epoch
-        producer.last_seen_ms = now_ms
+        producer.last_seen_ms = boot_ms
         first_offset = self._open.first_offset_of(producer_id)
         if first_offset is not None:
             self._ended.append((first_offset, marker_offset))
         return self._open.marker(producer_id, marker_offset, committed=marker.committed)
 
-    def replay(self, header: BatchHeader, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
+    def replay(self, header: BatchHeader, batch: Buffer, boot_ms: int) -> AbortedTransaction | None:
         """Notes a batch that is in the log already; reads `batch` only if it is a control batch."""
         if header.producer_id < 0:
             return None
         attributes = header.attributes
         if attributes & CONTROL_BIT:
             marker = _marker_in(header, batch)
-            return None if marker is None else self.ended(header, marker, header.base_offset, now_ms)
+            return None if marker is None else self.ended(header, marker, header.base_offset, boot_ms)
         self.appended(
             header.producer_id,
             header.producer_epoch,
@@ -231,7 +231,7 @@ class ProducerStates:
             header.base_offset,
             header.last_offset,
             header.max_timestamp,
-            now_ms,
+            boot_ms,
             bool(attributes & TRANSACTIONAL_BIT),
         )
         return None
@@ -260,12 +260,12 @@ class ProducerStates:
         """The number of ended transactions whose marker may not be below the high watermark yet."""
         return len(self._ended)
 
-    def _add(self, producer_id: int, epoch: int, now_ms: int) -> Producer:
-        self._bounds.added(self, 1, now_ms)
-        producer = self._producers[producer_id] = Producer(epoch, now_ms)
+    def _add(self, producer_id: int, epoch: int, boot_ms: int) -> Producer:
+        self._bounds.added(self, 1, boot_ms)
+        producer = self._producers[producer_id] = Producer(epoch, boot_ms)
         return producer
 
-    def forget_silent(self, how_many: int, now_ms: int) -> int:
+    def forget_silent(self, how_many: int, boot_ms: int) -> int:
         """Forgets the producers silent for longest, although they have not expired; returns their number.
 
         Producers with an open transaction stay, for the marker.
@@ -280,18 +280,18 @@ class ProducerStates:
         for _, producer_id in silent:
             del self._producers[producer_id]
         if silent:
-            self._forgot_ms = now_ms
+            self._forgot_ms = boot_ms
         return len(silent)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, boot_ms: int, expiration_ms: int) -> int:
         """Forgets producers that were silent for `expiration_ms` and have no open transaction; returns their number."""
-        if now_ms - self._forgot_ms >= expiration_ms:
+        if boot_ms - self._forgot_ms >= expiration_ms:
             # All producers that were forgotten early would have expired by now.
             self._forgot_ms = NEVER_MS
         silent = [
             producer_id
             for producer_id, producer in self._producers.items()
-            if now_ms - producer.last_seen_ms >= expiration_ms and self._open.first_offset_of(producer_id) is None
+            if boot_ms - producer.last_seen_ms >= expiration_ms and self._open.first_offset_of(producer_id) is None
         ]
         for producer_id in silent:
             del self._producers[producer_id]
@@ -346,7 +346,7 @@ class ProducerStates:
 
     @classmethod
     def from_snapshot(
-        cls, entries: Iterable[ProducerSnapshotEntry], now_ms: int, bounds: ProducerBounds = SHARED
+        cls, entries: Iterable[ProducerSnapshotEntry], boot_ms: int, bounds: ProducerBounds = SHARED
     ) -> "ProducerStates":
         """The saved state. Silence is counted anew, since a record's own timestamp says nothing about it."""
         states = cls(bounds)
@@ -357,7 +357,7 @@ class ProducerStates:
                 continue
             producer = states._producers.get(entry.producer_id)
             if producer is None or producer.epoch != entry.producer_epoch:
-                producer = states._producers[entry.producer_id] = Producer(entry.producer_epoch, now_ms)
+                producer = states._producers[entry.producer_id] = Producer(entry.producer_epoch, boot_ms)
             producer.coordinator_epoch = entry.coordinator_epoch
             if entry.last_sequence != NO_SEQUENCE:
                 first_sequence = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
@@ -369,7 +369,7 @@ class ProducerStates:
             if entry.transaction_first_offset >= 0:
                 open_since[entry.producer_id] = entry.transaction_first_offset
         states._open = OpenTransactions(open_since)
-        states._bounds.added(states, len(states), now_ms)
+        states._bounds.added(states, len(states), boot_ms)
         return states
 
 

@@ -61,7 +61,7 @@ def recover(log: "Log") -> None:
     if log.active is not None:
         # The segment was closed for a later one, which did not survive.
         log.closing = [segment for segment in log.closing if segment is not log.active]
-        log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened_ms))
+        log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened.wall_ms))
     log.log_end_offset = log.durable_end_offset = end_offset
     if kept:
         restore_topic_id(log)
@@ -79,13 +79,13 @@ def recover(log: "Log") -> None:
     replay.restore_history(log)
 
 
-def first_timestamp_ms(segment: Segment, now_ms: int) -> int:
+def first_timestamp_ms(segment: Segment, wall_ms: int) -> int:
     """About when the segment was begun: the timestamp of its first batch, but not in the future."""
     data = segment.file.read(0, HEADER_SIZE)
     if len(data) < HEADER_SIZE:
-        return now_ms
+        return wall_ms
     timestamp_ms = read_header(data).max_timestamp
-    return timestamp_ms if 0 <= timestamp_ms < now_ms else now_ms
+    return timestamp_ms if 0 <= timestamp_ms < wall_ms else wall_ms
 
 
 def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment], int, bool]:

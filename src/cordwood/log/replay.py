@@ -47,7 +47,7 @@ def restore_history(log: "Log") -> None:
             if header.partition_leader_epoch != epochs.latest:
                 changed |= note_epoch(epochs, header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0 and header.base_offset >= states_known_to:
-                aborted = states.replay(header, batch, log.opened_ms)
+                aborted = states.replay(header, batch, log.opened.boot_ms)
                 if aborted is not None:
                     segment.load_transactions().append(aborted)
     if changed:
@@ -157,7 +157,7 @@ def rebuild_transactions(log: "Log", place: int) -> None:
     for _, header, batch in batches_from(log, known_to):
         if header.base_offset >= end_offset:
             break
-        aborted = states.replay(header, batch, log.opened_ms)
+        aborted = states.replay(header, batch, log.opened.boot_ms)
         if aborted is not None and header.base_offset >= segment.base_offset:
             transactions.append(aborted)
     segment.transactions = transactions
@@ -178,7 +178,7 @@ def _newest_snapshot(log: "Log", limit_offset: int) -> tuple[ProducerStates, int
         path = segment_file(log.directory, offset, Suffix.SNAPSHOT)
         try:
             data = log.filesystem.read_bytes(path)
-            states = ProducerStates.from_snapshot(decode_snapshot(data), log.opened_ms)
+            states = ProducerStates.from_snapshot(decode_snapshot(data), log.opened.boot_ms)
         except (FileNotFoundError, DamagedSnapshot):
             # State that counted as saved in this snapshot must be saved again, by the next checkpoint.
             remove_if_there(log.filesystem, path)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.log import opening
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.moment import Moment
 from cordwood.records.batch import BatchHeader, batches_in, crc_is_right
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def check(log: "Log", batches: memoryview | bytearray) -> list[tuple[int, BatchH
     return found
 
 
-def append(log: "Log", header: BatchHeader, batch: memoryview, now_ms: int) -> None:
+def append(log: "Log", header: BatchHeader, batch: memoryview, now: Moment) -> None:
     """Writes one checked batch at the end of the log. No batch is refused: the leader has it."""
     gap = header.base_offset != log.log_end_offset
     log.write(
@@ -42,13 +43,13 @@ def append(log: "Log", header: BatchHeader, batch: memoryview, now_ms: int) -> N
         header.last_offset,
         header.max_timestamp,
         header.partition_leader_epoch,
-        now_ms,
+        now.wall_ms,
     )
     assert log.active is not None
     if gap:
         # Recent places hold only contiguous offsets.
         log.active.forget_recent()
     if header.producer_id >= 0:
-        aborted = log.producers.replay(header, batch, now_ms)
+        aborted = log.producers.replay(header, batch, now.boot_ms)
         if aborted is not None:
             log.active.load_transactions().append(aborted)

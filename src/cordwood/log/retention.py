@@ -12,6 +12,7 @@ from cordwood.log import rolling
 from cordwood.log.checkpoint import remove_if_there, saved_snapshot
 from cordwood.log.report import DeletedSegment
 from cordwood.log.segment import Deletion
+from cordwood.model.moment import Moment
 from cordwood.segments.filesystem import File, Filesystem
 from cordwood.segments.names import Suffix, segment_file
 from cordwood.segments.set_aside import LONGEST_PART
@@ -26,9 +27,9 @@ CONDEMNED = "-delete"
 """The suffix of a directory whose log was deleted."""
 
 
-def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
+def apply(log: "Log", now: Moment, limit_offset: int) -> list[DeletedSegment]:
     """Drops segments beyond the topic's limits, at most DROPPED_AT_ONCE."""
-    _expire_producers(log, now_ms)
+    _expire_producers(log, now.boot_ms)
     limit_offset = min(limit_offset, _saved_to(log))
     deleted: list[DeletedSegment] = []
     while log.segments and len(deleted) < DROPPED_AT_ONCE:
@@ -36,11 +37,11 @@ def apply(log: "Log", now_ms: int, limit_offset: int) -> list[DeletedSegment]:
         oldest = log.segments[0]
         if end_offset > limit_offset or (not oldest.size and len(log.segments) == 1):
             break
-        reason = _reason_to_delete(log, now_ms, end_offset)
+        reason = _reason_to_delete(log, now.wall_ms, end_offset)
         if reason is None:
             break
         if len(log.segments) == 1:
-            _begin_anew(log, now_ms)
+            _begin_anew(log, now.wall_ms)
         deleted.append(DeletedSegment(oldest.base_offset, end_offset, oldest.size, reason))
         _delete_oldest(log, end_offset)
     return deleted
@@ -51,7 +52,7 @@ def _saved_to(log: "Log") -> int:
     return saved_snapshot(log) or 0
 
 
-def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:
+def _reason_to_delete(log: "Log", wall_ms: int, end_offset: int) -> str | None:
     settings, oldest = log.settings, log.segments[0]
     if end_offset <= log.log_start_offset and len(log.segments) > 1:
         return f"it is before the log's start at {log.log_start_offset}"
@@ -65,7 +66,7 @@ def _reason_to_delete(log: "Log", now_ms: int, end_offset: int) -> str | None:
         # Right for the active segment of a log that is not ready, too: a checkpoint saves its largest timestamp.
         latest_ms = _latest_ms(log)
         # Records without timestamps have no age: only their size can drive them out.
-        if 0 <= latest_ms < now_ms - settings.retention_ms:
+        if 0 <= latest_ms < wall_ms - settings.retention_ms:
             return f"its records are older than retention.ms={settings.retention_ms}"
     return None
 
@@ -81,18 +82,18 @@ def _latest_ms(log: "Log") -> int:
     return -1
 
 
-def _begin_anew(log: "Log", now_ms: int) -> None:
+def _begin_anew(log: "Log", wall_ms: int) -> None:
     """Begins an empty segment, durably, before the last segment is removed: it keeps the next offset."""
     _ = log.producers
     if log.active is not None:
         rolling.close_active(log)
-    rolling.begin_segment(log, log.log_end_offset, now_ms)
+    rolling.begin_segment(log, log.log_end_offset, wall_ms)
     log.filesystem.sync_directory(log.directory)
 
 
-def _expire_producers(log: "Log", now_ms: int) -> None:
+def _expire_producers(log: "Log", boot_ms: int) -> None:
     if log.ready and len(log.producers):
-        log.producers.expire(now_ms, log.producer_expiration_ms)
+        log.producers.expire(boot_ms, log.producer_expiration_ms)
 
 
 def delete_before_start(log: "Log") -> None:
@@ -121,7 +122,7 @@ def _delete_oldest(log: "Log", end_offset: int) -> None:
         log.snapshots.remove(offset)
 
 
-def take_due_deletions(log: "Log", now_ms: int) -> list[str]:
+def take_due_deletions(log: "Log", boot_ms: int) -> list[str]:
     """The files that were dropped file.delete.delay.ms ago. Their readers fail from now on; the caller removes them, in
     any thread: freeing the disk of a large file takes long.
 
@@ -130,8 +131,8 @@ def take_due_deletions(log: "Log", now_ms: int) -> list[str]:
     waiting, due = [], []
     for due_ms, file, paths in log.deletions:
         if due_ms is None:
-            due_ms = now_ms + log.settings.file_delete_delay_ms
-        if now_ms < due_ms:
+            due_ms = boot_ms + log.settings.file_delete_delay_ms
+        if boot_ms < due_ms:
             waiting.append(Deletion(due_ms, file, paths))
             continue
         file.close()

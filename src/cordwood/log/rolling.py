@@ -26,35 +26,35 @@ MAX_FILE_BYTES = 2**31 - 1
 """Positions in an offset index have 32 bits."""
 
 
-def segment_for_append(log: "Log", size: int, base_offset: int, last_offset: int, now_ms: int) -> Segment:
+def segment_for_append(log: "Log", size: int, base_offset: int, last_offset: int, wall_ms: int) -> Segment:
     """The segment for a batch of this size: the active one if it can or must take it, else a new one."""
     segment = log.active
     if segment is None:
-        return begin_segment(log, base_offset, now_ms)
+        return begin_segment(log, base_offset, wall_ms)
     if segment.size:
         fits = segment.size + size <= MAX_FILE_BYTES and last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET
         if fits and len(log.closing) >= MAX_CLOSING:
             return segment
         close_active(log)
-        return begin_segment(log, base_offset, now_ms)
+        return begin_segment(log, base_offset, wall_ms)
     if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
         # The segment is empty, and lies too far before the next offset of a leader's compacted log.
-        begun = begin_segment(log, base_offset, now_ms)
+        begun = begin_segment(log, base_offset, wall_ms)
         log.segments = (*log.segments[:-2], begun)
         segment.file.close()
         log.filesystem.remove(segment.file.path)
         return begun
     # A batch larger than segment.bytes gets a segment of its own, and an empty segment has no age.
-    segment.roll_at_ms = roll_time_ms(log, now_ms)
+    segment.roll_at_ms = roll_time_ms(log, wall_ms)
     return segment
 
 
-def begin_segment(log: "Log", base_offset: int, now_ms: int) -> Segment:
+def begin_segment(log: "Log", base_offset: int, wall_ms: int) -> Segment:
     """Begins a new active segment at the log's end. The first segment makes the partition's directory."""
     if not log.segments:
         _make_directory(log)
     segment = Segment.create(log.filesystem, log.directory, base_offset, log.settings.index_interval_bytes)
-    segment.roll_at_ms = roll_time_ms(log, now_ms)
+    segment.roll_at_ms = roll_time_ms(log, wall_ms)
     if log.settings.preallocate:
         segment.file.reserve(log.segment_bytes)
     log.segments = (*log.segments, segment)
@@ -106,10 +106,10 @@ def give_back_reserve(log: "Log") -> None:
         log.active.file.reserve(0)
 
 
-def roll_if_due(log: "Log", now_ms: int) -> bool:
+def roll_if_due(log: "Log", wall_ms: int) -> bool:
     """Closes an active segment that has data and is old enough."""
     segment = log.active
-    if segment is None or not segment.size or now_ms < segment.roll_at_ms or not log.ready:
+    if segment is None or not segment.size or wall_ms < segment.roll_at_ms or not log.ready:
         return False
     close_active(log)
     return True

@@ -32,14 +32,10 @@ class Deletion(NamedTuple):
     """Files of a removed segment that wait for their last readers."""
 
     due_ms: int | None
-    """When the files are removed; None until the log is next told the time."""
+    """When the files are removed, on the boot clock; None until the log is next told the time."""
     file: File
     """The log file."""
     paths: list[str]
-
-    def shifted(self, by_ms: int) -> "Deletion":
-        """The deletion with its time shifted, after the wall clock was set."""
-        return self if self.due_ms is None else self._replace(due_ms=self.due_ms + by_ms)
 
 
 class Segment:

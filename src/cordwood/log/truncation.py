@@ -71,7 +71,7 @@ def _restart(log: "Log", offset: int, producers: ProducerStates) -> None:
         log.filesystem.replace(segment_file(log.directory, offset, Suffix.SNAPSHOT), data)
         log.snapshots = [offset]
         # An empty segment keeps the next offset over a crash.
-        rolling.begin_segment(log, offset, log.opened_ms)
+        rolling.begin_segment(log, offset, log.opened.wall_ms)
         log.filesystem.sync_directory(log.directory)
     replay.restore_history(log)
 
@@ -133,7 +133,7 @@ def _cut_segment(log: "Log", segment: Segment, position: int, end_offset: int) -
     segment.holes = tuple(hole for hole in segment.holes if hole.end_position <= position)
     segment.saved_offsets = min(segment.saved_offsets, len(indexes.offsets))
     segment.saved_times = min(segment.saved_times, len(indexes.times))
-    segment.roll_at_ms = rolling.roll_time_ms(log, log.opened_ms)
+    segment.roll_at_ms = rolling.roll_time_ms(log, log.opened.wall_ms)
     segment.forget_recent()
 
 

@@ -13,6 +13,7 @@ from cordwood.log.recovery import first_timestamp_ms
 from cordwood.log.transactions import aborted_later, check_indexes
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import NO_LIMIT
 from cordwood.node.partition import Partition
 
@@ -42,11 +43,11 @@ class Compaction:
         self._working = False
         self._paused: set[TopicPartition] = set()
 
-    def schedule(self, now_ms: int) -> None:
-        self._node.timers.at(now_ms + self._node.settings.log_cleaner_backoff_ms, self._look)
+    def schedule(self, now: Moment) -> None:
+        self._node.timers.at(now.boot_ms + self._node.settings.log_cleaner_backoff_ms, self._look)
 
-    def _look(self, now_ms: int) -> None:
-        self.schedule(now_ms)
+    def _look(self, now: Moment) -> None:
+        self.schedule(now)
         if not self._working and self._node.settings.log_cleaner_enable:
             self._working = True
             self._node.in_turns.begin_steps(self._compact_one())
@@ -61,13 +62,13 @@ class Compaction:
                 yield
             if not partition.settings.compacted or not self._node.owns(partition):
                 continue
-            candidate = self._candidate(partition, self._node.now_ms)
+            candidate = self._candidate(partition, self._node.now)
             opened = partition.opened
             segments += 1 if opened is None else len(opened.log.segments)
             if candidate is not None and (best is None or candidate[:2] > best[:2]):
                 best = candidate
         # The log may have changed since it was looked at.
-        chosen = best and self._candidate(best.partition, self._node.now_ms)
+        chosen = best and self._candidate(best.partition, self._node.now)
         if chosen is not None and self._node.owns(chosen.partition):
             self._compact(chosen)
         else:
@@ -94,27 +95,27 @@ class Compaction:
 
     def _pause(self, name: TopicPartition) -> None:
         self._paused.add(name)
-        self._node.timers.at(self._node.now_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
+        self._node.timers.at(self._node.now.boot_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
 
-    def _candidate(self, partition: Partition, now_ms: int) -> Candidate | None:
+    def _candidate(self, partition: Partition, now: Moment) -> Candidate | None:
         if partition.name in self._paused:
             return None
         if partition.opened is None and not self._node.logs.has_log(partition.name):
             return None
         try:
-            return self._examine(partition, now_ms)
+            return self._examine(partition, now)
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
             return None
 
-    def _examine(self, partition: Partition, now_ms: int) -> Candidate | None:
+    def _examine(self, partition: Partition, now: Moment) -> Candidate | None:
         replica, settings = partition.replica, partition.settings
         log = replica.log
         if any(damage.end_offset > log.log_start_offset for damage in log.damage):
             return None
         # The saved recovery point bounds compaction: above it recovery expects no gaps, and compaction leaves some.
         settled = min(log.recovery_point, self._node.logs.durable_recovery_point(partition.name))
-        end_offset, count = self._closed_part(log, min(replica.last_stable_offset, settled), now_ms)
+        end_offset, count = self._closed_part(log, min(replica.last_stable_offset, settled), now)
         segments = log.segments[:count]
         clean_offset = max(log.log_start_offset, self._node.logs.clean_offset(partition.name))
         dirty_bytes = sum(
@@ -123,7 +124,7 @@ class Compaction:
         if not dirty_bytes:
             return None
         ratio = dirty_bytes / sum(segment.size for segment in segments)
-        if ratio < settings.min_cleanable_dirty_ratio and not self._overdue(log, clean_offset, now_ms):
+        if ratio < settings.min_cleanable_dirty_ratio and not self._overdue(log, clean_offset, now):
             return None
         check_indexes(log, count)
         job = CompactionJob(
@@ -132,7 +133,7 @@ class Compaction:
             sizes=tuple(segment.size for segment in segments),
             first_dirty_offset=clean_offset,
             end_offset=end_offset,
-            now_ms=now_ms,
+            wall_ms=now.wall_ms,
             delete_retention_ms=settings.delete_retention_ms,
             segment_bytes=settings.segment_bytes,
             segment_index_bytes=settings.segment_index_bytes,
@@ -143,7 +144,7 @@ class Compaction:
         )
         return Candidate(ratio, partition.name, partition, job)
 
-    def _closed_part(self, log: Log, limit_offset: int, now_ms: int) -> tuple[int, int]:
+    def _closed_part(self, log: Log, limit_offset: int, now: Moment) -> tuple[int, int]:
         """(end offset, count) of the segments that may be compacted: closed, stable, old enough."""
         settings = log.settings
         end_offset, count = log.log_start_offset, 0
@@ -153,19 +154,19 @@ class Compaction:
             if segment is log.active or segment.rewrite_transactions or segment_end > limit_offset:
                 break
             newest_ms = segment.max_timestamp_ms(segment_end, settings.index_interval_bytes)
-            if settings.min_compaction_lag_ms and newest_ms > now_ms - settings.min_compaction_lag_ms:
+            if settings.min_compaction_lag_ms and newest_ms > now.wall_ms - settings.min_compaction_lag_ms:
                 break
             end_offset, count = segment_end, place + 1
         return end_offset, count
 
-    def _overdue(self, log: Log, clean_offset: int, now_ms: int) -> bool:
+    def _overdue(self, log: Log, clean_offset: int, now: Moment) -> bool:
         """Whether max.compaction.lag.ms has passed since the first record that is not compacted was written."""
         if log.settings.max_compaction_lag_ms == NO_LIMIT:
             return False
         for place, segment in enumerate(log.segments):
             end = log.end_of_segment(place)
             if end > clean_offset and segment is not log.active:
-                return first_timestamp_ms(segment, now_ms) < now_ms - log.settings.max_compaction_lag_ms
+                return first_timestamp_ms(segment, now.wall_ms) < now.wall_ms - log.settings.max_compaction_lag_ms
         return False
 
     def _swap(self, chosen: Candidate, result: CompactionResult) -> Iterator[None]:
@@ -208,5 +209,5 @@ class Compaction:
             return False
         finally:
             # A waiting fetch may hold slices of the segments that were replaced.
-            partition.wake_readers(self._node.now_ms)
+            partition.wake_readers(self._node.now)
         return True

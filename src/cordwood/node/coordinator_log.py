@@ -206,13 +206,13 @@ class CoordinatorLog(Generic[M]):
         if not records:
             done(ErrorCode.NONE)
             return
-        now_ms = self._node.now_ms
+        wall_ms = self._node.now.wall_ms
         if writer is None:
-            batch = build_batch_of_now(records, now_ms)
+            batch = build_batch_of_now(records, wall_ms)
         else:
             batch = build_batch_of_now(
                 records,
-                now_ms,
+                wall_ms,
                 producer_id=writer.producer_id,
                 producer_epoch=writer.producer_epoch,
                 transactional=True,
@@ -247,7 +247,7 @@ class CoordinatorLog(Generic[M]):
                 marker,
                 producer_id=writer.producer_id,
                 producer_epoch=writer.producer_epoch,
-                timestamp_ms=self._node.now_ms,
+                timestamp_ms=self._node.now.wall_ms,
             )
             try:
                 offset = self._append(shard, batch)
@@ -264,7 +264,7 @@ class CoordinatorLog(Generic[M]):
 
     def _append(self, shard: Shard[M], batch: bytearray) -> int | None:
         try:
-            appended = self._node.append_internal(shard.partition, batch, self._node.now_ms)
+            appended = self._node.append_internal(shard.partition, batch, self._node.now)
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
             return None
@@ -276,7 +276,7 @@ class CoordinatorLog(Generic[M]):
         if shard.partition.replica.high_watermark > shard.last_written_offset:
             done(ErrorCode.NONE)
             return
-        deadline_ms = self._node.now_ms + COMMIT_TIMEOUT_MS
+        deadline_ms = self._node.now.boot_ms + COMMIT_TIMEOUT_MS
         self._node.when_committed(
             shard.partition, shard.last_written_offset, deadline_ms, lambda error: done(_told(error))
         )

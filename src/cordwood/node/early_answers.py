@@ -17,10 +17,10 @@ class EarlyAnswers:
         self._since_ms = 0
         self._given: dict[int, int] = {}
 
-    def may_give(self, connection_id: int, now_ms: int) -> bool:
+    def may_give(self, connection_id: int, boot_ms: int) -> bool:
         """Whether a fetch of this connection may be answered early now. Counts an early answer if so."""
-        if not 0 <= now_ms - self._since_ms < WINDOW_MS:
-            self._since_ms = now_ms
+        if not 0 <= boot_ms - self._since_ms < WINDOW_MS:
+            self._since_ms = boot_ms
             self._given.clear()
         given = self._given.get(connection_id, 0)
         if given >= MOST_IN_WINDOW:

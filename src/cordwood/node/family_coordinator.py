@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
+from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Done, Shard
 from cordwood.node.timers import Timer
 from cordwood.transactions import families_deciding, families_joining
@@ -92,7 +93,7 @@ class FamilyCoordinator:
             return
         family = shard.machine.families.get(name)
         try:
-            joined = families_joining.join(family, batch_id, timeout_ms, new_producer_id, self._node.now_ms)
+            joined = families_joining.join(family, batch_id, timeout_ms, new_producer_id, self._node.now.wall_ms)
         except NeedsProducerId:
 
             def allocated(producer_id: int | ErrorCode) -> None:
@@ -108,7 +109,7 @@ class FamilyCoordinator:
             done(joined)
             return
         if joined.slot is not None:
-            self._leases_of(shard).joined(name, batch_id, self._node.now_ms)
+            self._leases_of(shard).joined(name, batch_id, self._node.now.boot_ms)
 
         def committed(error: ErrorCode) -> None:
             done(joined if error is ErrorCode.NONE else Joined(error))
@@ -122,7 +123,7 @@ class FamilyCoordinator:
             family = shard.machine.families.get(name)
             standing = Standing(ErrorCode.NONE, family.has_decided(batch_id), family.last_batch_id)
             if not standing.decided:
-                self._leases_of(shard).renew(name, batch_id, self._node.now_ms)
+                self._leases_of(shard).renew(name, batch_id, self._node.now.boot_ms)
 
             def committed(error: ErrorCode) -> None:
                 done(standing if error is ErrorCode.NONE else Standing(error))
@@ -141,7 +142,7 @@ class FamilyCoordinator:
                 family,
                 asked,
                 max_bytes=max_bytes,
-                now_ms=self._node.now_ms,
+                wall_ms=self._node.now.wall_ms,
                 plan_room_bytes=_plan_room_bytes(shard.machine.families, family),
             )
             if decision.appends and _is_full(shard, name):
@@ -210,7 +211,7 @@ class FamilyCoordinator:
         for slot in slots:
             self._waiting.setdefault(slot, []).append(waiting)
 
-        def give_up(_: int) -> None:
+        def give_up(_: Moment) -> None:
             for slot in waiting.slots:
                 others = self._waiting[slot]
                 others.remove(waiting)
@@ -218,7 +219,7 @@ class FamilyCoordinator:
                     del self._waiting[slot]
             done(ErrorCode.REQUEST_TIMED_OUT)
 
-        waiting.timer = self._node.timers.at(self._node.now_ms + timeout_ms, give_up)
+        waiting.timer = self._node.timers.at(self._node.now.boot_ms + timeout_ms, give_up)
         self._node.effects.wake()
 
     def marked(self, transactional_id: str) -> None:
@@ -238,10 +239,10 @@ class FamilyCoordinator:
         known = leases.batches()
         in_use: set[Batch] = set()
         for families in self._some_at_a_time(shard):
-            now_ms = self._node.now_ms
+            now = self._node.now
             ended: list[Record] = []
             for family in families:
-                ended += map(record_of, families_deciding.time_out(family, leases, now_ms))
+                ended += map(record_of, families_deciding.time_out(family, leases, now))
                 in_use.update((family.name, slot.batch_id) for slot in family.slots.values() if slot.state in JOINED)
             self._write_in_parts(shard, ended)
             yield
@@ -250,8 +251,8 @@ class FamilyCoordinator:
     def forget(self, shard: Shard[Transactions]) -> Iterator[None]:
         """Removes families that may be forgotten, in steps."""
         for families in self._some_at_a_time(shard):
-            now_ms = self._node.now_ms
-            forgotten = [record for family in families for record in families_deciding.forget(family, now_ms)]
+            wall_ms = self._node.now.wall_ms
+            forgotten = [record for family in families for record in families_deciding.forget(family, wall_ms)]
             self._write_in_parts(shard, forgotten)
             yield
 
@@ -273,10 +274,6 @@ class FamilyCoordinator:
     def _write_in_parts(self, shard: Shard[Transactions], records: list[Record]) -> None:
         for append in in_appends(records, shard.partition.settings.max_message_bytes):
             self._log.write(shard, append, lambda error: None)
-
-    def clock_jumped(self, by_ms: int) -> None:
-        for leases in self._leases.values():
-            leases.clock_jumped(by_ms)
 
 
 def _is_full(shard: Shard[Transactions], name: str) -> bool:

@@ -85,7 +85,7 @@ class FetchSession:
         targets: dict[TargetKey, Target],
         uses_topic_ids: bool,
         connection_id: int,
-        now_ms: int,
+        boot_ms: int,
     ) -> None:
         self.id = session_id
         self.connection_id = connection_id
@@ -93,8 +93,8 @@ class FetchSession:
         self.targets = targets
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
-        self.created_ms = now_ms
-        self.last_used_ms = now_ms
+        self.created_ms = boot_ms
+        self.last_used_ms = boot_ms
 
     def served(self, key: TargetKey) -> None:
         """Fairness: a partition that returned data goes to the end of the order."""
@@ -145,7 +145,7 @@ class FetchSessions:
         asked: list[Target],
         forgotten: Iterable[TargetKey],
         uses_topic_ids: bool,
-        now_ms: int,
+        boot_ms: int,
         connection_id: int = 0,
     ) -> FetchPlan:
         """Plans which partitions this request reads. Raises the top-level errors of the session protocol."""
@@ -154,7 +154,7 @@ class FetchSessions:
                 self._forget(session_id)
             targets = {target.key: target for target in asked}
             if epoch == INITIAL_EPOCH and targets:
-                session = self._create(targets, uses_topic_ids, connection_id, now_ms)
+                session = self._create(targets, uses_topic_ids, connection_id, boot_ms)
                 return FetchPlan(list(targets.values()), Mode.FULL, session)
             return FetchPlan(asked, Mode.FULL, None)
         session = self._sessions.get(session_id)
@@ -165,7 +165,7 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             raise ProtocolError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._used_by(session, connection_id)
-        return self._continue(session, asked, forgotten, now_ms)
+        return self._continue(session, asked, forgotten, boot_ms)
 
     def connection_closed(self, connection_id: int) -> None:
         for session_id in list(self._of_connection.get(connection_id, ())):
@@ -176,7 +176,7 @@ class FetchSessions:
                 self._used_by(session, NOBODY)
 
     def _continue(
-        self, session: FetchSession, asked: list[Target], forgotten: Iterable[TargetKey], now_ms: int
+        self, session: FetchSession, asked: list[Target], forgotten: Iterable[TargetKey], boot_ms: int
     ) -> FetchPlan:
         before = len(session.targets)
         for target in asked:
@@ -188,7 +188,7 @@ class FetchSessions:
         for key in forgotten:
             session.targets.pop(key, None)
         self.remembered += len(session.targets) - before
-        session.last_used_ms = now_ms
+        session.last_used_ms = boot_ms
         if not session.targets:
             self._forget(session.id)
             return FetchPlan([], Mode.FULL, None)
@@ -200,18 +200,18 @@ class FetchSessions:
         return FetchPlan(list(session.targets.values()), Mode.INCREMENTAL, session)
 
     def _create(
-        self, targets: dict[TargetKey, Target], uses_topic_ids: bool, connection_id: int, now_ms: int
+        self, targets: dict[TargetKey, Target], uses_topic_ids: bool, connection_id: int, boot_ms: int
     ) -> FetchSession | None:
         """Creates a session; None if there is no room: the reader goes on with full fetches."""
         while len(mine := self._of_connection.get(connection_id, {})) >= MAX_OF_CONNECTION:
             self._forget(next(iter(mine)))
         while len(self._sessions) >= self._slots or self.remembered + len(targets) > self._max_remembered:
-            if not self._evict(len(targets), now_ms):
+            if not self._evict(len(targets), boot_ms):
                 return None
         session_id = self._ids.randint(1, 0x7FFFFFFF)
         while session_id in self._sessions:
             session_id = self._ids.randint(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, targets, uses_topic_ids, connection_id, now_ms)
+        session = FetchSession(session_id, targets, uses_topic_ids, connection_id, boot_ms)
         self._sessions[session_id] = session
         self._of_connection.setdefault(connection_id, {})[session_id] = None
         self.remembered += len(targets)
@@ -234,7 +234,7 @@ class FetchSessions:
             self._leave(session)
             self.remembered -= len(session.targets)
 
-    def _evict(self, new_size: int, now_ms: int) -> bool:
+    def _evict(self, new_size: int, boot_ms: int) -> bool:
         """Evicts a session whose reader is gone, one unused for two minutes, or a smaller one older than that."""
         orphan = next(iter(self._of_connection.get(NOBODY, ())), None)
         if orphan is not None:
@@ -243,11 +243,11 @@ class FetchSessions:
         oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms, default=None)
         if oldest is None:
             return False
-        if now_ms - oldest.last_used_ms > EVICTION_AGE_MS:
+        if boot_ms - oldest.last_used_ms > EVICTION_AGE_MS:
             self._forget(oldest.id)
             return True
         smallest = min(self._sessions.values(), key=lambda session: (len(session.targets), session.created_ms))
-        if len(smallest.targets) < new_size and now_ms - smallest.created_ms > EVICTION_AGE_MS:
+        if len(smallest.targets) < new_size and boot_ms - smallest.created_ms > EVICTION_AGE_MS:
             self._forget(smallest.id)
             return True
         return False

@@ -34,9 +34,6 @@ class GroupCoordinator:
     def stop_waiting(self) -> None:
         self.shards.stop_waiting()
 
-    def shift_deadlines(self, by_ms: int) -> None:
-        self.shards.shift_deadlines(by_ms)
-
     # Administration
 
     def describe(self, group_id: str, done: Callable[[GroupShard], None], failed: Done) -> None:

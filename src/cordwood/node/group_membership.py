@@ -51,7 +51,7 @@ class GroupMembership:
                     failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                     return
             out = Outbox()
-            machine.join(group_id, request, ticket, out, self._node.now_ms, self._shards.limits(shard))
+            machine.join(group_id, request, ticket, out, self._node.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out)
 
         self._shards.with_shard(group_id, loaded, failed)
@@ -59,15 +59,15 @@ class GroupMembership:
     def sync(self, group_id: str, request: SyncRequest, ticket: SyncTicket) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            shard.machine.sync(group_id, request, ticket, out, self._node.now_ms, self._shards.limits(shard))
+            shard.machine.sync(group_id, request, ticket, out, self._node.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out)
 
         self._shards.with_shard(group_id, loaded, lambda error: ticket(SyncAnswer(error)))
 
     def heartbeat(self, group_id: str, author: Author, connection_id: int, done: Done) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
-            machine, now_ms = shard.machine, self._node.now_ms
-            found = machine.heartbeat(group_id, *author, now_ms)
+            machine, now = shard.machine, self._node.now
+            found = machine.heartbeat(group_id, *author, now)
             if found is ErrorCode.REBALANCE_IN_PROGRESS:
                 # The member may now have a rebalance deadline, which may be the group's next deadline.
                 self._shards.set_alarm(shard, group_id)
@@ -78,7 +78,7 @@ class GroupMembership:
                     self._held.hold(
                         group_id,
                         connection_id,
-                        now_ms + wait_ms,
+                        now.boot_ms + wait_ms,
                         lambda: machine.standing(group_id, *author) is not ErrorCode.NONE,
                         partial(waited, shard),
                     )
@@ -103,7 +103,7 @@ class GroupMembership:
     ) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            errors = shard.machine.leave(group_id, leaving, out, self._node.now_ms, self._shards.limits(shard))
+            errors = shard.machine.leave(group_id, leaving, out, self._node.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out, lambda error: failed(error) if error else done(errors))
 
         self._shards.with_shard(group_id, loaded, failed)
@@ -135,18 +135,18 @@ class GroupMembership:
                 beat(shard)
 
         def beat(shard: Shard[GroupShard]) -> None:
-            out, now_ms = Outbox(), self._node.now_ms
+            out, now = Outbox(), self._node.now
             limits = self._shards.consumer_limits(group_id)
             answer: HeartbeatAnswer | ProtocolError
             try:
                 if not shard.machine.exists(group_id) and self._shards.is_full():
                     raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This broker has groups.max groups already.")
-                answer = shard.machine.consumer_heartbeat(group_id, request, out, limits, now_ms)
+                answer = shard.machine.consumer_heartbeat(group_id, request, out, limits, now)
             except ProtocolError as refusal:
                 out, answer = Outbox(), refusal
             self._shards.settle(shard, group_id, out, lambda error: failed(error) if error else done(answer))
             if not isinstance(answer, ProtocolError):
-                shard.machine.consumer_heard_of(group_id, request.member_id, now_ms, limits)
+                shard.machine.consumer_heard_of(group_id, request.member_id, now, limits)
                 self._shards.set_alarm(shard, group_id)
 
         self._shards.with_shard(group_id, loaded, failed)

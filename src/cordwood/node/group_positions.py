@@ -14,6 +14,7 @@ from cordwood.groups.shard import GroupShard
 from cordwood.model.coordination import coordinating_partition
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Done, Shard, Writer
 from cordwood.node.group_shards import Author, GroupShards, nothing, pending_positions
 from cordwood.node.partition import Partition
@@ -82,11 +83,11 @@ class GroupPositions:
         self._shards.with_shard(asked.group_id, loaded, partial(_refuse, asked, done))
 
     def _commit(self, asked: CommitRequest, writer: Writer | None, done: Settled, shard: Shard[GroupShard]) -> None:
-        machine, group_id, now_ms = shard.machine, asked.group_id, self._node.now_ms
+        machine, group_id, now = shard.machine, asked.group_id, self._node.now
         refusal = machine.check_commit(
             group_id,
             *asked.author,
-            now_ms,
+            now,
             partitions=partial(_committed_in, asked),
             transactional=writer is not None,
             knows_epochs=asked.knows_epochs,
@@ -96,10 +97,10 @@ class GroupPositions:
         if refusal is not ErrorCode.NONE:
             self._log.when_committed(shard, lambda error: _refuse(asked, done, error or refusal))
             return
-        outcome = self._records(asked, machine, now_ms)
+        outcome = self._records(asked, machine, now)
         self._log.write(shard, outcome.records, lambda error: done(outcome.told(error)), writer)
 
-    def _records(self, asked: CommitRequest, machine: GroupShard, now_ms: int) -> CommitOutcome:
+    def _records(self, asked: CommitRequest, machine: GroupShard, now: Moment) -> CommitOutcome:
         """Checks again that each topic exists: it may have been deleted, and created anew, while the commit waited."""
         owns, partitions = self._node.owns, asked.partitions
         present = [commit for commit, partition in zip(asked.commits, partitions, strict=True) if owns(partition)]
@@ -107,7 +108,7 @@ class GroupPositions:
             asked.group_id,
             present,
             metadata_max_bytes=self._node.settings.offset_metadata_max_bytes,
-            now_ms=now_ms,
+            wall_ms=now.wall_ms,
             room=self._shards.room_for_positions(),
         )
         if len(present) == len(partitions):
@@ -193,7 +194,7 @@ class GroupPositions:
         node, machine = self._node, shard.machine
         ttl_ms = node.settings.offsets_retention_minutes * MINUTE_MS
         yield from self._forget_each(
-            shard, lambda group_id, partitions: machine.expired(group_id, partitions, node.now_ms, ttl_ms)
+            shard, lambda group_id, partitions: machine.expired(group_id, partitions, node.now.wall_ms, ttl_ms)
         )
         self._expiring.remove(shard)
 

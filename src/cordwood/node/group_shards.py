@@ -19,6 +19,7 @@ from cordwood.groups.shard import GroupShard
 from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard
 from cordwood.node.timers import Timer
 from cordwood.node.topic_matching import TopicMatching
@@ -90,7 +91,7 @@ class GroupShards:
     def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, done: Done = nothing) -> None:
         """Writes the records of a transition, and gives its answers when the records are committed."""
         if done is nothing and out.is_empty:
-            self._held.look(group_id, self._node.now_ms)
+            self._held.look(group_id, self._node.now)
             self.set_alarm(shard, group_id)
             return
 
@@ -99,15 +100,15 @@ class GroupShards:
             done(error)
             if error is not ErrorCode.NONE and out.records:
                 again = Outbox()
-                shard.machine.not_written(group_id, again, self._node.now_ms, self.limits(shard))
+                shard.machine.not_written(group_id, again, self._node.now, self.limits(shard))
                 self.settle(shard, group_id, again)
 
         if out.records:
             self.log.write(shard, out.records, committed)
         else:
             self.log.when_committed(shard, committed)
-        shard.machine.after_writing(group_id, self._node.now_ms, self.consumer_limits)
-        self._held.look(group_id, self._node.now_ms)
+        shard.machine.after_writing(group_id, self._node.now, self.consumer_limits)
+        self._held.look(group_id, self._node.now)
         self.set_alarm(shard, group_id)
 
     # Time, and the end of it
@@ -119,14 +120,8 @@ class GroupShards:
             shard.machine.refuse_all(out, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             out.settle(ErrorCode.NONE)
 
-    def shift_deadlines(self, by_ms: int) -> None:
-        """Shifts the deadlines of groups after the wall clock was set. The node's timers are shifted already."""
-        for shard in self.log.loaded_shards():
-            shard.machine.shift_deadlines(by_ms)
-        self._alarms = {group_id: Alarm(at_ms + by_ms, timer) for group_id, (at_ms, timer) in self._alarms.items()}
-
     def _loaded(self, shard: Shard[GroupShard]) -> None:
-        shard.machine.after_loading(self._node.now_ms, self.consumer_limits)
+        shard.machine.after_loading(self._node.now, self.consumer_limits)
         # A group that is only its positions has no deadlines.
         for group_id in chain(shard.machine.groups, shard.machine.consumer_groups):
             self.set_alarm(shard, group_id)
@@ -145,10 +140,10 @@ class GroupShards:
             self._alarms[group_id] = Alarm(wake_ms, timer)
             self._node.effects.wake()
 
-    def _time_passed(self, shard: Shard[GroupShard], group_id: str, now_ms: int) -> None:
+    def _time_passed(self, shard: Shard[GroupShard], group_id: str, now: Moment) -> None:
         del self._alarms[group_id]
         out = Outbox()
-        shard.machine.time_passed(group_id, out, now_ms, self.limits(shard))
+        shard.machine.time_passed(group_id, out, now, self.limits(shard))
         self.settle(shard, group_id, out)
 
 

@@ -12,6 +12,7 @@ connection is handled.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from cordwood.model.moment import Moment
 from cordwood.node.timers import Timer
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class HeldHeartbeat:
         self.connection_id = connection_id
         self.timer: Timer | None = None
 
-    def hurry(self, now_ms: int) -> None:
+    def hurry(self, now: Moment) -> None:
         self.abandon()
         self._answer()
 
@@ -81,11 +82,11 @@ class HeldHeartbeats:
         self.of_connection[connection_id] = waiting
         self._node.park(connection_id, waiting)
 
-    def look(self, group_id: str, now_ms: int) -> None:
+    def look(self, group_id: str, now: Moment) -> None:
         """Answers the held heartbeats of a group that have news now."""
         for waiting in list(self._of_group.get(group_id, ())):
             if waiting.has_news():
-                waiting.hurry(now_ms)
+                waiting.hurry(now)
 
     def forget(self, waiting: HeldHeartbeat) -> None:
         if waiting.timer is not None:

@@ -17,6 +17,7 @@ from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.node.partition import Partition
 
@@ -81,37 +82,29 @@ class LagWatch:
         self._steps: Iterator[None] | None = None
         self._newest: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
 
-    def schedule(self, now_ms: int) -> None:
-        self._node.timers.at(now_ms + self._node.settings.lag_check_interval_ms, self._begin)
+    def schedule(self, now: Moment) -> None:
+        self._node.timers.at(now.boot_ms + self._node.settings.lag_check_interval_ms, self._begin)
 
-    def clock_jumped(self) -> None:
-        """Drops all samples: after the wall clock was set, rates between old and new samples would be wrong."""
-        self.positions = {key: watched._replace(samples=()) for key, watched in self.positions.items()}
-        self.traffic = {}
-        if self._steps is not None:
-            # A sweep that is half done has old samples, so it ends here. The next sweep begins at its time.
-            self._steps = iter(())
-
-    def _begin(self, now_ms: int) -> None:
-        self.schedule(now_ms)
+    def _begin(self, now: Moment) -> None:
+        self.schedule(now)
         if self._steps is not None:
             return
         shards: list[GroupShard] = []
 
         def loaded(worst_error: ErrorCode) -> None:
             self._steps = self._sweep(shards)
-            self._continue(self._node.now_ms)
+            self._continue(self._node.now)
 
         self._steps = iter(())
         self._node.groups.visit_shards(shards.append, loaded)
 
-    def _continue(self, now_ms: int) -> None:
+    def _continue(self, now: Moment) -> None:
         assert self._steps is not None
         for _ in range(STEPS_PER_TURN):
             if next(self._steps, self) is self:
                 self._steps = None
                 return
-        self._node.timers.at(now_ms + PAUSE_MS, self._continue)
+        self._node.timers.at(now.boot_ms + PAUSE_MS, self._continue)
         self._node.effects.wake()
 
     def _sweep(self, shards: list[GroupShard]) -> Iterator[None]:
@@ -147,13 +140,13 @@ class LagWatch:
             replica = partition.opened
             if replica is None:
                 continue
-            now_ms = self._node.now_ms
+            now = self._node.now
             known = before.get(partition.name)
-            end = Sample(now_ms, replica.high_watermark)
+            end = Sample(now.boot_ms, replica.high_watermark)
             traffic[partition.name] = PartitionTraffic(
                 with_sample(() if known is None else known.ends, end),
                 known.reached if known is not None and known.reached.value == end.value else end,
-                with_sample(() if known is None else known.bytes, Sample(now_ms, partition.appended_bytes)),
+                with_sample(() if known is None else known.bytes, Sample(now.boot_ms, partition.appended_bytes)),
                 partition.fetched_bytes,
                 replica.log.size_bytes,
                 replica.log.log_start_offset,
@@ -169,7 +162,7 @@ class LagWatch:
     def _look(
         self, group_id: str, partition: Partition, position: int | None, spans: dict[TopicPartition, LogSpan]
     ) -> WatchedPosition:
-        now_ms = self._node.now_ms
+        now = self._node.now
         name = partition.name
         span = spans.get(name)
         if span is None:
@@ -177,20 +170,22 @@ class LagWatch:
         before = self.positions.get((group_id, name))
         samples: tuple[Sample, ...] = ()
         if position is not None:
-            samples = with_sample(() if before is None else before.samples, Sample(now_ms, position))
+            samples = with_sample(() if before is None else before.samples, Sample(now.boot_ms, position))
         traffic = self.traffic.get(name)
         growth = Growth()
-        ends: list[Sample] = []
+        ends: list[Mark] = []
         if traffic is not None:
             growth = Growth(traffic.records_per_s / 1000, traffic.bytes_per_s / 1000)
-            ends = [traffic.reached, *traffic.ends]
+            ends = [
+                Mark(value, now.wall_ms - (now.boot_ms - at_ms)) for at_ms, value in (traffic.reached, *traffic.ends)
+            ]
         lag = evaluate(
             span,
             position,
             marks=self._marks(partition, span, position, ends),
             growth=growth,
             drain_per_s=rate_per_s(samples),
-            now_ms=now_ms,
+            wall_ms=now.wall_ms,
         )
         warned = self._warn_of_loss(group_id, partition, lag, before is not None and before.warned)
         mourned = self._say_lost(group_id, name, lag, before is not None and before.mourned)
@@ -223,18 +218,17 @@ class LagWatch:
         return LogSpan(log.log_start_offset, end_offset, tuple(segments), rules, roll_at_ms)
 
     @staticmethod
-    def _marks(partition: Partition, span: LogSpan, position: int | None, ends: list[Sample]) -> list[Mark]:
+    def _marks(partition: Partition, span: LogSpan, position: int | None, ends: list[Mark]) -> list[Mark]:
         """Offsets with known times around the first unread record: sampled ends, segment ends, time index entries."""
         if position is None or position >= span.end_offset or partition.opened is None:
             return []
         first_unread = max(position, span.start_offset)
-        marks = [Mark(sample.value, sample.at_ms) for sample in ends]
-        marks += [
+        segment_ends = [
             Mark(segment.end_offset, segment.newest_ms)
             for segment in span.segments
             if segment.newest_ms != NO_TIMESTAMP_MS
         ]
-        return marks + _time_index_marks(partition.opened.log, first_unread)
+        return ends + segment_ends + _time_index_marks(partition.opened.log, first_unread)
 
     # Warnings: once for each event
 

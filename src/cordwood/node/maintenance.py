@@ -14,6 +14,7 @@ from cordwood.log.set_aside import read_note
 from cordwood.log.strays import Fate, Known, Verdict
 from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.node.partition import Partition
 
 if TYPE_CHECKING:
@@ -38,29 +39,23 @@ class Maintenance:
         self._reported: dict[str, int] = {}
         self._reported_set_aside = 0
 
-    def schedule(self, now_ms: int) -> None:
+    def schedule(self, now: Moment) -> None:
         settings = self._node.settings
         timers = self._node.timers
-        timers.at(now_ms + settings.log_retention_check_interval_ms, self._begin_sweep)
-        timers.at(now_ms + settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_again)
-        timers.at(now_ms + settings.offsets_retention_check_interval_ms, self._expire_positions)
-
-    def clock_jumped(self, by_ms: int) -> None:
-        """Shifts the times kept here after the wall clock was set. The node's timers are shifted already."""
-        self._reported = {message: last_ms + by_ms for message, last_ms in self._reported.items()}
-        for log in self._node.logs.logs:
-            log.deletions = [deletion.shifted(by_ms) for deletion in log.deletions]
+        timers.at(now.boot_ms + settings.log_retention_check_interval_ms, self._begin_sweep)
+        timers.at(now.boot_ms + settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_again)
+        timers.at(now.boot_ms + settings.offsets_retention_check_interval_ms, self._expire_positions)
 
     # Retention, rolling, idle producers: one visit to each partition
 
-    def _begin_sweep(self, now_ms: int) -> None:
+    def _begin_sweep(self, now: Moment) -> None:
         settings = self._node.settings
-        self._node.timers.at(now_ms + settings.log_retention_check_interval_ms, self._begin_sweep)
+        self._node.timers.at(now.boot_ms + settings.log_retention_check_interval_ms, self._begin_sweep)
         if self._sweep is None:
             self._sweep = iter(list(self._node.partitions()))
-            self._continue_sweep(now_ms)
+            self._continue_sweep(now)
 
-    def _continue_sweep(self, now_ms: int) -> None:
+    def _continue_sweep(self, now: Moment) -> None:
         assert self._sweep is not None
         dropped = 0
         for _ in range(PARTITIONS_PER_STEP):
@@ -68,10 +63,10 @@ class Maintenance:
             if partition is None:
                 self._sweep = None
                 return
-            dropped += self._visit(partition, now_ms)
+            dropped += self._visit(partition, now)
             if dropped >= DROPPED_AT_ONCE:
                 break
-        self._node.timers.at(now_ms + PAUSE_MS, self._continue_sweep)
+        self._node.timers.at(now.boot_ms + PAUSE_MS, self._continue_sweep)
 
     def drop_soon(self, partition: Partition) -> None:
         """Drops segments of a partition that has very many to drop, some in each of the next turns."""
@@ -80,11 +75,11 @@ class Maintenance:
             self._node.in_turns.add_steps(self._drop(partition))
 
     def _drop(self, partition: Partition) -> Iterator[None]:
-        while self._visit(partition, self._node.now_ms) >= DROPPED_AT_ONCE:
+        while self._visit(partition, self._node.now) >= DROPPED_AT_ONCE:
             yield
         self._dropping.discard(partition)
 
-    def _visit(self, partition: Partition, now_ms: int) -> int:
+    def _visit(self, partition: Partition, now: Moment) -> int:
         """Rolls and drops segments of a partition as its settings ask. Returns the number of dropped segments."""
         if not self._node.owns(partition):
             return 0
@@ -93,10 +88,10 @@ class Maintenance:
         try:
             replica = partition.replica
             log = replica.log
-            if log.roll_if_due(now_ms):
+            if log.roll_if_due(now.wall_ms):
                 # Compaction takes only segments below the saved recovery point.
                 self.checkpoint_soon()
-            removed = log.apply_retention(now_ms, limit_offset=replica.high_watermark)
+            removed = log.apply_retention(now, limit_offset=replica.high_watermark)
         except StorageFailure as failure:
             self._node.storage_failed(failure)
             return 0
@@ -109,12 +104,12 @@ class Maintenance:
                 deleted.size_bytes,
                 deleted.reason,
             )
-        if due := log.take_due_deletions(now_ms):
+        if due := log.take_due_deletions(now.boot_ms):
             self._node.effects.blocking(lambda: self._remove(due), self._removed)
         if removed:
             self.checkpoint_soon()
             # A waiting fetch may hold slices of the removed segments.
-            partition.wake_readers(now_ms)
+            partition.wake_readers(now)
         if len(removed) >= DROPPED_AT_ONCE:
             self.drop_soon(partition)
         return len(removed)
@@ -127,8 +122,10 @@ class Maintenance:
         if isinstance(result, Exception):
             self._node.storage_failed(result)
 
-    def _expire_positions(self, now_ms: int) -> None:
-        self._node.timers.at(now_ms + self._node.settings.offsets_retention_check_interval_ms, self._expire_positions)
+    def _expire_positions(self, now: Moment) -> None:
+        self._node.timers.at(
+            now.boot_ms + self._node.settings.offsets_retention_check_interval_ms, self._expire_positions
+        )
         self._node.groups.positions.expire()
 
     # Checkpoints
@@ -136,19 +133,19 @@ class Maintenance:
     def checkpoint_soon(self) -> None:
         if not self._checkpoint_is_due:
             self._checkpoint_is_due = True
-            self._node.timers.at(self._node.now_ms + 1000, self._checkpoint_once)
+            self._node.timers.at(self._node.now.boot_ms + 1000, self._checkpoint_once)
             self._node.effects.wake()
 
-    def _checkpoint_once(self, now_ms: int) -> None:
+    def _checkpoint_once(self, now: Moment) -> None:
         self._checkpoint_is_due = False
-        self._checkpoint(now_ms)
+        self._checkpoint(now)
 
-    def _checkpoint_again(self, now_ms: int) -> None:
+    def _checkpoint_again(self, now: Moment) -> None:
         settings = self._node.settings
-        self._node.timers.at(now_ms + settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_again)
-        self._checkpoint(now_ms)
+        self._node.timers.at(now.boot_ms + settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_again)
+        self._checkpoint(now)
 
-    def _checkpoint(self, now_ms: int) -> None:
+    def _checkpoint(self, now: Moment) -> None:
         """Saves index entries, snapshots and recovery points of changed logs, which keeps recovery short."""
         if self._checkpoint_under_way:
             self.checkpoint_soon()
@@ -171,7 +168,7 @@ class Maintenance:
     def _book(self, checkpoint: Checkpoint) -> Iterator[None]:
         node = self._node
         save = yield from node.logs.finish_checkpoint_in_steps(
-            checkpoint, lambda log: node.became_durable(log, node.now_ms)
+            checkpoint, lambda log: node.became_durable(log, node.now)
         )
         node.effects.blocking(save, self._checkpoint_over)
 
@@ -223,7 +220,7 @@ class Maintenance:
         if tombstones.keys() - remaining:
             # The controller is asked later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
-            node.timers.at(node.now_ms, lambda _: self._forget_deletions(forgotten))
+            node.timers.at(node.now.boot_ms, lambda _: self._forget_deletions(forgotten))
         for name in node.logs.missing([partition.name for partition in node.partitions()]):
             logger.error("%s had records, and its directory is missing", name)
 
@@ -236,7 +233,7 @@ class Maintenance:
             case Fate.EMPTY:
                 logs.delete_log(name)
             case Fate.SET_ASIDE:
-                logs.set_aside(name, verdict.reason, self._node.now_ms)
+                logs.set_aside(name, verdict.reason, self._node.now.wall_ms)
             case Fate.REPAIRED:
                 logger.warning(
                     "%s: %s. The directory belongs to the topic of its name; the topic id is written again",
@@ -275,11 +272,11 @@ class Maintenance:
 
     def report(self, level: int, message: str) -> None:
         """Logs a message, and repeats it only after REPEAT_AFTER_MS: a full disk must not fill the log as well."""
-        now_ms = self._node.now_ms
+        boot_ms = self._node.now.boot_ms
         last_ms = self._reported.get(message)
-        if last_ms is not None and now_ms - last_ms < REPEAT_AFTER_MS:
+        if last_ms is not None and boot_ms - last_ms < REPEAT_AFTER_MS:
             return
         if len(self._reported) >= MAX_REMEMBERED_REPORTS:
             self._reported.clear()
-        self._reported[message] = now_ms
+        self._reported[message] = boot_ms
         logger.log(level, message)

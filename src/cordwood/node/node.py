@@ -24,6 +24,7 @@ from cordwood.log.record_work import HERE, RecordWork
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError, StorageFailure, SyncFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.node.apis import HANDLERS, SERVED_APIS
 from cordwood.node.compaction import Compaction
@@ -72,7 +73,7 @@ class Parked(Protocol):
 
     def abandon(self) -> None: ...
 
-    def hurry(self, now_ms: int) -> None:
+    def hurry(self, now: Moment) -> None:
         """Answers now, with the data at hand."""
 
 
@@ -84,7 +85,7 @@ class Node:
         image: ClusterImage,
         logs: DataDirectory,
         effects: Effects,
-        now_ms: int,
+        now: Moment,
         *,
         compact: Callable[[CompactionJob], CompactionResult],
         log_levels: LogLevels,
@@ -95,10 +96,10 @@ class Node:
         self.broker_id = image.node_id
         self.logs = logs
         self.effects = effects
-        self.now_ms = now_ms
+        self.now = now
         self.timers = Timers()
-        self.turns = Turns(self.timers, effects.wake, lambda: self.now_ms)
-        self.in_turns = InTurns(self.timers, effects.wake, lambda: self.now_ms)
+        self.turns = Turns(self.timers, effects.wake, lambda: self.now)
+        self.in_turns = InTurns(self.timers, effects.wake, lambda: self.now)
         self.topics: dict[str, list[Partition]] = {}
         self.fetch_sessions = FetchSessions(self.settings.max_incremental_fetch_session_cache_slots, seed)
         self.held_heartbeats = HeldHeartbeats(self)
@@ -106,7 +107,7 @@ class Node:
         self.transactions = TransactionCoordinator(self)
         self.transactional_appends = TransactionalAppends(self)
         self.preparation = Preparation(self)
-        self.producer_ids = ProducerIds(effects, lambda: self.now_ms)
+        self.producer_ids = ProducerIds(effects, lambda: self.now)
         self.maintenance = Maintenance(self)
         self.hot_keys = HotKeys(self)
         self.lag_watch = LagWatch(self)
@@ -129,11 +130,11 @@ class Node:
         self._early_answers = EarlyAnswers()
         for topic in image.sorted_topics():
             self._topic_created(topic)
-        self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
-        self.maintenance.schedule(now_ms)
-        self.compaction.schedule(now_ms)
-        self.transactions.schedule(now_ms)
-        self.lag_watch.schedule(now_ms)
+        self.timers.at(now.boot_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
+        self.maintenance.schedule(now)
+        self.compaction.schedule(now)
+        self.transactions.schedule(now)
+        self.lag_watch.schedule(now)
 
     @property
     def settings(self) -> BrokerSettings:
@@ -145,12 +146,12 @@ class Node:
 
     # Requests
 
-    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int) -> None:
+    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment) -> None:
         """Answers the request, now or later. The frame is not kept. Between `reply.hold` and `reply.release` the driver
         brings no other request of the connection."""
-        self.now_ms = now_ms
+        self.now = now
         if reply.connection_id in self._parked:
-            self._make_way(reply.connection_id, header.api_key, now_ms)
+            self._make_way(reply.connection_id, header.api_key, now)
         handler = HANDLERS.get(header.api_key)
         if handler is None or not handler.api.min_version <= header.api_version <= handler.api.max_version:
             if header.api_key == ApiKey.API_VERSIONS:
@@ -159,14 +160,14 @@ class Node:
                 reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
             return
         try:
-            steps = handler.handle(self, Request(header, frame, reply, now_ms, self.turns))
+            steps = handler.handle(self, Request(header, frame, reply, now, self.turns))
         except BadRequest as problem:
             reply.hang_up(problem.message)
             return
         if steps is not None:
             self.turns.begin(reply, steps)
 
-    def _make_way(self, connection_id: int, api_key: int, now_ms: int) -> None:
+    def _make_way(self, connection_id: int, api_key: int, now: Moment) -> None:
         """Answers waiting requests of the connection: answers leave in order, and the new request must not wait behind
         them.
 
@@ -175,12 +176,12 @@ class Node:
         """
         held = self.held_heartbeats.of_connection.get(connection_id)
         if held is not None:
-            held.hurry(now_ms)
+            held.hurry(now)
         waiting = self._parked.get(connection_id)
-        if not waiting or api_key == ApiKey.FETCH or not self._early_answers.may_give(connection_id, now_ms):
+        if not waiting or api_key == ApiKey.FETCH or not self._early_answers.may_give(connection_id, now.boot_ms):
             return
         for parked in list(waiting):
-            parked.hurry(now_ms)
+            parked.hurry(now)
 
     def connection_closed(self, connection_id: int) -> None:
         """Drops the waiting requests of a closed connection: nobody reads their answers."""
@@ -201,12 +202,12 @@ class Node:
             if not waiting_there:
                 del self._parked[connection_id]
 
-    def stop_waiting(self, now_ms: int) -> None:
+    def stop_waiting(self, now: Moment) -> None:
         """The broker stops: answers waiting fetches with the records at hand, and waiting members with a refusal."""
-        self.now_ms = now_ms
+        self.now = now
         self.held_heartbeats.stop()
         for parked in [parked for waiting in self._parked.values() for parked in waiting]:
-            parked.hurry(now_ms)
+            parked.hurry(now)
         self.groups.stop_waiting()
 
     # Topics and partitions
@@ -243,21 +244,21 @@ class Node:
         """The topic id of a partition; None if the partition does not exist."""
         return self.topic_id(name.topic) if self.has_partition(*name) else None
 
-    def apply(self, delta: ImageDelta, now_ms: int) -> None:
+    def apply(self, delta: ImageDelta, now: Moment) -> None:
         """Applies a change of the cluster's metadata. The image is up to date already."""
-        self.now_ms = now_ms
+        self.now = now
         if delta.deleted:
-            self._topics_deleted(delta.deleted, now_ms)
+            self._topics_deleted(delta.deleted, now)
         for topic in delta.created:
             self._topic_created(topic)
         self.groups.topics_changed([topic.name for topic in delta.created], [topic.name for topic in delta.deleted])
         for change in delta.changed:
-            self._topic_changed(change, now_ms)
+            self._topic_changed(change, now)
         if delta.broker_settings_changed:
             for name, partitions in self.topics.items():
                 self.preparation.topic_settled(self.image.topics[name])
                 for partition in partitions:
-                    self._change_settings(partition, self.image.topics[name].settings, now_ms)
+                    self._change_settings(partition, self.image.topics[name].settings, now)
 
     def _topic_created(self, topic: TopicImage) -> None:
         self._describe(topic)
@@ -267,7 +268,7 @@ class Node:
     def _describe(self, topic: TopicImage) -> None:
         self.logs.describe_topic(topic.topic_id, TopicDescription(len(topic.partitions), topic.overrides))
 
-    def _topic_changed(self, change: TopicChange, now_ms: int) -> None:
+    def _topic_changed(self, change: TopicChange, now: Moment) -> None:
         topic = change.after
         self._describe(topic)
         self.preparation.topic_settled(topic)
@@ -276,9 +277,9 @@ class Node:
             partitions.append(self._new_partition(topic, index))
         if topic.settings != change.before.settings:
             for partition in partitions:
-                self._change_settings(partition, topic.settings, now_ms)
+                self._change_settings(partition, topic.settings, now)
 
-    def _change_settings(self, partition: Partition, settings: TopicSettings, now_ms: int) -> None:
+    def _change_settings(self, partition: Partition, settings: TopicSettings, now: Moment) -> None:
         partition.change_settings(settings)
         replica = partition.opened
         if replica is None:
@@ -288,9 +289,9 @@ class Node:
         if settings.acks_mean_disk and replica.log.log_end_offset > replica.log.durable_end_offset:
             self._dirty[partition] = None
             self.effects.wake()
-        partition.moved(now_ms)
+        partition.moved(now)
 
-    def _topics_deleted(self, topics: Iterable[TopicImage], now_ms: int) -> None:
+    def _topics_deleted(self, topics: Iterable[TopicImage], now: Moment) -> None:
         deleted: dict[TopicId, list[Partition]] = {}
         for topic in topics:
             partitions = deleted[topic.topic_id] = self.topics.pop(topic.name)
@@ -310,7 +311,7 @@ class Node:
 
     def _end_waits(self, gone: list[Partition]) -> Iterator[None]:
         for number, partition in enumerate(gone, 1):
-            partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, self.now_ms)
+            partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, self.now)
             if number % ENDED_PER_STEP == 0:
                 yield
 
@@ -320,7 +321,7 @@ class Node:
         return Partition(name, topic.topic_id, topic.settings, image.leader_epoch, image.isr, self._open_replica)
 
     def _open_replica(self, partition: Partition) -> LeaderReplica:
-        log = self.logs.open_log(partition.name, partition.topic_id, partition.settings, self.now_ms)
+        log = self.logs.open_log(partition.name, partition.topic_id, partition.settings, self.now)
         self.maintenance.report_recovery(log)
         self.maintenance.report_set_aside()
         self.scrub.log_opened(log)
@@ -352,7 +353,7 @@ class Node:
 
     # Appending and waiting
 
-    def append(self, partition: Partition, batch: memoryview, acks: int, now_ms: int) -> tuple[Appended, bool]:
+    def append(self, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
         """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
         replica = partition.replica
         if acks == ALL_REPLICAS and not replica.enough_in_sync:
@@ -362,10 +363,10 @@ class Node:
                 f"{partition.settings.min_insync_replicas}.",
             )
         log = replica.log
-        appended = log.append(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
         if not appended.duplicate:
             partition.appended_bytes += len(batch)
-        self._appended(partition, log, now_ms)
+        self._appended(partition, log, now)
         last_offset = appended.last_offset
         safe = not partition.must_sync or log.durable_end_offset > last_offset
         if acks == ALL_REPLICAS and replica.high_watermark <= last_offset:
@@ -373,17 +374,17 @@ class Node:
         return appended, safe
 
     def append_internal(
-        self, partition: Partition, batch: bytearray, now_ms: int, marker: TransactionMarker | None = None
+        self, partition: Partition, batch: bytearray, now: Moment, marker: TransactionMarker | None = None
     ) -> Appended:
         """Appends records of a coordinator, or the marker of a transaction."""
         replica = partition.replica
         log = replica.log
-        appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms, marker=marker)
+        appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now=now, marker=marker)
         partition.appended_bytes += len(batch)
-        self._appended(partition, log, now_ms)
+        self._appended(partition, log, now)
         return appended
 
-    def _appended(self, partition: Partition, log: Log, now_ms: int) -> None:
+    def _appended(self, partition: Partition, log: Log, now: Moment) -> None:
         settings = partition.settings
         if log.closing:
             # A segment was rolled: a checkpoint saves its indexes, and recovery after a crash skips the segment.
@@ -392,7 +393,7 @@ class Node:
             self._dirty[partition] = None
             self.effects.wake()
             return
-        partition.moved(now_ms)
+        partition.moved(now)
         partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
         self._unsynced[partition] = None
         if len(self._unsynced) > self.image.settings.open_files_max // 2:
@@ -405,7 +406,7 @@ class Node:
             self.effects.wake()
         elif settings.flush_ms != NO_LIMIT and not partition.flush_due:
             partition.flush_due = True
-            self.timers.at(now_ms + settings.flush_ms, lambda _: self._flush_due(partition))
+            self.timers.at(now.boot_ms + settings.flush_ms, lambda _: self._flush_due(partition))
             self.effects.wake()
 
     def _flush_due(self, partition: Partition) -> None:
@@ -447,15 +448,15 @@ class Node:
                 tickets.append(ticket)
         return tickets
 
-    def flushed(self, tickets: list[FlushTicket], now_ms: int) -> None:
+    def flushed(self, tickets: list[FlushTicket], now: Moment) -> None:
         """Notes that a flush round made these logs durable up to their tickets' ends."""
-        self.now_ms = now_ms
+        self.now = now
         self.logs.note_durable(tickets)
         for ticket in tickets:
             ticket.log.finish_flush(ticket)
-            self.became_durable(ticket.log, now_ms)
+            self.became_durable(ticket.log, now)
 
-    def became_durable(self, log: Log, now_ms: int) -> None:
+    def became_durable(self, log: Log, now: Moment) -> None:
         """Wakes acks and readers that waited for a log's durable end."""
         topic, index = log.partition
         partitions = self.topics.get(topic, ())
@@ -466,27 +467,17 @@ class Node:
                 partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
                 if not partition.unsynced_messages:
                     self._unsynced.pop(partition, None)
-                partition.synced(log.durable_end_offset, now_ms)
+                partition.synced(log.durable_end_offset, now)
 
     # Time
 
-    def tick(self, now_ms: int) -> int | None:
+    def tick(self, now: Moment) -> int | None:
         """Runs the timers that are due; returns the next deadline."""
-        self.now_ms = now_ms
-        return self.timers.run(now_ms)
+        self.now = now
+        return self.timers.run(now)
 
-    def clock_jumped(self, by_ms: int) -> None:
-        """Shifts all deadlines after the wall clock was set: remaining times stay the same."""
-        self.timers.shift(by_ms)
-        self.groups.shift_deadlines(by_ms)
-        self.transactions.clock_jumped(by_ms)
-        self.lag_watch.clock_jumped()
-        self.maintenance.clock_jumped(by_ms)
-        for partition in self._partitions_with_acks:
-            partition.shift_deadlines(by_ms)
-
-    def _expire_acks(self, now_ms: int) -> None:
-        self.timers.at(now_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
+    def _expire_acks(self, now: Moment) -> None:
+        self.timers.at(now.boot_ms + ACK_EXPIRY_INTERVAL_MS, self._expire_acks)
         if self._partitions_with_acks and not self._expiring_acks:
             self._expiring_acks = True
             self.in_turns.begin_steps(self._expire_in_steps())
@@ -494,7 +485,7 @@ class Node:
     def _expire_in_steps(self) -> Iterator[None]:
         """A disk that hangs lets the acks of all partitions expire at the same time."""
         for number, partition in enumerate(list(self._partitions_with_acks), 1):
-            if not partition.expire_acks(self.now_ms):
+            if not partition.expire_acks(self.now):
                 self._partitions_with_acks.pop(partition, None)
             if number % ENDED_PER_STEP == 0:
                 yield

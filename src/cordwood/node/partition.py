@@ -10,6 +10,7 @@ from typing import Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.replication.leader import LeaderReplica
 
@@ -28,7 +29,7 @@ class WaitingAck:
 
 
 class WaitingReader(Protocol):
-    def woken_by(self, partition: "Partition", now_ms: int) -> None: ...
+    def woken_by(self, partition: "Partition", now: Moment) -> None: ...
 
 
 class Partition:
@@ -106,14 +107,14 @@ class Partition:
         """Calls `done` once every in-sync replica has the record at `offset`."""
         self.waiting_committed.append(WaitingAck(offset, deadline_ms, done))
 
-    def synced(self, durable_end_offset: int, now_ms: int) -> None:
+    def synced(self, durable_end_offset: int, now: Moment) -> None:
         """Wakes the acks below the log's new durable end."""
         waiting = self.waiting_durable
         while waiting and waiting[0].offset < durable_end_offset:
             waiting.popleft().done(ErrorCode.NONE)
-        self.moved(now_ms)
+        self.moved(now)
 
-    def moved(self, now_ms: int) -> None:
+    def moved(self, now: Moment) -> None:
         """Advances the high watermark after the log's or a follower's end moved, and wakes acks and readers."""
         replica = self._replica
         assert replica is not None, "a partition moves only once its log is open"
@@ -124,38 +125,34 @@ class Partition:
         while waiting and waiting[0].offset < high_watermark:
             waiting.popleft().done(ErrorCode.NONE)
         if self.waiting_readers:
-            self.wake_readers(now_ms)
+            self.wake_readers(now)
 
-    def wake_readers(self, now_ms: int) -> None:
+    def wake_readers(self, now: Moment) -> None:
         for reader in list(self.waiting_readers):
-            reader.woken_by(self, now_ms)
+            reader.woken_by(self, now)
 
-    def expire_acks(self, now_ms: int) -> bool:
+    def expire_acks(self, now: Moment) -> bool:
         """Answers acks past their deadline with REQUEST_TIMED_OUT. True if other acks still wait."""
         for waiting in (self.waiting_durable, self.waiting_committed):
-            if any(ack.deadline_ms <= now_ms for ack in waiting):
-                kept = [ack for ack in waiting if ack.deadline_ms > now_ms]
-                expired = [ack for ack in waiting if ack.deadline_ms <= now_ms]
+            if any(ack.deadline_ms <= now.boot_ms for ack in waiting):
+                kept = [ack for ack in waiting if ack.deadline_ms > now.boot_ms]
+                expired = [ack for ack in waiting if ack.deadline_ms <= now.boot_ms]
                 waiting.clear()
                 waiting.extend(kept)
                 for ack in expired:
                     ack.done(ErrorCode.REQUEST_TIMED_OUT)
         return bool(self.waiting_durable or self.waiting_committed)
 
-    def shift_deadlines(self, by_ms: int) -> None:
-        for ack in (*self.waiting_durable, *self.waiting_committed):
-            ack.deadline_ms += by_ms
-
     @property
     def has_waiters(self) -> bool:
         return bool(self.waiting_durable or self.waiting_committed or self.waiting_readers)
 
-    def gone(self, error: ErrorCode, now_ms: int) -> None:
+    def gone(self, error: ErrorCode, now: Moment) -> None:
         """Ends all waits: the partition was deleted, or this node no longer leads it."""
         for waiting in (self.waiting_durable, self.waiting_committed):
             while waiting:
                 waiting.popleft().done(error)
-        self.wake_readers(now_ms)
+        self.wake_readers(now)
 
 
 def no_such_partition(name: str, index: int) -> ProtocolError:

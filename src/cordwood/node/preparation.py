@@ -96,7 +96,7 @@ class Preparation:
             if not settings.looks_at_records:
                 ready.append(batch)
                 continue
-            rules = rules_of(settings, self._node.now_ms)
+            rules = rules_of(settings, self._node.now.wall_ms)
             taken = look_briefly(batch, rules, max_records=records, max_bytes=size, max_headers=headers)
             if taken is None:
                 return None
@@ -136,7 +136,7 @@ class Preparation:
         settings = partition.settings
         rules: RecordRules | None = None
         if settings.looks_at_records:
-            rules = rules_of(settings, self._node.now_ms)
+            rules = rules_of(settings, self._node.now.wall_ms)
         codec = codec_of(settings)
         if codec is None or not needs_recompression(batch, codec):
             return None if rules is None else Task(batch, rules, None)

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 from cordwood.node.ports import Effects
 
 
 class ProducerIds:
-    def __init__(self, effects: Effects, now_ms: Callable[[], int]) -> None:
+    def __init__(self, effects: Effects, now: Callable[[], Moment]) -> None:
         self._effects = effects
-        self._now_ms = now_ms
+        self._now = now
         self._ids = range(0)
         self._waiting: list[Callable[[int | ErrorCode], None]] = []
 
@@ -23,8 +24,8 @@ class ProducerIds:
             self._allocate()
 
     def _allocate(self) -> None:
-        now_ms = self._now_ms()
-        self._effects.controller(lambda controller: controller.allocate_producer_ids(now_ms), self._allocated)
+        wall_ms = self._now().wall_ms
+        self._effects.controller(lambda controller: controller.allocate_producer_ids(wall_ms), self._allocated)
 
     def _take(self) -> int:
         producer_id, self._ids = self._ids[0], self._ids[1:]

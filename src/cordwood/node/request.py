@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from cordwood.model.moment import Moment
 from cordwood.node.ports import Reply
 from cordwood.node.turns import ANSWERED_BYTES_PER_EVENT, Steps, Turns
 from cordwood.wire.apis import APIS, Api, ApiKey
@@ -22,13 +23,13 @@ T = TypeVar("T")
 class Request:
     """A request and its reply. The frame is the network's buffer, valid until the handler returns or first pauses."""
 
-    __slots__ = ("_turns", "frame", "header", "now_ms", "reply", "version")
+    __slots__ = ("_turns", "frame", "header", "now", "reply", "version")
 
-    def __init__(self, header: RequestHeader, frame: memoryview, reply: Reply, now_ms: int, turns: Turns) -> None:
+    def __init__(self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment, turns: Turns) -> None:
         self.header = header
         self.frame = frame
         self.reply = reply
-        self.now_ms = now_ms
+        self.now = now
         self.version = header.api_version
         self._turns = turns
 

@@ -18,6 +18,7 @@ from cordwood.log import opening
 from cordwood.log.findings import FILE_NAME, Finding, Findings, Place
 from cordwood.log.scrubbing import SegmentCheck, Step, confirm
 from cordwood.model.errors import DiskFull, StorageFailure
+from cordwood.model.moment import Moment
 from cordwood.segments.damaged import DamagedCheckpoint
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ScrubbedNode(Protocol):
     """The part of a node that the scrub needs."""
 
     @property
-    def now_ms(self) -> int: ...
+    def now(self) -> Moment: ...
 
     @property
     def timers(self) -> Timers: ...
@@ -121,15 +122,15 @@ class Scrub:
             logger.warning("%s: the scrub forgets its findings and begins anew", failure)
             return Findings()
 
-    def begin(self, in_background: InBackground, now_ms: int) -> None:
+    def begin(self, in_background: InBackground, now: Moment) -> None:
         self._in_background = in_background
-        self._saved_ms = now_ms
+        self._saved_ms = now.boot_ms
         names = {partition.name for partition in self._node.partitions()}
         self.findings.remove([finding for finding in self.findings.all() if finding.partition not in names])
         for finding in self.findings.all():
             if (base_offset := finding.segment_base_offset) is not None:
                 self._suspects.append(Place(finding.partition, base_offset))
-        self._again(now_ms + FIRST_AFTER_MS)
+        self._again(now.boot_ms + FIRST_AFTER_MS)
 
     # What is known
 
@@ -145,7 +146,7 @@ class Scrub:
         """Takes in the damage that a log knows of: logs new findings, and keeps them."""
         if not log.damage and not len(self.findings):
             return
-        self.findings.add(log.damage, self._node.now_ms)
+        self.findings.add(log.damage, self._node.now.wall_ms)
         gone = [each for each in self.findings.of(log.partition) if each.end_offset <= log.log_start_offset]
         self.findings.remove(gone)
         for finding in self.findings.of(log.partition):
@@ -184,23 +185,23 @@ class Scrub:
         self._node.timers.at(at_ms, self._turn)
         self._node.effects.wake()
 
-    def _turn(self, now_ms: int) -> None:
+    def _turn(self, now: Moment) -> None:
         """Reads a piece of the current segment, or looks for the next segment."""
         rate = self._node.settings.log_scrub_bytes_per_second
-        self._save_if_due(now_ms)
+        self._save_if_due(now)
         if rate == 0:
             self._target = self._check = None
-            self._again(now_ms + LOOK_AGAIN_MS)
+            self._again(now.boot_ms + LOOK_AGAIN_MS)
         elif self._target is not None:
             self._read_on(self._target, rate)
-        elif self._choose(now_ms):
-            self._again(now_ms)
+        elif self._choose(now):
+            self._again(now.boot_ms)
         elif self._waiting is None:
-            self._again(now_ms + LOOK_AGAIN_MS)
+            self._again(now.boot_ms + LOOK_AGAIN_MS)
         else:
-            self._again(now_ms + 1)
+            self._again(now.boot_ms + 1)
 
-    def _choose(self, now_ms: int) -> bool:
+    def _choose(self, now: Moment) -> bool:
         """Chooses the next segment to read; False if there is none now. Looks at a few partitions only."""
         while self._suspects:
             place = self._suspects.popleft()
@@ -208,13 +209,13 @@ class Scrub:
             partitions = self._node.topics.get(topic, ())
             if index < len(partitions) and self._take(partitions[index], place.base_offset, None):
                 return True
-        if self._waiting is None and not self._begin_pass(now_ms):
+        if self._waiting is None and not self._begin_pass(now):
             return False
         assert self._waiting is not None
         for _ in range(PARTITIONS_PER_TURN):
             partition = self._next
             if partition is None:
-                self._end_pass(now_ms)
+                self._end_pass(now)
                 return False
             checked = self.findings.checked
             after = checked.base_offset if checked is not None and checked.partition == partition.name else -1
@@ -223,13 +224,13 @@ class Scrub:
             self._next = next(self._waiting, None)
         return False
 
-    def _begin_pass(self, now_ms: int) -> bool:
+    def _begin_pass(self, now: Moment) -> bool:
         findings = self.findings
         if findings.pass_began_ms is None:
             due_ms = (findings.last_pass_began_ms or 0) + self._node.settings.log_scrub_interval_ms
-            if findings.last_pass_began_ms is not None and due_ms > now_ms >= findings.last_pass_began_ms:
+            if findings.last_pass_began_ms is not None and due_ms > now.wall_ms >= findings.last_pass_began_ms:
                 return False
-            findings.pass_began_ms = now_ms
+            findings.pass_began_ms = now.wall_ms
             findings.checked = None
             findings.changed = True
         self._waiting = self._partitions_from(None if findings.checked is None else findings.checked.partition)
@@ -243,11 +244,11 @@ class Scrub:
                 first = start.partition if start is not None and topic == start.topic else 0
                 yield from self._node.topics.get(topic, ())[first:]
 
-    def _end_pass(self, now_ms: int) -> None:
+    def _end_pass(self, now: Moment) -> None:
         findings = self.findings
-        findings.last_pass_began_ms, findings.last_pass_ended_ms = findings.pass_began_ms, now_ms
+        findings.last_pass_began_ms, findings.last_pass_ended_ms = findings.pass_began_ms, now.wall_ms
         findings.pass_began_ms = findings.checked = self._waiting = self._next = None
-        self._save(now_ms)
+        self._save(now)
 
     def _take(self, partition: Partition, base_offset: int | None, after: int | None) -> bool:
         """Begins with the segment at `base_offset`, or with the first segment behind `after`; False if there is
@@ -278,10 +279,10 @@ class Scrub:
         max_bytes = min(STEP_BYTES, rate)
 
         def stepped(result: Step | Exception) -> None:
-            now_ms = self._node.now_ms
+            now = self._node.now
             if isinstance(result, Exception):
                 self._give_up(target, result)
-                self._again(now_ms + 1)
+                self._again(now.boot_ms + 1)
                 return
             self.bytes_read += result.bytes
             if not result.done:
@@ -292,7 +293,7 @@ class Scrub:
                 self._confirm(target)
                 return
             pause_s = max(result.bytes / rate, result.batches / BATCHES_PER_SECOND)
-            self._again(now_ms + max(1, int(pause_s * 1000)))
+            self._again(now.boot_ms + max(1, int(pause_s * 1000)))
 
         self._in_background(lambda: check.step(max_bytes, STEP_BATCHES), stepped)
 
@@ -309,8 +310,8 @@ class Scrub:
                     target.log.loaded_indexes.used(target.segment)
                     self.look_at(target.log)
                 self._checked(target)
-            self._save(self._node.now_ms)
-            self._again(self._node.now_ms + 1)
+            self._save(self._node.now)
+            self._again(self._node.now.boot_ms + 1)
 
         self._in_background(lambda: confirm(target.log, target.segment, target.end_offset), confirmed)
 
@@ -360,17 +361,17 @@ class Scrub:
             if partition.opened is not None and partition.opened.log.damage:
                 self.look_at(partition.opened.log)
 
-    def _save_if_due(self, now_ms: int) -> None:
-        if now_ms - self._saved_ms >= SAVE_EVERY_MS or now_ms < self._saved_ms:
-            self._saved_ms = now_ms
+    def _save_if_due(self, now: Moment) -> None:
+        if now.boot_ms - self._saved_ms >= SAVE_EVERY_MS:
+            self._saved_ms = now.boot_ms
             self._gather()
-            self._save(now_ms)
+            self._save(now)
 
-    def _save(self, now_ms: int) -> None:
+    def _save(self, now: Moment) -> None:
         if not self.findings.changed or self._saving:
             return
         assert self._in_background is not None
-        self._saved_ms, self._saving, self.findings.changed = now_ms, True, False
+        self._saved_ms, self._saving, self.findings.changed = now.boot_ms, True, False
         data = self.findings.to_bytes()
 
         def saved(result: Exception | None) -> None:

@@ -3,6 +3,8 @@
 import heapq
 from collections.abc import Callable
 
+from cordwood.model.moment import Moment
+
 FEWEST_TO_CLEAR = 1024
 """With fewer timers a search for cancelled ones is not worth its time."""
 
@@ -12,17 +14,17 @@ class Timer:
 
     __slots__ = ("callback",)
 
-    def __init__(self, callback: Callable[[int], None]) -> None:
-        self.callback: Callable[[int], None] | None = callback
+    def __init__(self, callback: Callable[[Moment], None]) -> None:
+        self.callback: Callable[[Moment], None] | None = callback
 
     def cancel(self) -> None:
         self.callback = None
 
-    def fire(self, now_ms: int) -> None:
+    def fire(self, now: Moment) -> None:
         """Calls back now, unless the timer has fired or was cancelled. The timer fires only once."""
         callback, self.callback = self.callback, None
         if callback is not None:
-            callback(now_ms)
+            callback(now)
 
 
 class Timers:
@@ -35,7 +37,7 @@ class Timers:
         """The number of timers in the heap, cancelled ones included."""
         return len(self._heap)
 
-    def at(self, deadline_ms: int, callback: Callable[[int], None]) -> Timer:
+    def at(self, deadline_ms: int, callback: Callable[[Moment], None]) -> Timer:
         """Calls back with the time, once, when the deadline has passed."""
         timer = Timer(callback)
         self._sequence += 1
@@ -51,17 +53,17 @@ class Timers:
         heapq.heapify(self._heap)
         self._clear_at = max(FEWEST_TO_CLEAR, 2 * len(self._heap))
 
-    def run(self, now_ms: int) -> int | None:
+    def run(self, now: Moment) -> int | None:
         """Fires the timers that are due, in order; returns the next deadline.
 
         Timers that become due during the run wait for the next run: a timer that is always due must not keep others
         waiting.
         """
         due = []
-        while (deadline_ms := self._next_ms()) is not None and deadline_ms <= now_ms:
+        while (deadline_ms := self._next_ms()) is not None and deadline_ms <= now.boot_ms:
             due.append(heapq.heappop(self._heap)[2])
         for timer in due:
-            timer.fire(now_ms)
+            timer.fire(now)
         return self._next_ms()
 
     def _next_ms(self) -> int | None:
@@ -73,8 +75,3 @@ class Timers:
                 return deadline_ms
             heapq.heappop(heap)
         return None
-
-    def shift(self, by_ms: int) -> None:
-        """Shifts all deadlines after the wall clock was set: the remaining times stay the same."""
-        self._heap = [(deadline_ms + by_ms, sequence, timer) for deadline_ms, sequence, timer in self._heap]
-        heapq.heapify(self._heap)

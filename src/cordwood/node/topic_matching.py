@@ -28,7 +28,7 @@ class _Work(NamedTuple):
     """One piece of work for the thread, with copies of its inputs."""
 
     version: int
-    now_ms: int
+    wall_ms: int
     names: frozenset[str]
     """Names of all topics."""
     added: frozenset[str]
@@ -111,7 +111,7 @@ class TopicMatching:
         image = self._node.image
         work = _Work(
             image.revision,
-            self._node.now_ms,
+            self._node.now.wall_ms,
             frozenset(image.topics) - INTERNAL_TOPICS,
             frozenset(self._added) - INTERNAL_TOPICS,
             tuple(self._waiting),
@@ -150,9 +150,9 @@ def _matched(work: _Work) -> _Found:
         except ProtocolError as refusal:
             found[expression] = refusal
         else:
-            found[expression] = Resolution(topics, work.version, work.now_ms)
+            found[expression] = Resolution(topics, work.version, work.wall_ms)
     for expression, before in work.known.items():
         topics = (before.topics & work.names).union(names_matching(expression, work.added))
         if topics != before.topics:
-            found[expression] = Resolution(topics, work.version, work.now_ms)
+            found[expression] = Resolution(topics, work.version, work.wall_ms)
     return found

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import COMMIT_TIMEOUT_MS, CoordinatorLog, Done, Shard, Writer
 from cordwood.node.family_coordinator import FamilyCoordinator
 from cordwood.node.timers import Timer
@@ -25,6 +26,7 @@ from cordwood.transactions.transaction import (
     PREPARED,
     NeedsProducerId,
     NewProducerId,
+    State,
     Step,
     Transaction,
     no_producer_id,
@@ -78,20 +80,22 @@ class TransactionCoordinator:
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         self.log.when_topic_exists(done)
 
-    def schedule(self, now_ms: int) -> None:
+    def schedule(self, now: Moment) -> None:
         """Starts the timers. The first look completes transactions that were decided before the broker stopped."""
         settings = self._node.settings
         timers = self._node.timers
-        timers.at(now_ms, self._look_at_all)
-        timers.at(now_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused)
+        timers.at(now.boot_ms, self._look_at_all)
+        timers.at(
+            now.boot_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused
+        )
 
     # Requests
 
     def init_producer_id(self, asked: beginning.Beginning, done: Stepped) -> None:
-        def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
+        def decide(found: Transaction | None, new_producer_id: NewProducerId, wall_ms: int) -> Step:
             if found is None and self._is_full():
                 return Step(ErrorCode.POLICY_VIOLATION)
-            return beginning.init_producer(found, asked, new_producer_id, now_ms)
+            return beginning.init_producer(found, asked, new_producer_id, wall_ms)
 
         self._step(asked.transactional_id, decide, done)
 
@@ -117,10 +121,10 @@ class TransactionCoordinator:
     ) -> None:
         """Calls back when the record that adds the partitions to the transaction is committed."""
 
-        def decide(found: Transaction | None, _: NewProducerId, now_ms: int) -> Step:
+        def decide(found: Transaction | None, _: NewProducerId, wall_ms: int) -> Step:
             most = self._node.settings.transaction_partitions_max
             return adding.add_partitions(
-                found, *writer, partitions, client_version=client_version, now_ms=now_ms, max_partitions=most
+                found, *writer, partitions, client_version=client_version, wall_ms=wall_ms, max_partitions=most
             )
 
         self._step(transactional_id, decide, lambda step: done(step.error))
@@ -176,14 +180,14 @@ class TransactionCoordinator:
     def end(self, transactional_id: str, writer: Writer, commit: bool, client_version: int, done: Stepped) -> None:
         """Commits or aborts. Calls back when the decision is committed; the markers follow."""
 
-        def decide(found: Transaction | None, new_producer_id: NewProducerId, now_ms: int) -> Step:
+        def decide(found: Transaction | None, new_producer_id: NewProducerId, wall_ms: int) -> Step:
             return ending.end_transaction(
                 found,
                 *writer,
                 commit=commit,
                 client_version=client_version,
                 new_producer_id=new_producer_id,
-                now_ms=now_ms,
+                wall_ms=wall_ms,
             )
 
         self._step(transactional_id, decide, done)
@@ -238,7 +242,7 @@ class TransactionCoordinator:
             self._decide(shard, transactional_id, decide, producer_ids, done, patient=patient)
 
         try:
-            step = decide(shard.machine.get(transactional_id), new_producer_id, self._node.now_ms)
+            step = decide(shard.machine.get(transactional_id), new_producer_id, self._node.now.wall_ms)
         except NeedsProducerId:
 
             def allocated(producer_id: int | ErrorCode) -> None:
@@ -278,6 +282,9 @@ class TransactionCoordinator:
             done(error)
 
         self.log.write(shard, [record_of(changed)], written)
+        found = shard.machine.get(changed.transactional_id)
+        if found is not None and found.state is State.ONGOING:
+            shard.machine.begun_ms(found, self._node.now)
 
     def _when_safe(self, shard: Shard[Transactions], partitions: Collection[TopicPartition], done: Done) -> None:
         """Calls back when the shard's record of a transaction is as safe as the records in the transaction's
@@ -289,7 +296,7 @@ class TransactionCoordinator:
 
         def committed(error: ErrorCode) -> None:
             if error is ErrorCode.NONE and self._outlast(shard, partitions):
-                deadline_ms = self._node.now_ms + COMMIT_TIMEOUT_MS
+                deadline_ms = self._node.now.boot_ms + COMMIT_TIMEOUT_MS
                 self._node.when_durable(shard.partition, shard.last_written_offset, deadline_ms, done)
             else:
                 done(error)
@@ -318,7 +325,7 @@ class TransactionCoordinator:
             self._complete(shard, transactional_id)
         rest = transactional_ids[taken:]
         if rest:
-            node.timers.at(node.now_ms + 1, lambda _: self.complete_all(shard, rest))
+            node.timers.at(node.now.boot_ms + 1, lambda _: self.complete_all(shard, rest))
             node.effects.wake()
 
     def _complete(self, shard: Shard[Transactions], transactional_id: str) -> None:
@@ -337,10 +344,10 @@ class TransactionCoordinator:
             last_ms = self._pause_ms.get(transactional_id)
             pause_ms = RETRY_AFTER_MS if last_ms is None else min(2 * last_ms, LONGEST_RETRY_MS)
             self._pause_ms[transactional_id] = pause_ms
-            node.timers.at(node.now_ms + pause_ms, again)
+            node.timers.at(node.now.boot_ms + pause_ms, again)
             node.effects.wake()
 
-        def again(_: int) -> None:
+        def again(_: Moment) -> None:
             self._completing.discard(transactional_id)
             self._complete(shard, transactional_id)
 
@@ -352,7 +359,7 @@ class TransactionCoordinator:
                 return
             assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
             self._completing.discard(transactional_id)
-            completed = ending.complete(decided, node.now_ms)
+            completed = ending.complete(decided, node.now.wall_ms)
             self.log.write(shard, [record_of(completed)], written)
             if shard.machine.get(transactional_id) is decided:
                 self._marked[transactional_id] = there
@@ -360,7 +367,7 @@ class TransactionCoordinator:
                 self._marked.pop(transactional_id, None)
                 self._pause_ms.pop(transactional_id, None)
             for timer in self._patient.pop(transactional_id, ()):
-                timer.fire(node.now_ms)
+                timer.fire(node.now)
             self.families.marked(transactional_id)
 
         def written(error: ErrorCode) -> None:
@@ -385,7 +392,7 @@ class TransactionCoordinator:
         """Calls back when the markers are written, or after PATIENCE_MS."""
         node = self._node
 
-        def fired(_: int) -> None:
+        def fired(_: Moment) -> None:
             waiting = self._patient.get(transactional_id)
             if waiting is not None and timer in waiting:
                 waiting.remove(timer)
@@ -393,17 +400,17 @@ class TransactionCoordinator:
                     del self._patient[transactional_id]
             decide_again()
 
-        timer = node.timers.at(node.now_ms + PATIENCE_MS, fired)
+        timer = node.timers.at(node.now.boot_ms + PATIENCE_MS, fired)
         self._patient.setdefault(transactional_id, []).append(timer)
         node.effects.wake()
 
     # Time
 
-    def _look_at_all(self, now_ms: int) -> None:
+    def _look_at_all(self, now: Moment) -> None:
         """Aborts transactions that were open for too long, and completes decided ones."""
         node = self._node
         interval_ms = node.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        node.timers.at(now_ms + interval_ms, self._look_at_all)
+        node.timers.at(now.boot_ms + interval_ms, self._look_at_all)
 
         self._each_in_steps(self._look)
 
@@ -425,10 +432,10 @@ class TransactionCoordinator:
         node, machine = self._node, shard.machine
         for ids in _portions(machine.ids()):
             written = 0
-            for each in machine.timed_out(node.now_ms, ids):
+            for each in machine.timed_out(node.now, ids):
                 # A client may have ended the transaction during a pause.
                 if machine.get(each.transactional_id) is each:
-                    self._write(shard, ending.time_out(each, node.now_ms), lambda error: None)
+                    self._write(shard, ending.time_out(each, node.now.wall_ms), lambda error: None)
                     written += 1 + len(each.partitions)
                 if written >= ENDED_PER_STEP:
                     written = 0
@@ -443,11 +450,11 @@ class TransactionCoordinator:
                 yield
         self.complete_all(shard, decided)
 
-    def _forget_unused(self, now_ms: int) -> None:
+    def _forget_unused(self, now: Moment) -> None:
         node = self._node
         settings = node.settings
         node.timers.at(
-            now_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused
+            now.boot_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused
         )
         self._each_in_steps(self._forget)
 
@@ -455,16 +462,10 @@ class TransactionCoordinator:
         node, machine = self._node, shard.machine
         expiration_ms = node.settings.transactional_id_expiration_ms
         for ids in _portions(machine.ids()):
-            self.log.write(shard, machine.expired(node.now_ms, expiration_ms, ids), lambda error: None)
+            self.log.write(shard, machine.expired(node.now.wall_ms, expiration_ms, ids), lambda error: None)
             if len(ids) == LOOKED_AT_PER_STEP:
                 yield
         yield from self.families.forget(shard)
-
-    def clock_jumped(self, by_ms: int) -> None:
-        """Shifts the times of transactions after the wall clock was set."""
-        for shard in self.log.loaded_shards():
-            shard.machine.clock_jumped(by_ms)
-        self.families.clock_jumped(by_ms)
 
 
 def _portions(transactional_ids: list[str]) -> Iterator[list[str]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Done, Writer
 from cordwood.node.partition import Partition
 from cordwood.records.control import TransactionMarker, build_transaction_marker
@@ -54,17 +55,17 @@ def write_markers(
         ending.marker,
         producer_id=ending.writer.producer_id,
         producer_epoch=ending.writer.producer_epoch,
-        timestamp_ms=node.now_ms,
+        timestamp_ms=node.now.wall_ms,
     )
 
-    def write_from(start: int, now_ms: int) -> None:
+    def write_from(start: int, now: Moment) -> None:
         end = start + MARKERS_PER_TURN
         if end < len(wanted):
             node.in_turns.add(partial(write_from, end))
         for name in wanted[start:end]:
             _write(node, ending, batch, name, one_done(name))
 
-    write_from(0, node.now_ms)
+    write_from(0, node.now)
 
 
 def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition, done: Done) -> None:
@@ -82,7 +83,7 @@ def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition,
             )
             return
         # Each partition puts its own offset into its copy.
-        offset = node.append_internal(partition, bytearray(batch), node.now_ms, ending.marker).last_offset
+        offset = node.append_internal(partition, bytearray(batch), node.now, ending.marker).last_offset
     except ProtocolError as refusal:
         done(refusal.code)
         return
@@ -122,11 +123,11 @@ def _check_coordinator(node: "Node", ending: Ending, partition: Partition) -> No
 def _when_committed(node: "Node", ending: Ending, partition: Partition, offset: int, done: Done) -> None:
     def committed(error: ErrorCode) -> None:
         if error is ErrorCode.NONE and ending.durable:
-            node.when_durable(partition, offset, node.now_ms + COMMIT_TIMEOUT_MS, done)
+            node.when_durable(partition, offset, node.now.boot_ms + COMMIT_TIMEOUT_MS, done)
         else:
             done(error)
 
     if partition.replica.high_watermark > offset:
         committed(ErrorCode.NONE)
     else:
-        node.when_committed(partition, offset, node.now_ms + COMMIT_TIMEOUT_MS, committed)
+        node.when_committed(partition, offset, node.now.boot_ms + COMMIT_TIMEOUT_MS, committed)

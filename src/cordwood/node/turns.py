@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from typing import Protocol
 
 from cordwood.model.errors import SyncFailure
+from cordwood.model.moment import Moment
 from cordwood.node.timers import Timers
 from cordwood.wire.errors import AnswerTooLarge, BadRequest
 
@@ -39,16 +40,16 @@ class Waiting(Protocol):
 
 
 class Turns:
-    def __init__(self, timers: Timers, wake: Callable[[], None], now_ms: Callable[[], int]) -> None:
-        """`now_ms` gives the time of the node's current event, which does not change within the event."""
+    def __init__(self, timers: Timers, wake: Callable[[], None], now: Callable[[], Moment]) -> None:
+        """`now` gives the time of the node's current event, which does not change within the event."""
         self._timers = timers
         self._wake = wake
-        self._now_ms = now_ms
+        self._now = now
         self._work: dict[int, deque[tuple[Waiting, Steps]]] = {}
         """Work by connection, in the order of the connections' next turns."""
         self.stepped_for: object | None = None
         """The reply of the last step. The driver clears it before each event, to name the request of a long one."""
-        self._counted_from_ms = 0
+        self._counted_from: Moment | None = None
         self.answered_bytes = 0
         """Bytes of answers in the current event: senders of answers add their sizes."""
 
@@ -69,10 +70,10 @@ class Turns:
     def answered_much(self) -> bool:
         """Whether the next answer waits for a turn: this event has answered ANSWERED_BYTES_PER_EVENT. In a new event
         counting begins anew instead."""
-        now_ms = self._now_ms()
-        if self._counted_from_ms == now_ms:
+        now = self._now()
+        if self._counted_from is now:
             return True
-        self._counted_from_ms, self.answered_bytes = now_ms, 0
+        self._counted_from, self.answered_bytes = now, 0
         return False
 
     def forget(self, connection_id: int) -> None:
@@ -87,16 +88,16 @@ class Turns:
             waiting.append((reply, steps))
             return
         if not self._work:
-            self._call_at(self._now_ms())
+            self._call_at(self._now())
         self._work[reply.connection_id] = deque([(reply, steps)])
         reply.hold()
 
-    def _call_at(self, now_ms: int) -> None:
+    def _call_at(self, now: Moment) -> None:
         # A timer that becomes due while timers run waits for the next turn of the loop.
-        self._timers.at(now_ms, self._turn)
+        self._timers.at(now.boot_ms, self._turn)
         self._wake()
 
-    def _turn(self, now_ms: int) -> None:
+    def _turn(self, now: Moment) -> None:
         if not self._work:
             return
         connection_id = next(iter(self._work))
@@ -119,7 +120,7 @@ class Turns:
         else:
             reply.release()
         if self._work:
-            self._call_at(now_ms)
+            self._call_at(now)
 
     def _taken(self, reply: Waiting, steps: Steps) -> bool:
         """Takes a step. True if the step was the last."""

@@ -139,10 +139,10 @@ def assign_offset(batch: bytearray | memoryview, base_offset: int, leader_epoch:
     _LEADER_EPOCH.pack_into(batch, 12, leader_epoch)
 
 
-def stamp_append_time(batch: bytearray | memoryview, now_ms: int) -> None:
+def stamp_append_time(batch: bytearray | memoryview, wall_ms: int) -> None:
     """Makes every record of the batch read as appended now (LogAppendTime), and renews the CRC."""
     view = memoryview(batch)
     (attributes,) = struct.unpack_from(">h", view, 21)
     struct.pack_into(">h", view, 21, attributes | TIMESTAMP_TYPE_BIT)
-    struct.pack_into(">q", view, 35, now_ms)
+    struct.pack_into(">q", view, 35, wall_ms)
     _CRC.pack_into(view, CRC_POSITION, crc32c(view[CRC_START:]))

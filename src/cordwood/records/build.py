@@ -113,7 +113,7 @@ def build_batch(
 
 def build_batch_of_now(
     records: Sequence[tuple[bytes, bytes | None]],
-    now_ms: int,
+    wall_ms: int,
     *,
     producer_id: int = -1,
     producer_epoch: int = -1,
@@ -140,7 +140,7 @@ def build_batch_of_now(
         section += body
     attributes = TRANSACTIONAL_BIT if transactional else 0
     count = len(records)
-    after_crc = _AFTER_CRC.pack(attributes, count - 1, now_ms, now_ms, producer_id, producer_epoch, -1, count)
+    after_crc = _AFTER_CRC.pack(attributes, count - 1, wall_ms, wall_ms, producer_id, producer_epoch, -1, count)
     return _sealed(0, -1, after_crc + section)
 
 

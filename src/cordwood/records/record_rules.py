@@ -63,13 +63,13 @@ class Look(NamedTuple):
     headers: int = 0
 
 
-def rules_of(settings: TopicSettings, now_ms: int) -> RecordRules:
+def rules_of(settings: TopicSettings, wall_ms: int) -> RecordRules:
     """The topic's rules for records that arrive now."""
     times_ms = None
     if not settings.log_append_time:
         times_ms = (
-            now_ms - settings.message_timestamp_before_max_ms,
-            now_ms + settings.message_timestamp_after_max_ms,
+            wall_ms - settings.message_timestamp_before_max_ms,
+            wall_ms + settings.message_timestamp_after_max_ms,
         )
     return RecordRules(settings.compacted, times_ms)
 

@@ -51,7 +51,7 @@ class InvalidBatch(ProtocolError):
         self.record_errors = record_errors
 
 
-def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) -> BatchHeader:
+def check_client_batch(records: Buffer, settings: TopicSettings, wall_ms: int) -> BatchHeader:
     """The header of the one batch that a client sent for a partition. Raises InvalidBatch to refuse it."""
     size = len(records)
     if size < HEADER_SIZE:
@@ -78,14 +78,14 @@ def check_client_batch(records: Buffer, settings: TopicSettings, now_ms: int) ->
     if producer[0] != -1 or attributes & TRANSACTIONAL_BIT:
         _check_producer(header)
     if settings.message_timestamp_type == "CreateTime":
-        latest = now_ms + settings.message_timestamp_after_max_ms
+        latest = wall_ms + settings.message_timestamp_after_max_ms
         if max_timestamp > latest or base_timestamp > latest:
-            raise _too_late(records, rules_of(settings, now_ms))
+            raise _too_late(records, rules_of(settings, wall_ms))
         if settings.message_timestamp_before_max_ms < NO_LIMIT:
-            _check_every_record(records, settings, now_ms)
+            _check_every_record(records, settings, wall_ms)
             return header
     if "compact" in settings.cleanup_policy:
-        _check_every_record(records, settings, now_ms)
+        _check_every_record(records, settings, wall_ms)
     return header
 
 
@@ -135,10 +135,10 @@ def _too_late(records: Buffer, rules: RecordRules) -> InvalidBatch:
     return InvalidBatch(ErrorCode.INVALID_TIMESTAMP, OUT_OF_BOUNDS)
 
 
-def _check_every_record(records: Buffer, settings: TopicSettings, now_ms: int) -> None:
+def _check_every_record(records: Buffer, settings: TopicSettings, wall_ms: int) -> None:
     if isinstance(records, memoryview) and isinstance(records.obj, LookedAt):
         return
-    refusal = look(records, rules_of(settings, now_ms)).refusal
+    refusal = look(records, rules_of(settings, wall_ms)).refusal
     if refusal is not None:
         raise refused(refusal)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cordwood.log.lookup import LogSlice
 from cordwood.log.retention import CONDEMNED
 from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.moment import Moment
 from cordwood.node.ports import Frame
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.disk import SimulatedFile
@@ -165,7 +166,7 @@ class Exchange:
 
     def _replied(self) -> None:
         self.replies += 1
-        self.replied_ms = self.connection.network.monotonic_ms()
+        self.replied_ms = self.connection.network.boot_ms()
         if self.replies > 1:
             raise InvariantBroken(f"{self} was answered {self.replies} times")
         if self.state not in (State.WAITING, State.LOST):
@@ -271,8 +272,8 @@ class Connection:
 class Network:
     """All connections to the broker that lives now."""
 
-    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
-        self.monotonic_ms = monotonic_ms
+    def __init__(self, boot_ms: Callable[[], int]) -> None:
+        self.boot_ms = boot_ms
         self.connections: list[Connection] = []
         self.answers: list[Exchange] = []
         """Answers on their way."""
@@ -316,7 +317,7 @@ class Network:
         if self._node is not None:
             self._node.connection_closed(connection.connection_id)
 
-    def deliver_request(self, connection: Connection, now_ms: int) -> None:
+    def deliver_request(self, connection: Connection, now: Moment) -> None:
         """Hands the connection's next request to the node. Its buffer is overwritten afterwards."""
         exchange = connection.travelling.popleft()
         assert self._node is not None
@@ -324,12 +325,12 @@ class Network:
         frame = encode_request(exchange.key, exchange.version, exchange.correlation_id, exchange.values)
         if exchange.state is State.TRAVELLING:
             exchange.state = State.WAITING
-        exchange.handled_ms = self.monotonic_ms()
+        exchange.handled_ms = self.boot_ms()
         self.requests_handled += 1
         if self.on_request is not None:
             self.on_request(exchange)
         self.handling = exchange
-        self._node.handle(parse_header(memoryview(frame)), memoryview(frame), exchange, now_ms)
+        self._node.handle(parse_header(memoryview(frame)), memoryview(frame), exchange, now)
         self.handling = None
         frame[:] = bytes([_GARBAGE]) * len(frame)
 

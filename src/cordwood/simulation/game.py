@@ -148,7 +148,7 @@ class Game(ABC, Generic[T]):
     # The transcript
 
     def _note(self, line: str) -> None:
-        self._transcript.append(f"{self.world.clock.monotonic_ms:7} ms  {line}")
+        self._transcript.append(f"{self.world.clock.boot_ms:7} ms  {line}")
 
     def last_steps(self) -> str:
         return "\n".join(self._transcript)

@@ -96,7 +96,7 @@ class GroupGame(Game[GroupOutcome]):
 
     @property
     def _now_ms(self) -> int:
-        return self.world.clock.monotonic_ms
+        return self.world.clock.boot_ms
 
     @property
     def _members(self) -> list[GroupMember]:

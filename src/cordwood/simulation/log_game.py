@@ -290,7 +290,7 @@ class LogGame(Game[Outcome]):
         report = self._report
         report.events[line.split(" ")[0] if line.startswith("fault") else line.split(" ", 1)[0]] += 1
         report.digest = hash_line(report.digest, line)
-        self._transcript.append(f"{report.steps:5} {self.world.clock.monotonic_ms:7} ms  {line}")
+        self._transcript.append(f"{report.steps:5} {self.world.clock.boot_ms:7} ms  {line}")
 
 
 def hash_line(digest: int, line: str) -> int:

@@ -68,7 +68,7 @@ class TurnLoop:
             self.step()
 
     def _take_due(self) -> None:
-        while (deadline_ms := self.next_deadline_ms) is not None and deadline_ms <= self._clock.monotonic_ms:
+        while (deadline_ms := self.next_deadline_ms) is not None and deadline_ms <= self._clock.boot_ms:
             _, _, handle, callback, arguments = heapq.heappop(self._timers)
             self._ready.append((handle, callback, arguments))
 
@@ -87,7 +87,7 @@ class TurnLoop:
     def call_later(
         self, delay: float, callback: Callback, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        return self._at(self._clock.monotonic_ms + round(delay * 1000), callback, args, context)
+        return self._at(self._clock.boot_ms + round(delay * 1000), callback, args, context)
 
     def call_at(
         self, when: float, callback: Callback, *args: Any, context: contextvars.Context | None = None

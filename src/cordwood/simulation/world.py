@@ -76,8 +76,7 @@ class Life:
             cast("Workers", self.workers),
             FairWorkers(self.workers, MANY_THREADS, MANY_THREADS),
             self._failed,
-            now_ms=world.clock.now_ms,
-            monotonic_s=world.clock.monotonic_s,
+            now=world.clock.now,
         )
         self.flusher = SimulatedFlusher(world.disk, world.patience, self.driver.flushed, self._failed)
         self.controller: Controller
@@ -98,7 +97,7 @@ class Life:
             self.controller.image,
             self.logs,
             self.driver,
-            self.driver.request_time_ms(),
+            self.driver.now(),
             compact=self._compact,
             log_levels=PythonLogLevels(),
             seed=world.chance.getrandbits(64),
@@ -107,7 +106,7 @@ class Life:
             pass
         self.driver.drive(self.node, self.flusher, self.controller)
         if world.scrubbed:
-            self.node.scrub.begin(self._scrub, self.node.now_ms)
+            self.node.scrub.begin(self._scrub, self.node.now)
 
     def _scrub(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         def finished(result: Any) -> None:
@@ -157,7 +156,7 @@ class Life:
 
     def finish(self) -> None:
         """A clean stop: all logs are flushed and checkpointed, and the directory is marked as cleanly closed."""
-        self.driver.run(lambda: self.node.stop_waiting(self.node.now_ms))
+        self.driver.run(lambda: self.node.stop_waiting(self.node.now))
         # A stopping broker waits a while for its calls to the store.
         self.loop.run_until_idle()
         while self.store.calls:
@@ -192,7 +191,7 @@ class World:
         self.clock = Clock()
         self.disk = SimulatedDisk(seed)
         self.store = MemoryStore()
-        self.network = Network(lambda: self.clock.monotonic_ms)
+        self.network = Network(lambda: self.clock.boot_ms)
         self.settings = BrokerSettings.from_texts({**SETTINGS, **(settings or {})})
         self.loaded_indexes_bytes = loaded_indexes_bytes
         self.life: Life | None = None
@@ -264,7 +263,7 @@ class World:
 
     def _deliver_request(self, connection: Connection) -> None:
         assert self.life is not None
-        self.network.deliver_request(connection, self.life.driver.request_time_ms())
+        self.network.deliver_request(connection, self.life.driver.now())
 
     def do(self, step: Callable[[], None]) -> None:
         """Takes one step. Raises ProcessDied if the process dies in it, BrokerFailed if the broker gives up."""
@@ -311,14 +310,14 @@ class World:
 
     def advance(self, by_ms: int) -> None:
         """Lets time pass, from deadline to deadline, and takes all steps on the way."""
-        end_ms = self.clock.monotonic_ms + by_ms
+        end_ms = self.clock.boot_ms + by_ms
         self.settle()
         while self.life is not None and (deadline_ms := self.life.loop.next_deadline_ms) is not None:
             if deadline_ms > end_ms:
                 break
-            self.clock.advance(max(0, deadline_ms - self.clock.monotonic_ms))
+            self.clock.advance(max(0, deadline_ms - self.clock.boot_ms))
             self.settle()
-        self.clock.advance(end_ms - self.clock.monotonic_ms)
+        self.clock.advance(end_ms - self.clock.boot_ms)
         self.settle()
 
     def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:

@@ -34,7 +34,7 @@ def add_partitions(
     partitions: Collection[TopicPartition],
     *,
     client_version: int,
-    now_ms: int,
+    wall_ms: int,
     max_partitions: int,
 ) -> Step:
     """Adds partitions to the open transaction; the first partitions open it."""
@@ -58,8 +58,8 @@ def add_partitions(
             found,
             state=State.ONGOING,
             partitions=together,
-            started_ms=found.started_ms if ongoing else now_ms,
-            updated_ms=now_ms,
+            started_ms=found.started_ms if ongoing else wall_ms,
+            updated_ms=wall_ms,
             client_version=client_version,
         ),
     )

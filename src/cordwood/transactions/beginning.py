@@ -29,10 +29,10 @@ class Beginning(NamedTuple):
         return self.producer_id != NO_PRODUCER_ID
 
 
-def init_producer(found: Transaction | None, asked: Beginning, new_producer_id: NewProducerId, now_ms: int) -> Step:
+def init_producer(found: Transaction | None, asked: Beginning, new_producer_id: NewProducerId, wall_ms: int) -> Step:
     """Id and epoch for the producer. CONCURRENT_TRANSACTIONS with a change: an open transaction is aborted first."""
     if found is None:
-        return _given(Transaction(asked.transactional_id, new_producer_id(), 0, asked.timeout_ms, State.EMPTY, now_ms))
+        return _given(Transaction(asked.transactional_id, new_producer_id(), 0, asked.timeout_ms, State.EMPTY, wall_ms))
     if asked.resumes and not _is_or_was(found, asked):
         return Step(ErrorCode.PRODUCER_FENCED)
     if found.state in PREPARED:
@@ -42,8 +42,8 @@ def init_producer(found: Transaction | None, asked: Beginning, new_producer_id: 
             return Step(ErrorCode.PRODUCER_FENCED)
         # No client gets the epoch of the abort: the client asks again, and gets a higher one.
         last_epoch = found.producer_epoch if asked.resumes else NO_PRODUCER_EPOCH
-        return Step(ErrorCode.CONCURRENT_TRANSACTIONS, found.fenced(now_ms, last_producer_epoch=last_epoch))
-    return _raised(found, asked, new_producer_id, now_ms)
+        return Step(ErrorCode.CONCURRENT_TRANSACTIONS, found.fenced(wall_ms, last_producer_epoch=last_epoch))
+    return _raised(found, asked, new_producer_id, wall_ms)
 
 
 def _is_or_was(found: Transaction, asked: Beginning) -> bool:
@@ -52,14 +52,14 @@ def _is_or_was(found: Transaction, asked: Beginning) -> bool:
     return asked.producer_id == found.previous_producer_id and asked.producer_epoch >= LAST_CLIENT_EPOCH
 
 
-def _raised(found: Transaction, asked: Beginning, new_producer_id: NewProducerId, now_ms: int) -> Step:
+def _raised(found: Transaction, asked: Beginning, new_producer_id: NewProducerId, wall_ms: int) -> Step:
     fresh = replace(
         found,
         state=State.EMPTY,
         timeout_ms=asked.timeout_ms,
         partitions=frozenset(),
         started_ms=-1,
-        updated_ms=now_ms,
+        updated_ms=wall_ms,
         next_producer_id=NO_PRODUCER_ID,
     )
     current = asked.producer_id == found.producer_id and asked.producer_epoch == found.producer_epoch

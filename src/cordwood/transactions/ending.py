@@ -32,13 +32,13 @@ def end_transaction(
     commit: bool,
     client_version: int,
     new_producer_id: NewProducerId,
-    now_ms: int,
+    wall_ms: int,
 ) -> Step:
     """Commits or aborts: the Prepare state, and with version 2 the id and epoch to go on with."""
     if found is None:
         return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_version < EPOCH_BUMPED:
-        return _end_same_epoch(found, producer_id, producer_epoch, commit, client_version, now_ms)
+        return _end_same_epoch(found, producer_id, producer_epoch, commit, client_version, wall_ms)
     repeated = _repeats(found, producer_id, producer_epoch)
     if not repeated and (problem := owner_problem(found, producer_id, producer_epoch)) is not ErrorCode.NONE:
         return Step(problem)
@@ -48,7 +48,7 @@ def end_transaction(
         return _repeated(found, commit)
     if found.state is not State.ONGOING and commit:
         return Step(ErrorCode.INVALID_TXN_STATE)
-    return _prepare_raised(found, commit, client_version, new_producer_id, now_ms)
+    return _prepare_raised(found, commit, client_version, new_producer_id, wall_ms)
 
 
 def _repeats(found: Transaction, producer_id: int, producer_epoch: int) -> bool:
@@ -72,7 +72,7 @@ def _repeated(found: Transaction, commit: bool) -> Step:
 
 
 def _prepare_raised(
-    found: Transaction, commit: bool, client_version: int, new_producer_id: NewProducerId, now_ms: int
+    found: Transaction, commit: bool, client_version: int, new_producer_id: NewProducerId, wall_ms: int
 ) -> Step:
     next_id = new_producer_id() if found.epoch_exhausted else NO_PRODUCER_ID
     ongoing = found.state is State.ONGOING
@@ -85,8 +85,8 @@ def _prepare_raised(
         previous_producer_id=NO_PRODUCER_ID,
         client_version=client_version,
         partitions=found.partitions if ongoing else frozenset(),
-        started_ms=found.started_ms if ongoing else now_ms,
-        updated_ms=now_ms,
+        started_ms=found.started_ms if ongoing else wall_ms,
+        updated_ms=wall_ms,
     )
     if next_id != NO_PRODUCER_ID:
         return Step(ErrorCode.NONE, changed, next_id, 0)
@@ -94,7 +94,7 @@ def _prepare_raised(
 
 
 def _end_same_epoch(
-    found: Transaction, producer_id: int, producer_epoch: int, commit: bool, client_version: int, now_ms: int
+    found: Transaction, producer_id: int, producer_epoch: int, commit: bool, client_version: int, wall_ms: int
 ) -> Step:
     if producer_id != found.producer_id:
         return Step(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -107,7 +107,7 @@ def _end_same_epoch(
             found,
             state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
             client_version=client_version,
-            updated_ms=now_ms,
+            updated_ms=wall_ms,
         )
         return Step(ErrorCode.NONE, changed)
     done = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
@@ -115,18 +115,22 @@ def _end_same_epoch(
     return Step(ErrorCode.NONE if found.state is done else ErrorCode.INVALID_TXN_STATE)
 
 
-def time_out(found: Transaction, now_ms: int) -> Transaction:
+def time_out(found: Transaction, wall_ms: int) -> Transaction:
     """The coordinator aborts a transaction that was open for too long. Its producer is fenced; with version 2 it can
     still end the transaction it believes in, learns the new epoch, and goes on."""
     raised = found.client_version >= EPOCH_BUMPED and not found.epoch_exhausted
-    return found.fenced(now_ms, last_producer_epoch=found.producer_epoch if raised else NO_PRODUCER_EPOCH)
+    return found.fenced(wall_ms, last_producer_epoch=found.producer_epoch if raised else NO_PRODUCER_EPOCH)
 
 
-def complete(found: Transaction, now_ms: int) -> Transaction:
+def complete(found: Transaction, wall_ms: int) -> Transaction:
     """All markers are written."""
     assert found.state in PREPARED
     changed = replace(
-        found, state=_COMPLETES[found.state], partitions=frozenset(), updated_ms=now_ms, next_producer_id=NO_PRODUCER_ID
+        found,
+        state=_COMPLETES[found.state],
+        partitions=frozenset(),
+        updated_ms=wall_ms,
+        next_producer_id=NO_PRODUCER_ID,
     )
     if found.next_producer_id == NO_PRODUCER_ID:
         return changed

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import MAX_PLAN_BYTES, slot_of
+from cordwood.model.moment import Moment
 from cordwood.transactions.families import JOINED, Family
 from cordwood.transactions.families_leases import Leases
 from cordwood.transactions.families_records import (
@@ -72,32 +73,32 @@ class Decision(NamedTuple):
 
 
 def decide(
-    family: Family, asked: Asked, *, max_bytes: int, now_ms: int, plan_room_bytes: int = MAX_PLAN_BYTES
+    family: Family, asked: Asked, *, max_bytes: int, wall_ms: int, plan_room_bytes: int = MAX_PLAN_BYTES
 ) -> Decision:
     """Commits or aborts a batch. A refusal changes nothing, and deciding again what is decided commits nothing. A plan
     whose text is longer than `plan_room_bytes`, or does not fit beside the winners, is kept without its text."""
     if family.has_decided(asked.batch_id):
-        aborts = _aborts(family, asked, max_bytes, now_ms)
+        aborts = _aborts(family, asked, max_bytes, wall_ms)
         return Decision(already_decided=True, last_batch_id=family.last_batch_id, appends=aborts)
     if not asked.commit:
-        return Decision(last_batch_id=family.last_batch_id, appends=_aborts(family, asked, max_bytes, now_ms))
+        return Decision(last_batch_id=family.last_batch_id, appends=_aborts(family, asked, max_bytes, wall_ms))
     if len(asked.plan.text) > plan_room_bytes:
         asked = asked._replace(plan=asked.plan._replace(text=b""))
-    return _commit(family, asked, max_bytes, now_ms)
+    return _commit(family, asked, max_bytes, wall_ms)
 
 
-def _commit(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> Decision:
+def _commit(family: Family, asked: Asked, max_bytes: int, wall_ms: int) -> Decision:
     for winner in asked.winners:
         refusal = _refusal(family, asked.batch_id, winner)
         if refusal is not None:
             return refusal
     winning = {winner.transactional_id for winner in asked.winners}
-    memory = Memory(asked.batch_id, now_ms, asked.forget, asked.plan)
+    memory = Memory(asked.batch_id, wall_ms, asked.forget, asked.plan)
     decided: Append = [family_record(family.name, memory)]
     lost: Append = []
     for slot in family.joined(asked.batch_id):
         wins = slot.transactional_id in winning
-        (decided if wins else lost).append(record_of(end(slot, commit=wins, now_ms=now_ms)))
+        (decided if wins else lost).append(record_of(end(slot, commit=wins, wall_ms=wall_ms)))
     size = _BATCH_OVERHEAD_BYTES + sum(map(_size, decided))
     if size > max_bytes and asked.plan.text:
         size -= len(asked.plan.text)
@@ -131,21 +132,21 @@ def _refusal(family: Family, batch_id: int, winner: Winner) -> Decision | None:
     return Decision(ErrorCode.PRODUCER_FENCED, message, last_batch_id=family.last_batch_id)
 
 
-def _aborts(family: Family, asked: Asked, max_bytes: int, now_ms: int) -> list[Append]:
+def _aborts(family: Family, asked: Asked, max_bytes: int, wall_ms: int) -> list[Append]:
     """The records that abort slots. Readers do not see aborts, so they may be written in parts."""
     only = None if asked.commit or not asked.winners or family.has_decided(asked.batch_id) else set(asked.winners)
     ends = [
-        record_of(end(slot, commit=False, now_ms=now_ms))
+        record_of(end(slot, commit=False, wall_ms=wall_ms))
         for slot in family.joined(asked.batch_id)
         if only is None or Winner(slot.transactional_id, slot.producer_id, slot.producer_epoch) in only
     ]
     memory = family.memory or NOTHING_DECIDED
     if asked.forget and not memory.forgotten and (family.memory or family.slots):
-        ends.append(family_record(family.name, replace(memory, decided_ms=now_ms, forgotten=True)))
+        ends.append(family_record(family.name, replace(memory, decided_ms=wall_ms, forgotten=True)))
     return list(in_appends(ends, max_bytes))
 
 
-def end(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
+def end(slot: Transaction, *, commit: bool, wall_ms: int) -> Transaction:
     """Ends a slot. A slot without records needs no markers, and is free at once."""
     assert slot.state in JOINED
     if slot.state is State.ONGOING:
@@ -159,7 +160,7 @@ def end(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
         producer_epoch=slot.producer_epoch + 1,
         last_producer_epoch=NO_PRODUCER_EPOCH,
         client_version=EPOCH_BUMPED,
-        updated_ms=now_ms,
+        updated_ms=wall_ms,
     )
 
 
@@ -187,19 +188,20 @@ def _size(record: Record) -> int:
 # Time
 
 
-def time_out(family: Family, leases: Leases, now_ms: int) -> list[Transaction]:
+def time_out(family: Family, leases: Leases, now: Moment) -> list[Transaction]:
     """Ends the slots of batches that no writer has renewed within their timeout, whether or not they wrote."""
     return [
-        end(slot, commit=False, now_ms=now_ms)
+        end(slot, commit=False, wall_ms=now.wall_ms)
         for _, slot in sorted(family.slots.items())
-        if slot.state in JOINED and leases.seen_ms(family.name, slot.batch_id, now_ms) + slot.timeout_ms <= now_ms
+        if slot.state in JOINED
+        and leases.seen_ms(family.name, slot.batch_id, now.boot_ms) + slot.timeout_ms <= now.boot_ms
     ]
 
 
-def forget(family: Family, now_ms: int) -> list[Record]:
+def forget(family: Family, wall_ms: int) -> list[Record]:
     """Tombstones for a family and its slots, once no client can ask about it any more."""
     memory = family.memory
-    if memory is None or not memory.forgotten or not family.at_rest or memory.decided_ms + FORGET_AFTER_MS > now_ms:
+    if memory is None or not memory.forgotten or not family.at_rest or memory.decided_ms + FORGET_AFTER_MS > wall_ms:
         return []
     slots: list[Record] = [(encode_key(slot.transactional_id), None) for _, slot in sorted(family.slots.items())]
     # The family's record goes last: if the tombstones are cut off in between, the family still answers for the batch.

@@ -29,7 +29,7 @@ class Joined(NamedTuple):
         return [] if self.slot is None else [[record_of(self.slot)]]
 
 
-def join(family: Family, batch_id: int, timeout_ms: int, new_producer_id: NewProducerId, now_ms: int) -> Joined:
+def join(family: Family, batch_id: int, timeout_ms: int, new_producer_id: NewProducerId, wall_ms: int) -> Joined:
     last_batch_id = family.last_batch_id
     if family.has_decided(batch_id):
         return Joined(decided=True, last_batch_id=last_batch_id)
@@ -41,7 +41,7 @@ def join(family: Family, batch_id: int, timeout_ms: int, new_producer_id: NewPro
             last_batch_id=last_batch_id,
         )
     asked = Beginning(slot_id(family.name, number), timeout_ms)
-    step = init_producer(family.slots.get(number), asked, new_producer_id, now_ms)
+    step = init_producer(family.slots.get(number), asked, new_producer_id, wall_ms)
     assert step.error is ErrorCode.NONE, "a free slot has nothing open"
     assert step.changed is not None
     return Joined(last_batch_id=last_batch_id, slot=replace(step.changed, batch_id=batch_id))

@@ -15,17 +15,17 @@ class Leases:
     def __init__(self) -> None:
         self._seen_ms: dict[Batch, int] = {}
 
-    def joined(self, family: str, batch_id: int, now_ms: int) -> None:
-        self._seen_ms[family, batch_id] = now_ms
+    def joined(self, family: str, batch_id: int, boot_ms: int) -> None:
+        self._seen_ms[family, batch_id] = boot_ms
 
-    def renew(self, family: str, batch_id: int, now_ms: int) -> None:
+    def renew(self, family: str, batch_id: int, boot_ms: int) -> None:
         """Renews a batch, if a writer has joined it."""
         if (family, batch_id) in self._seen_ms:
-            self._seen_ms[family, batch_id] = now_ms
+            self._seen_ms[family, batch_id] = boot_ms
 
-    def seen_ms(self, family: str, batch_id: int, now_ms: int) -> int:
+    def seen_ms(self, family: str, batch_id: int, boot_ms: int) -> int:
         """The last sign of life; now, if this is the first look at the batch since the start."""
-        return self._seen_ms.setdefault((family, batch_id), now_ms)
+        return self._seen_ms.setdefault((family, batch_id), boot_ms)
 
     def batches(self) -> list[Batch]:
         return list(self._seen_ms)
@@ -33,7 +33,3 @@ class Leases:
     def forget(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
             self._seen_ms.pop(batch, None)
-
-    def clock_jumped(self, by_ms: int) -> None:
-        """Shifts all leases after the wall clock was set, so that each remaining wait stays as long as it was."""
-        self._seen_ms = {batch: seen_ms + by_ms for batch, seen_ms in self._seen_ms.items()}

@@ -79,7 +79,7 @@ class Transaction:
         assert self.state in PREPARED
         return self.state is State.PREPARE_COMMIT
 
-    def fenced(self, now_ms: int, *, last_producer_epoch: int = NO_PRODUCER_EPOCH) -> "Transaction":
+    def fenced(self, wall_ms: int, *, last_producer_epoch: int = NO_PRODUCER_EPOCH) -> "Transaction":
         """The transaction, aborted by the coordinator, with its producer fenced."""
         assert self.state is State.ONGOING
         return replace(
@@ -88,7 +88,7 @@ class Transaction:
             # No client has the highest epoch, but a log may have it.
             producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
             last_producer_epoch=last_producer_epoch,
-            updated_ms=now_ms,
+            updated_ms=wall_ms,
         )
 
 

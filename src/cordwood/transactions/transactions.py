@@ -7,6 +7,7 @@ State comes only from replayed records. Transitions are in modules of their own:
 from collections.abc import Callable, Iterable, Iterator
 
 from cordwood.model.families import slot_of
+from cordwood.model.moment import Moment
 from cordwood.transactions.families import Families
 from cordwood.transactions.families_records import FAMILY_KEY_TYPE, decode_family_key, decode_memory
 from cordwood.transactions.log_records import KEY_TYPE, Record, decode_key, decode_value, encode_key, record_type
@@ -18,8 +19,8 @@ class Transactions:
 
     def __init__(self) -> None:
         self._by_id: dict[str, Transaction] = {}
-        self._shifted: dict[str, tuple[int, int]] = {}
-        """The recorded starts of open transactions, with the shift of the clock since."""
+        self._begun_ms: dict[str, int] = {}
+        """When each open transaction began, on the boot clock. Soft state: the record has the wall clock's time."""
         self.families = Families()
 
     def replay(self, key: bytes, value: bytes | None) -> None:
@@ -35,6 +36,8 @@ class Transactions:
             self._by_id.pop(transactional_id, None)
         else:
             self._by_id[transactional_id] = transaction
+        if transaction is None or transaction.state is not State.ONGOING:
+            self._begun_ms.pop(transactional_id, None)
         slot = slot_of(transactional_id)
         if slot is not None:
             self.families.replay_slot(slot, transaction)
@@ -58,35 +61,28 @@ class Transactions:
         """Transactions that are decided and wait for their markers."""
         return self._those(lambda each: each.state in PREPARED, among)
 
-    def timed_out(self, now_ms: int, among: Iterable[str] | None = None) -> list[Transaction]:
+    def timed_out(self, now: Moment, among: Iterable[str] | None = None) -> list[Transaction]:
         """Transactions that are open for longer than their timeout. Slots of families have leases instead."""
         return self._those(
             lambda each: (
                 each.state is State.ONGOING
-                and each.started_ms + self._shift_of(each) + each.timeout_ms <= now_ms
+                and self.begun_ms(each, now) + each.timeout_ms <= now.boot_ms
                 and slot_of(each.transactional_id) is None
             ),
             among,
         )
 
-    def clock_jumped(self, by_ms: int) -> None:
-        """Shifts all starting times after the wall clock was set, so that open transactions keep their age."""
-        self._shifted = {
-            each.transactional_id: (each.started_ms, self._shift_of(each) + by_ms)
-            for each in self._by_id.values()
-            if each.state is State.ONGOING
-        }
+    def begun_ms(self, transaction: Transaction, now: Moment) -> int:
+        """When an open transaction began, on the boot clock; by its recorded start, at the first look after loading."""
+        age_ms = max(0, now.wall_ms - transaction.started_ms)
+        return self._begun_ms.setdefault(transaction.transactional_id, now.boot_ms - age_ms)
 
-    def _shift_of(self, transaction: Transaction) -> int:
-        started_ms, by_ms = self._shifted.get(transaction.transactional_id, (0, 0))
-        return by_ms if started_ms == transaction.started_ms else 0
-
-    def expired(self, now_ms: int, expiration_ms: int, among: Iterable[str] | None = None) -> list[Record]:
+    def expired(self, wall_ms: int, expiration_ms: int, among: Iterable[str] | None = None) -> list[Record]:
         """Tombstones for ids that no producer has used for the expiration time. A joined slot counts as used."""
         unused = self._those(
             lambda each: (
                 each.state in AT_REST
-                and each.updated_ms + expiration_ms <= now_ms
+                and each.updated_ms + expiration_ms <= wall_ms
                 and not (each.state is State.EMPTY and slot_of(each.transactional_id) is not None)
             ),
             among,

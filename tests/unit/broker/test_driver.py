@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import pytest
 import uvloop
+from tests.moments import at
 
 from cordwood.broker.driver import Driver
 from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.flusher import ImmediateFlusher
 from cordwood.broker.outbox import Outbox
 from cordwood.broker.threads import Workers
+from cordwood.model.moment import Moment
 
 
 def on_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -31,18 +33,17 @@ class Stepping:
 
 class Node:
     def __init__(self) -> None:
-        self.now_ms = 0
+        self.now = at(0)
         self.turns = Stepping()
-        self.ticks: list[int] = []
-        self.jumps: list[int] = []
+        self.ticks: list[Moment] = []
         self.dirty: list[Ticket] = []
         self.rounds: list[list[Ticket]] = []
         self.deltas: list[Any] = []
         self.deadline_ms: int | None = None
         self.on_tick: Callable[[], None] = lambda: None
 
-    def tick(self, now_ms: int) -> int | None:
-        self.ticks.append(now_ms)
+    def tick(self, now: Moment) -> int | None:
+        self.ticks.append(now)
         self.on_tick()
         return self.deadline_ms
 
@@ -50,21 +51,17 @@ class Node:
         dirty, self.dirty = self.dirty, []
         return dirty
 
-    def flushed(self, tickets: list[Any], now_ms: int) -> None:
+    def flushed(self, tickets: list[Any], now: Moment) -> None:
         self.rounds.append(tickets)
 
-    def apply(self, delta: Any, now_ms: int) -> None:
-        self.deltas.append((delta, now_ms))
-
-    def clock_jumped(self, by_ms: int) -> None:
-        self.jumps.append(by_ms)
+    def apply(self, delta: Any, now: Moment) -> None:
+        self.deltas.append((delta, now))
 
 
 class Driven:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self.wall_ms = 1_000_000
-        self.monotonic_s = 50.0
+        self.now = Moment(boot_ms=50_000, wall_ms=1_000_000)
         self.failures: list[Exception] = []
         self.node = Node()
         self.workers = Workers(loop, "files", 1)
@@ -74,16 +71,11 @@ class Driven:
             self.workers,
             FairWorkers(self.workers, 1, 1),
             self.failures.append,
-            now_ms=lambda: self.wall_ms,
-            monotonic_s=lambda: self.monotonic_s,
+            now=lambda: self.now,
         )
         self.driver.drive(
             self.node, ImmediateFlusher(self.driver.flushed, self.failures.append), cast("Any", "the controller")
         )
-
-    def pass_time(self, ms: int) -> None:
-        self.wall_ms += ms
-        self.monotonic_s += ms / 1000
 
     def close(self) -> None:
         self.driver.stop()
@@ -96,7 +88,7 @@ def test_waking_often_ticks_once() -> None:
         for _ in range(10):
             driven.driver.wake()
         await asyncio.sleep(0.01)
-        assert driven.node.ticks == [1_000_000]
+        assert driven.node.ticks == [driven.now]
         driven.close()
 
     on_a_loop(scenario)
@@ -109,8 +101,8 @@ def test_dirty_logs_are_flushed_and_the_next_round_begins_by_itself() -> None:
         driven.node.dirty = [first]
         flushed = driven.node.flushed
 
-        def more_gets_dirty(tickets: list[Any], now_ms: int) -> None:
-            flushed(tickets, now_ms)
+        def more_gets_dirty(tickets: list[Any], now: Moment) -> None:
+            flushed(tickets, now)
             if tickets == [first]:
                 driven.node.dirty = [second]
 
@@ -125,9 +117,9 @@ def test_dirty_logs_are_flushed_and_the_next_round_begins_by_itself() -> None:
 def test_the_node_is_ticked_at_its_deadline_and_an_earlier_one_counts() -> None:
     async def scenario() -> None:
         driven = Driven()
-        driven.node.deadline_ms = 1_000_000 + 60_000
+        driven.node.deadline_ms = 50_000 + 60_000
         await asyncio.sleep(0.005)
-        driven.node.deadline_ms = 1_000_000 + 10
+        driven.node.deadline_ms = 50_000 + 10
         driven.driver.wake()
         await asyncio.sleep(0.005)
         ticks = len(driven.node.ticks)
@@ -139,64 +131,21 @@ def test_the_node_is_ticked_at_its_deadline_and_an_earlier_one_counts() -> None:
     on_a_loop(scenario)
 
 
-def test_a_clock_that_was_set_is_told_to_the_node() -> None:
-    async def scenario() -> None:
-        driven = Driven()
-        await asyncio.sleep(0.005)
-        driven.pass_time(100_000)
-        driven.driver.wake()
-        await asyncio.sleep(0.005)
-        assert driven.node.jumps == []
-        driven.wall_ms -= 3_600_000
-        driven.driver.wake()
-        await asyncio.sleep(0.005)
-        driven.driver.wake()
-        await asyncio.sleep(0.005)
-        assert driven.node.jumps == [-3_600_000]
-        driven.close()
-
-    on_a_loop(scenario)
-
-
-def test_a_clock_that_was_set_before_there_was_a_node_is_not_told_to_it() -> None:
-    async def scenario() -> None:
-        driven = Driven()
-        driver = Driver(
-            asyncio.get_running_loop(),
-            Outbox(asyncio.get_running_loop()),
-            driven.workers,
-            FairWorkers(driven.workers, 1, 1),
-            driven.failures.append,
-            now_ms=lambda: driven.wall_ms,
-            monotonic_s=lambda: driven.monotonic_s,
-        )
-        driven.wall_ms += 3_600_000
-        node = Node()
-        node.now_ms = driver.request_time_ms()
-        driver.drive(node, ImmediateFlusher(driver.flushed, driven.failures.append), cast("Any", "the controller"))
-        await asyncio.sleep(0.005)
-        assert (node.ticks, node.jumps) == ([node.now_ms], [])
-        driver.stop()
-        driven.close()
-
-    on_a_loop(scenario)
-
-
 @pytest.mark.parametrize("way", ["tick", "flushed", "apply", "blocking", "controller", "run"])
-def test_whatever_reaches_the_node_finds_the_time_and_that_the_clock_was_set(way: str) -> None:
+def test_whatever_reaches_the_node_finds_the_time_on_both_clocks(way: str) -> None:
     async def scenario() -> None:
         driven = Driven()
         driver, node = driven.driver, driven.node
         await asyncio.sleep(0.005)
-        seen: asyncio.Queue[tuple[int, list[int]]] = asyncio.Queue()
+        seen: asyncio.Queue[Moment] = asyncio.Queue()
 
         def look(*_: object) -> None:
-            seen.put_nowait((node.now_ms, list(node.jumps)))
+            seen.put_nowait(node.now)
 
         async def ask(controller: Any) -> None:
             pass
 
-        driven.wall_ms -= 3_600_000
+        driven.now = Moment(boot_ms=50_001, wall_ms=-2_600_000)
         node.on_tick = look
         node.flushed = node.apply = look  # type: ignore[method-assign,assignment]
         match way:
@@ -212,7 +161,7 @@ def test_whatever_reaches_the_node_finds_the_time_and_that_the_clock_was_set(way
                 driver.controller(ask, look)
             case "run":
                 assert driver.run(look)
-        assert await seen.get() == (1_000_000 - 3_600_000, [-3_600_000])
+        assert await seen.get() == Moment(50_001, -2_600_000)
         driven.close()
 
     on_a_loop(scenario)
@@ -279,7 +228,7 @@ def test_a_node_that_is_always_due_has_one_turn_in_each_turn_of_the_loop() -> No
         driven = Driven()
 
         def always_due() -> None:
-            driven.node.deadline_ms = driven.wall_ms
+            driven.node.deadline_ms = driven.now.boot_ms
             driven.driver.wake()
 
         driven.node.on_tick = always_due

@@ -5,6 +5,7 @@ import uuid
 import zlib
 
 import pytest
+from tests.moments import at
 from tests.unit.groups.stage import LIMITS as CLASSIC_LIMITS
 
 from cordwood.groups.classic.outbox import Outbox
@@ -70,7 +71,7 @@ class Stage:
         self.shard = GroupShard(self.topics)
         for record in self.log:
             self.shard.replay(*record)
-        self.shard.after_loading(self.now_ms, lambda _: LIMITS)
+        self.shard.after_loading(at(self.now_ms), lambda _: LIMITS)
 
     def compact(self) -> None:
         """Only the last record of each key is left, where it stands."""
@@ -87,7 +88,7 @@ class Stage:
         self.now_ms = end_ms
 
     def group_time_passed(self, out: Outbox) -> None:
-        self.shard.time_passed(GROUP, out, self.now_ms, CLASSIC_LIMITS)
+        self.shard.time_passed(GROUP, out, at(self.now_ms), CLASSIC_LIMITS)
 
 
 class Member:
@@ -131,9 +132,9 @@ class Member:
         )
         stage = self.stage
         out = Outbox()
-        answer = stage.shard.consumer_heartbeat(GROUP, request, out, stage.group_limits, stage.now_ms)
+        answer = stage.shard.consumer_heartbeat(GROUP, request, out, stage.group_limits, at(stage.now_ms))
         stage.settle(out)
-        stage.shard.consumer_heard_of(GROUP, self.name, stage.now_ms, stage.group_limits)
+        stage.shard.consumer_heard_of(GROUP, self.name, at(stage.now_ms), stage.group_limits)
         return answer
 
     def beat(self) -> HeartbeatAnswer:

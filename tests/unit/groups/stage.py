@@ -2,6 +2,8 @@
 
 import struct
 
+from tests.moments import at
+
 from cordwood.groups.classic.group import Group, Limits, State
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, Outbox, SyncAnswer
@@ -51,7 +53,7 @@ class Stage:
         if self.disk_is_full and out.records:
             out.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             again = Outbox()
-            self.shard.not_written(GROUP, again, self.now_ms, self.limits)
+            self.shard.not_written(GROUP, again, at(self.now_ms), self.limits)
             again.settle(ErrorCode.NONE)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         for record in out.records:
@@ -65,7 +67,7 @@ class Stage:
         self.shard = GroupShard()
         for record in self.log:
             self.shard.replay(*record)
-        self.shard.after_loading(self.now_ms, lambda _: ConsumerLimits(5, SESSION_MS, 10_000))
+        self.shard.after_loading(at(self.now_ms), lambda _: ConsumerLimits(5, SESSION_MS, 10_000))
 
     def pass_time(self, by_ms: int) -> None:
         """Time passes, deadline by deadline, as the node's timers have it."""
@@ -73,7 +75,7 @@ class Stage:
         while (group := self.shard.groups.get(GROUP)) is not None and group.wake_ms <= end_ms:
             self.now_ms = max(self.now_ms, group.wake_ms)
             out = Outbox()
-            self.shard.time_passed(GROUP, out, self.now_ms, self.limits)
+            self.shard.time_passed(GROUP, out, at(self.now_ms), self.limits)
             self.settle(out)
         self.now_ms = end_ms
 
@@ -83,7 +85,7 @@ class Stage:
 
     def leave(self, *leaving: tuple[str, str | None]) -> list[ErrorCode]:
         out = Outbox()
-        errors = self.shard.leave(GROUP, list(leaving), out, self.now_ms, self.limits)
+        errors = self.shard.leave(GROUP, list(leaving), out, at(self.now_ms), self.limits)
         self.settle(out)
         return errors
 
@@ -92,11 +94,11 @@ class Stage:
         assert isinstance(member_id, str)
         assert isinstance(generation, int)
         assert instance_id is None or isinstance(instance_id, str)
-        refusal = self.shard.check_commit(GROUP, member_id, instance_id, generation, self.now_ms)
+        refusal = self.shard.check_commit(GROUP, member_id, instance_id, generation, at(self.now_ms))
         if refusal is ErrorCode.NONE:
             out = Outbox()
             asked = [Commit(partition, offset, -1, "", ZERO_TOPIC_ID)]
-            out.records += self.shard.positions.commit(GROUP, asked, metadata_max_bytes=9, now_ms=self.now_ms).records
+            out.records += self.shard.positions.commit(GROUP, asked, metadata_max_bytes=9, wall_ms=self.now_ms).records
             return self.settle(out)
         return refusal
 
@@ -143,7 +145,7 @@ class Actor:
             can_skip_assignment=self.version >= 9,
         )
         out = Outbox()
-        stage.shard.join(GROUP, request, self._joined, out, stage.now_ms, stage.limits)
+        stage.shard.join(GROUP, request, self._joined, out, at(stage.now_ms), stage.limits)
         stage.settle(out)
 
     def _joined(self, answer: JoinAnswer) -> None:
@@ -166,12 +168,12 @@ class Actor:
         stage = self.stage
         out = Outbox()
         request = SyncRequest(self.member_id, self.instance_id, self.generation, None, None, assignments or {})
-        stage.shard.sync(GROUP, request, self.syncs.append, out, stage.now_ms, stage.limits)
+        stage.shard.sync(GROUP, request, self.syncs.append, out, at(stage.now_ms), stage.limits)
         stage.settle(out)
 
     def heartbeat(self) -> ErrorCode:
         stage = self.stage
-        return stage.shard.heartbeat(GROUP, self.member_id, self.instance_id, self.generation, stage.now_ms)
+        return stage.shard.heartbeat(GROUP, self.member_id, self.instance_id, self.generation, at(stage.now_ms))
 
     def commit(self, offset: int) -> ErrorCode:
         partition = TopicPartition("orders", 0)

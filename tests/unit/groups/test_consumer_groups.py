@@ -4,6 +4,7 @@ import random
 import uuid
 
 import pytest
+from tests.moments import at
 from tests.unit.groups.consumer_stage import (
     GROUP,
     LIMITS,
@@ -93,7 +94,7 @@ def test_a_member_that_could_not_be_taken_out_is_tried_again() -> None:
     Member(stage, "a").beat()
     stage.now_ms += SESSION_MS
     stage.group_time_passed(Outbox())
-    stage.shard.not_written(GROUP, Outbox(), stage.now_ms, CLASSIC_LIMITS)
+    stage.shard.not_written(GROUP, Outbox(), at(stage.now_ms), CLASSIC_LIMITS)
     assert stage.group.members
     stage.pass_time(SESSION_MS)
     assert not stage.group.members
@@ -229,7 +230,7 @@ def test_an_administrator_takes_members_out_by_id_and_static_ones_by_instance_id
 
     def take_out(*leaving: tuple[str, str | None]) -> list[ErrorCode]:
         out = Outbox()
-        errors = stage.shard.leave(GROUP, list(leaving), out, stage.now_ms, CLASSIC_LIMITS)
+        errors = stage.shard.leave(GROUP, list(leaving), out, at(stage.now_ms), CLASSIC_LIMITS)
         stage.settle(out)
         return errors
 
@@ -290,14 +291,14 @@ def test_positions_are_committed_in_a_members_epoch() -> None:
     a = Member(stage, "a")
     a.beat()
     check = stage.shard.check_commit
-    assert check(GROUP, "a", None, 1, stage.now_ms) is ErrorCode.NONE
-    assert check(GROUP, "a", None, 0, stage.now_ms, partitions=lambda: a.owned) is ErrorCode.STALE_MEMBER_EPOCH
-    assert check(GROUP, "b", None, 1, stage.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert check(GROUP, "", None, -1, stage.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check(GROUP, "a", None, 1, at(stage.now_ms)) is ErrorCode.NONE
+    assert check(GROUP, "a", None, 0, at(stage.now_ms), partitions=lambda: a.owned) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check(GROUP, "b", None, 1, at(stage.now_ms)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert check(GROUP, "", None, -1, at(stage.now_ms)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert stage.shard.check_fetch(GROUP, "", -1) is ErrorCode.NONE
     assert stage.shard.check_fetch(GROUP, "a", 5) is ErrorCode.STALE_MEMBER_EPOCH
     a.send(-1)
-    assert check(GROUP, "", None, -1, stage.now_ms) is ErrorCode.NONE
+    assert check(GROUP, "", None, -1, at(stage.now_ms)) is ErrorCode.NONE
 
 
 def test_a_member_that_has_not_heard_of_its_epoch_commits_where_it_has_read_all_along() -> None:
@@ -312,7 +313,7 @@ def test_a_member_that_has_not_heard_of_its_epoch_commits_where_it_has_read_all_
     assert won
 
     def commits(epoch: int, partitions: Share) -> ErrorCode:
-        return stage.shard.check_commit(GROUP, "a", None, epoch, stage.now_ms, partitions=lambda: partitions)
+        return stage.shard.check_commit(GROUP, "a", None, epoch, at(stage.now_ms), partitions=lambda: partitions)
 
     for _ in range(2):
         assert commits(old, kept) is ErrorCode.NONE
@@ -350,7 +351,7 @@ def test_a_member_cannot_move_the_position_of_another() -> None:
     nobodys = Share({topic: mask << 1000 for topic, mask in a.owned.masks.items()})
 
     def commits(partitions: Share) -> ErrorCode:
-        return stage.shard.check_commit(GROUP, "a", None, a.epoch, stage.now_ms, partitions=lambda: partitions)
+        return stage.shard.check_commit(GROUP, "a", None, a.epoch, at(stage.now_ms), partitions=lambda: partitions)
 
     for _ in range(2):
         assert commits(a.owned) is ErrorCode.NONE
@@ -372,8 +373,8 @@ def test_a_partition_that_comes_back_counts_from_then_on() -> None:
     a.beat()
     assert a.owned == everything
     check = stage.shard.check_commit
-    assert check(GROUP, "a", None, first, stage.now_ms, partitions=lambda: away) is ErrorCode.STALE_MEMBER_EPOCH
-    assert check(GROUP, "a", None, first, stage.now_ms, partitions=lambda: everything - away) is ErrorCode.NONE
+    assert check(GROUP, "a", None, first, at(stage.now_ms), partitions=lambda: away) is ErrorCode.STALE_MEMBER_EPOCH
+    assert check(GROUP, "a", None, first, at(stage.now_ms), partitions=lambda: everything - away) is ErrorCode.NONE
 
 
 def test_everything_is_back_after_a_restart_even_from_a_compacted_log() -> None:
@@ -410,7 +411,7 @@ def test_a_group_that_lost_its_members_keeps_positions_for_the_retention_from_th
     a.beat()
     commit = Commit(TopicPartition("orders", 0), 3, -1, "", ORDERS)
     out = Outbox()
-    out.records += stage.shard.positions.commit(GROUP, [commit], metadata_max_bytes=9, now_ms=stage.now_ms).records
+    out.records += stage.shard.positions.commit(GROUP, [commit], metadata_max_bytes=9, wall_ms=stage.now_ms).records
     stage.settle(out)
 
     def expire() -> None:

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 
 import pytest
+from tests.moments import at
 from tests.unit.groups import consumer_stage
 from tests.unit.groups.consumer_stage import GROUP, ORDERS, SESSION_MS, Member
 from tests.unit.groups.stage import LIMITS, REBALANCE_MS
@@ -47,12 +48,12 @@ class Stage(consumer_stage.Stage):
         if self.full and out.records:
             out.settle(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             again = Outbox()
-            self.shard.not_written(GROUP, again, self.now_ms, self.limits)
+            self.shard.not_written(GROUP, again, at(self.now_ms), self.limits)
             again.settle(ErrorCode.NONE)
-            self.shard.after_writing(GROUP, self.now_ms, lambda _: self.group_limits)
+            self.shard.after_writing(GROUP, at(self.now_ms), lambda _: self.group_limits)
             return
         super().settle(out)
-        self.shard.after_writing(GROUP, self.now_ms, lambda _: self.group_limits)
+        self.shard.after_writing(GROUP, at(self.now_ms), lambda _: self.group_limits)
         out.settle(ErrorCode.NONE)
 
     def next_id(self, name: str) -> str:
@@ -113,7 +114,7 @@ class Client:
             asks_for_id_first=self.version >= 4,
             can_skip_assignment=self.version >= 9,
         )
-        stage.shard.join(GROUP, request, self._joined, out, stage.now_ms, stage.limits)
+        stage.shard.join(GROUP, request, self._joined, out, at(stage.now_ms), stage.limits)
         stage.settle(out)
         return self.joins[-1] if len(self.joins) > count else None
 
@@ -133,7 +134,7 @@ class Client:
         request = SyncRequest(
             self.member_id, self.instance_id, self.generation, "consumer", self.joins[-1].protocol, shares
         )
-        stage.shard.sync(GROUP, request, self._synced, out, stage.now_ms, stage.limits)
+        stage.shard.sync(GROUP, request, self._synced, out, at(stage.now_ms), stage.limits)
         stage.settle(out)
         return self.syncs[-1] if len(self.syncs) > count else None
 
@@ -145,12 +146,12 @@ class Client:
 
     def heartbeat(self) -> ErrorCode:
         stage = self.stage
-        return stage.shard.heartbeat(GROUP, self.member_id, self.instance_id, self.generation, stage.now_ms)
+        return stage.shard.heartbeat(GROUP, self.member_id, self.instance_id, self.generation, at(stage.now_ms))
 
     def commit(self, *partitions: int) -> ErrorCode:
         stage, share = self.stage, partitions_in(ORDERS, partitions)
         return stage.shard.check_commit(
-            GROUP, self.member_id, self.instance_id, self.generation, stage.now_ms, partitions=lambda: share
+            GROUP, self.member_id, self.instance_id, self.generation, at(stage.now_ms), partitions=lambda: share
         )
 
     def come(self) -> None:
@@ -261,7 +262,7 @@ def test_a_group_moves_member_by_member_and_back(is_cooperative: bool) -> None:
 
 def leave(stage: Stage, client: Client) -> None:
     out = Outbox()
-    errors = stage.shard.leave(GROUP, [(client.member_id, client.instance_id)], out, stage.now_ms, stage.limits)
+    errors = stage.shard.leave(GROUP, [(client.member_id, client.instance_id)], out, at(stage.now_ms), stage.limits)
     assert errors == [ErrorCode.NONE]
     stage.settle(out)
 
@@ -769,7 +770,7 @@ def test_who_has_not_heard_of_its_last_assignment_still_has_what_it_had() -> Non
     out = Outbox()
     shares = {slow.member_id: write_assignment([("orders", [0, 1, 2])]), quick.member_id: write_assignment([])}
     request = SyncRequest(slow.member_id, None, slow.generation, "consumer", "range", shares)
-    stage.shard.sync(GROUP, request, lambda _: None, out, stage.now_ms, stage.limits)
+    stage.shard.sync(GROUP, request, lambda _: None, out, at(stage.now_ms), stage.limits)
     stage.settle(out)  # and the answer is on its way
     member = Member(stage, "new")
     for _ in range(3):

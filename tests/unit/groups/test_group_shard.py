@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.moments import at
 from tests.unit.groups.stage import GROUP, Actor, Stage, form_group, subscription
 
 from cordwood.groups.classic.group import State
@@ -114,10 +115,10 @@ def test_a_transaction_is_not_told_of_a_round_it_could_not_make_sense_of() -> No
     a.ask_to_join()
     check = stage.shard.check_commit
     author = (a.member_id, None, a.generation)
-    assert check(GROUP, *author, stage.now_ms) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert check(GROUP, *author, stage.now_ms, transactional=True) is ErrorCode.NONE
-    assert check(GROUP, a.member_id, None, 1, stage.now_ms, transactional=True) is ErrorCode.ILLEGAL_GENERATION
-    assert check(GROUP, "", None, -1, stage.now_ms, transactional=True) is ErrorCode.NONE
+    assert check(GROUP, *author, at(stage.now_ms)) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert check(GROUP, *author, at(stage.now_ms), transactional=True) is ErrorCode.NONE
+    assert check(GROUP, a.member_id, None, 1, at(stage.now_ms), transactional=True) is ErrorCode.ILLEGAL_GENERATION
+    assert check(GROUP, "", None, -1, at(stage.now_ms), transactional=True) is ErrorCode.NONE
 
 
 def test_a_member_may_commit_until_the_round_is_complete_and_then_only_after_its_sync() -> None:

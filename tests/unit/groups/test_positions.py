@@ -94,7 +94,7 @@ def test_a_value_that_nobody_writes_is_refused(value: str) -> None:
 def test_a_position_with_a_time_to_live_is_written_in_the_version_that_has_a_place_for_it() -> None:
     positions = Positions()
     commit = Commit(ORDERS, 7, 2, "a", FIRST, retention_ms=1000)
-    ((key, value),) = positions.commit("g", [commit], metadata_max_bytes=9, now_ms=99).records
+    ((key, value),) = positions.commit("g", [commit], metadata_max_bytes=9, wall_ms=99).records
     assert value == bytes.fromhex("0001 0000000000000007 0001 61 0000000000000063 000000000000044b")
     positions.replay(key, value)
     assert positions.of_group("g") == {ORDERS: Position(7, -1, "a", 99, 1099)}
@@ -102,7 +102,7 @@ def test_a_position_with_a_time_to_live_is_written_in_the_version_that_has_a_pla
 
 def test_a_commit_changes_nothing_until_its_records_are_replayed() -> None:
     positions = Positions()
-    outcome = positions.commit("g", [Commit(ORDERS, 7, 2, None, FIRST)], metadata_max_bytes=10, now_ms=99)
+    outcome = positions.commit("g", [Commit(ORDERS, 7, 2, None, FIRST)], metadata_max_bytes=10, wall_ms=99)
     assert outcome.errors == [ErrorCode.NONE]
     assert positions.of_group("g") == {}
     for record in outcome.records:
@@ -112,20 +112,20 @@ def test_a_commit_changes_nothing_until_its_records_are_replayed() -> None:
 
 def test_metadata_beyond_the_limit_is_refused_and_the_rest_of_the_commit_goes_on() -> None:
     commits = [Commit(ORDERS, 1, -1, "é" * 11, FIRST), Commit(TopicPartition("orders", 4), 2, -1, "é" * 10, FIRST)]
-    outcome = Positions().commit("g", commits, metadata_max_bytes=10, now_ms=0)
+    outcome = Positions().commit("g", commits, metadata_max_bytes=10, wall_ms=0)
     assert outcome.errors == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE], "characters, as in Kafka"
     assert [decode_key(key).partition for key, _ in outcome.records] == [TopicPartition("orders", 4)]
 
 
 def test_metadata_that_has_no_room_in_its_field_is_refused_whatever_the_limit() -> None:
     commits = [Commit(ORDERS, 1, -1, "é" * 16_383, FIRST), Commit(ORDERS, 1, -1, "é" * 16_384, FIRST)]
-    outcome = Positions().commit("g", commits, metadata_max_bytes=32_767, now_ms=0)
+    outcome = Positions().commit("g", commits, metadata_max_bytes=32_767, wall_ms=0)
     assert outcome.errors == [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
 
 
 def committed(*commits: Commit) -> Positions:
     positions = Positions()
-    for record in positions.commit("g", commits, metadata_max_bytes=9, now_ms=0).records:
+    for record in positions.commit("g", commits, metadata_max_bytes=9, wall_ms=0).records:
         positions.replay(*record)
     return positions
 

@@ -96,7 +96,7 @@ def test_the_forecast_agrees_with_a_log_that_really_loses(data: st.DataObject) -
     actual = Twin(log, position, batch_records, batch_bytes, drained_per_ms).loss_in_ms()
 
     def forecast(position: int) -> float:
-        found = time_to_data_loss_ms(log, position, growth=growth, drained_per_ms=float(drained_per_ms), now_ms=NOW_MS)
+        found = time_to_data_loss_ms(log, position, growth=growth, drained_per_ms=float(drained_per_ms), wall_ms=NOW_MS)
         return math.inf if found is None else found
 
     # The twin's time goes in whole milliseconds and whole batches: who escapes by a hair may not escape there.
@@ -117,7 +117,7 @@ def test_who_reads_faster_or_is_further_on_loses_no_sooner(data: st.DataObject) 
     slow = data.draw(st.floats(0, 6))
 
     def loss(position: int, drained_per_ms: float) -> float:
-        found = time_to_data_loss_ms(log, position, growth=growth, drained_per_ms=drained_per_ms, now_ms=NOW_MS)
+        found = time_to_data_loss_ms(log, position, growth=growth, drained_per_ms=drained_per_ms, wall_ms=NOW_MS)
         assert found is None or found >= 0
         return math.inf if found is None else found
 
@@ -141,7 +141,7 @@ def test_more_retention_loses_no_sooner(data: st.DataObject) -> None:
     )
 
     def loss(log: LogSpan) -> float:
-        found = time_to_data_loss_ms(log, position, growth=Growth(), drained_per_ms=0.0, now_ms=NOW_MS)
+        found = time_to_data_loss_ms(log, position, growth=Growth(), drained_per_ms=0.0, wall_ms=NOW_MS)
         return math.inf if found is None else found
 
     assert loss(log) <= loss(longer)
@@ -151,7 +151,7 @@ def test_a_stopped_reader_at_the_end_is_overtaken_when_what_comes_now_has_aged()
     rules = RetentionRules(deletes=True, retention_ms=1000, segment_bytes=100, segment_ms=10**9)
     log = LogSpan(0, 10, (SegmentSpan(0, 10, 50, NOW_MS),), rules, roll_at_ms=NOW_MS + 10**9)
     # 50 bytes of room are full in 50 ms; the segment then lives for retention.ms.
-    loss = time_to_data_loss_ms(log, 10, growth=Growth(1.0, 1.0), drained_per_ms=0.0, now_ms=NOW_MS)
+    loss = time_to_data_loss_ms(log, 10, growth=Growth(1.0, 1.0), drained_per_ms=0.0, wall_ms=NOW_MS)
     assert loss == 50 + 1001
 
 
@@ -159,12 +159,12 @@ def test_a_timestamp_in_the_future_holds_up_all_that_is_behind_it() -> None:
     rules = RetentionRules(deletes=True, retention_ms=100, segment_bytes=100, segment_ms=10**9)
     segments = (SegmentSpan(0, 10, 50, NOW_MS + 5000), SegmentSpan(10, 20, 50, NOW_MS))
     log = LogSpan(0, 20, segments, rules, roll_at_ms=None)
-    assert time_to_data_loss_ms(log, 15, growth=Growth(), drained_per_ms=0.0, now_ms=NOW_MS) == 5101
+    assert time_to_data_loss_ms(log, 15, growth=Growth(), drained_per_ms=0.0, wall_ms=NOW_MS) == 5101
     # With traffic, too: what comes now is due long before, and goes with it.
-    assert time_to_data_loss_ms(log, 20, growth=Growth(1.0, 1.0), drained_per_ms=0.0, now_ms=NOW_MS) == 5101
+    assert time_to_data_loss_ms(log, 20, growth=Growth(1.0, 1.0), drained_per_ms=0.0, wall_ms=NOW_MS) == 5101
 
 
 def test_a_log_without_segments_and_with_traffic_loses_what_comes() -> None:
     rules = RetentionRules(deletes=True, retention_bytes=1000, segment_bytes=100, segment_ms=10**9)
     log = LogSpan(0, 0, (), rules)
-    assert time_to_data_loss_ms(log, 0, growth=Growth(1.0, 1.0), drained_per_ms=0.0, now_ms=NOW_MS) == 100 + 1000
+    assert time_to_data_loss_ms(log, 0, growth=Growth(1.0, 1.0), drained_per_ms=0.0, wall_ms=NOW_MS) == 100 + 1000

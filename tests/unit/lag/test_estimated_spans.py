@@ -51,8 +51,8 @@ def test_a_log_of_one_segment_goes_when_its_newest_record_is_too_old() -> None:
     assert [(each.base_offset, each.end_offset, each.newest_ms) for each in found.segments] == [
         (0, 13, first_ms + 12_000)
     ]
-    loss_ms = time_to_data_loss_ms(found, 1, growth=Growth(), drained_per_ms=0, now_ms=NOW_MS)
-    assert loss_ms == time_to_data_loss_ms(truth, 1, growth=Growth(), drained_per_ms=0, now_ms=NOW_MS)
+    loss_ms = time_to_data_loss_ms(found, 1, growth=Growth(), drained_per_ms=0, wall_ms=NOW_MS)
+    assert loss_ms == time_to_data_loss_ms(truth, 1, growth=Growth(), drained_per_ms=0, wall_ms=NOW_MS)
     assert loss_ms == pytest.approx(47_000, abs=2)
 
 
@@ -87,10 +87,10 @@ def test_even_records_are_lost_when_the_broker_says_they_are(seed: int) -> None:
 def test_without_a_time_or_a_size_only_what_is_known_counts() -> None:
     by_size = RetentionRules(True, retention_bytes=500)
     span = estimated_span(0, 10, 1000, 0, -1, -1, by_size)
-    assert time_to_data_loss_ms(span, 0, growth=Growth(), drained_per_ms=0, now_ms=NOW_MS) is None
+    assert time_to_data_loss_ms(span, 0, growth=Growth(), drained_per_ms=0, wall_ms=NOW_MS) is None
     by_age = RetentionRules(True, retention_ms=1000)
     span = estimated_span(0, 10, None, 0, NOW_MS - 2000, NOW_MS - 2000, by_age)
-    assert time_to_data_loss_ms(span, 0, growth=Growth(), drained_per_ms=0, now_ms=NOW_MS) == 0
+    assert time_to_data_loss_ms(span, 0, growth=Growth(), drained_per_ms=0, wall_ms=NOW_MS) == 0
 
 
 def test_a_log_of_very_many_segments_is_not_cut_into_all_of_them() -> None:

@@ -19,7 +19,7 @@ MARKS = [Mark(200, 700_000), Mark(300, 800_000), Mark(400, 900_000)]
 
 
 def lag_of(position: int | None, log: LogSpan = LOG, drain_per_s: float | None = None) -> PositionLag:
-    return evaluate(log, position, marks=MARKS, growth=Growth(), drain_per_s=drain_per_s, now_ms=NOW_MS)
+    return evaluate(log, position, marks=MARKS, growth=Growth(), drain_per_s=drain_per_s, wall_ms=NOW_MS)
 
 
 def test_a_group_that_never_committed_has_no_lag_and_no_loss_only_a_bound() -> None:
@@ -107,7 +107,7 @@ def test_a_record_came_between_the_marks_around_it(pairs: list[tuple[int, int]],
 
 def test_a_timestamp_in_the_future_says_nothing_about_how_long_a_record_has_waited() -> None:
     def lag_ms(*marks: Mark) -> int | None:
-        return evaluate(LOG, 299, marks=marks, growth=Growth(), drain_per_s=None, now_ms=NOW_MS).lag_ms
+        return evaluate(LOG, 299, marks=marks, growth=Growth(), drain_per_s=None, wall_ms=NOW_MS).lag_ms
 
     ahead = Mark(300, NOW_MS + 60_000)
     assert lag_ms(ahead) is None

@@ -1,5 +1,7 @@
 """What the tests of the log share: opening one, appending to it, reading all of it."""
 
+from tests.moments import at
+
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.loaded_indexes import LoadedIndexes
 from cordwood.log.log import Appended, Log
@@ -46,7 +48,7 @@ def open_log(
         settings,
         recovery_point=recovery_point,
         clean=clean,
-        now_ms=now_ms,
+        now=at(now_ms),
         log_start_offset=log_start_offset,
         ever_compacted=ever_compacted,
         recovery_point_lost=recovery_point_lost,
@@ -86,7 +88,7 @@ def append(
         base_sequence=sequence if producer >= 0 else -1,
         transactional=transactional,
     )
-    return log.append(memoryview(batch), leader_epoch=leader_epoch, now_ms=now_ms)
+    return log.append(memoryview(batch), leader_epoch=leader_epoch, now=at(now_ms))
 
 
 def end_transaction(
@@ -98,7 +100,7 @@ def end_transaction(
         producer_epoch=producer_epoch,
         timestamp_ms=NOW_MS,
     )
-    return log.append_internal(marker, leader_epoch=0, now_ms=NOW_MS)
+    return log.append_internal(marker, leader_epoch=0, now=at(NOW_MS))
 
 
 def fill(log: Log, batches: int, *, size: int = 100) -> list[bytes]:

@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, append, fill, flush, values
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
@@ -43,7 +44,7 @@ def opened(filesystem: Filesystem, path: str = PATH, identity: Identity | None =
 
 
 def log_of(directory: DataDirectory, partition: TopicPartition = ORDERS, topic_id: TopicId | None = TOPIC_ID) -> Log:
-    return directory.open_log(partition, topic_id, SETTINGS, NOW_MS)
+    return directory.open_log(partition, topic_id, SETTINGS, at(NOW_MS))
 
 
 @pytest.fixture(params=["memory", "crashing", "os"])
@@ -335,7 +336,7 @@ def test_lost_recovery_points_cost_no_compacted_log_what_follows_its_gaps(harm: 
     names = [TopicPartition("latest", number) for number in range(2)]
     expected = {}
     for name in names:
-        log = directory.open_log(name, TOPIC_ID, COMPACTED, NOW_MS)
+        log = directory.open_log(name, TOPIC_ID, COMPACTED, at(NOW_MS))
         written = fill(log, 20)
         directory.checkpoint()
         second = log.segments[1].base_offset
@@ -350,7 +351,7 @@ def test_lost_recovery_points_cost_no_compacted_log_what_follows_its_gaps(harm: 
         filesystem.cut(f"{PATH}/{RECOVERY_POINT_FILE}", 5)
     for name in names:
         directory = opened(filesystem)
-        log = directory.open_log(name, TOPIC_ID, COMPACTED, NOW_MS)
+        log = directory.open_log(name, TOPIC_ID, COMPACTED, at(NOW_MS))
         assert (values(log), log.log_end_offset, log.recovery.cuts) == (expected[name], 20, [])
         directory.close(clean=clean)
 
@@ -360,7 +361,7 @@ def test_a_log_of_which_no_recovery_point_was_ever_saved_has_lost_none() -> None
     for other in (None, TopicPartition("other", 0)):
         filesystem = CrashingFilesystem()
         directory = opened(filesystem)
-        log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, NOW_MS)
+        log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, at(NOW_MS))
         written = fill(log, 20)
         if other is not None:
             directory.begin_checkpoint([log_of(directory, other)]).write()
@@ -368,7 +369,7 @@ def test_a_log_of_which_no_recovery_point_was_ever_saved_has_lost_none() -> None
         first, second = (segment.base_offset for segment in log.segments[:2])
         filesystem.cut(log.segments[0].file.path, log.segments[0].size // (second - first))
         directory = opened(filesystem)
-        log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, NOW_MS)
+        log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, at(NOW_MS))
         assert (values(log), log.log_end_offset) == (written[:1], 1)
 
 
@@ -641,20 +642,20 @@ def test_until_a_recovery_point_is_saved_nothing_goes_that_a_crash_would_miss(ki
     """Between a checkpoint and the save of its recovery point segments went; a kill made their producers unknown."""
     filesystem = CrashingFilesystem()
     directory = opened(filesystem)
-    log = directory.open_log(ORDERS, TOPIC_ID, SHORT_LIVED, NOW_MS)
+    log = directory.open_log(ORDERS, TOPIC_ID, SHORT_LIVED, at(NOW_MS))
     append(log, producer=7, sequence=0)
     directory.checkpoint()
     fill(log, 20)
     checkpoint = directory.begin_checkpoint()
     checkpoint.write()
     save = directory.finish_checkpoint(checkpoint)
-    assert not log.apply_retention(NOW_MS, limit_offset=21)
+    assert not log.apply_retention(at(NOW_MS), limit_offset=21)
     log.delete_records_before(21)
     assert log.segments[0].base_offset == 0
     if not killed:
         save()
-        assert log.apply_retention(NOW_MS, limit_offset=21)
-    log = opened(filesystem).open_log(ORDERS, TOPIC_ID, SHORT_LIVED, NOW_MS)
+        assert log.apply_retention(at(NOW_MS), limit_offset=21)
+    log = opened(filesystem).open_log(ORDERS, TOPIC_ID, SHORT_LIVED, at(NOW_MS))
     assert append(log, producer=7, sequence=0).duplicate
 
 
@@ -680,7 +681,7 @@ def test_the_snapshot_at_the_saved_recovery_point_stays_until_the_next_is_saved(
     """Compaction may have taken from the segments what the snapshot says; elsewhere an empty one can be spared."""
     filesystem = CrashingFilesystem()
     directory = opened(filesystem)
-    log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED if compacted else SETTINGS, NOW_MS)
+    log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED if compacted else SETTINGS, at(NOW_MS))
     for sequence in range(3):
         append(log, producer=producer, sequence=sequence)
         append(log)

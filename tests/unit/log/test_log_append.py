@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import (
     DATA,
     DIRECTORY,
@@ -35,7 +36,7 @@ def test_an_empty_partition_costs_no_file_until_its_first_append() -> None:
     assert log.begin_flush() is None
     assert log.begin_checkpoint() is None
     assert log.read(0, 100, end_offset=0, minimum_one_batch=True) is None
-    assert not log.apply_retention(NOW_MS, limit_offset=0)
+    assert not log.apply_retention(at(NOW_MS), limit_offset=0)
     log.record_leader_epoch(3)
     log.checkpoint()
     log.close()
@@ -61,7 +62,7 @@ def test_the_callers_buffer_is_the_one_that_gets_the_offset_and_nothing_else_cha
     append(log)
     sent = build_batch([(NOW_MS, b"k", b"v", ())])
     before = bytes(sent)
-    log.append(memoryview(sent), leader_epoch=7, now_ms=NOW_MS)
+    log.append(memoryview(sent), leader_epoch=7, now=at(NOW_MS))
     assert read_header(sent).base_offset == 1
     assert sent[16:] == before[16:]
     assert batch_bytes(log, 1) == sent
@@ -84,7 +85,7 @@ def test_a_refused_batch_changes_nothing() -> None:
         (build_batch([(NOW_MS + 10**8, None, b"x", ())]), ErrorCode.INVALID_TIMESTAMP),
     ):
         with pytest.raises(ProtocolError) as refusal:
-            log.append(batch, leader_epoch=0, now_ms=NOW_MS)
+            log.append(batch, leader_epoch=0, now=at(NOW_MS))
         assert refusal.value.code is code
     assert log.log_end_offset == 0
     assert not log.filesystem.exists(DIRECTORY)
@@ -179,7 +180,7 @@ def test_offsets_that_an_index_cannot_hold_begin_a_new_segment() -> None:
     log = open_log(disk(), ONE_SEGMENT)
     for base_offset in (0, 10, 2**31 + 5, 2**32 + 7):
         batch = build_batch([(NOW_MS, b"k", b"v", ())], base_offset=base_offset)
-        log.append_replicated(batch, now_ms=NOW_MS)
+        log.append_replicated(batch, now=at(NOW_MS))
     assert bases(log) == [0, 2**31 + 5, 2**32 + 7]
     assert log.log_end_offset == 2**32 + 8
 
@@ -227,7 +228,7 @@ def test_a_follower_takes_batches_as_they_are_gaps_included() -> None:
         bytes(build_batch([(NOW_MS, b"k", b"v%d" % offset, ())], base_offset=offset, leader_epoch=epoch))
         for offset, epoch in ((0, 1), (1, 1), (5, 2))
     )
-    appended = log.append_replicated(bytearray(batches), now_ms=NOW_MS)
+    appended = log.append_replicated(bytearray(batches), now=at(NOW_MS))
     assert (appended.base_offset, appended.last_offset, log.log_end_offset) == (0, 5, 6)
     assert log.leader_epochs.entries == ((1, 0), (2, 5))
     assert batch_bytes(log, 0) == batches
@@ -242,7 +243,7 @@ def test_a_follower_refuses_what_cannot_be_right(damage: str) -> None:
     if damage == "crc":
         batch[-1] ^= 1
     with pytest.raises(ProtocolError) as refusal:
-        log.append_replicated(batch[:-1] if damage == "cut" else batch, now_ms=NOW_MS)
+        log.append_replicated(batch[:-1] if damage == "cut" else batch, now=at(NOW_MS))
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.log_end_offset == 1
 
@@ -256,7 +257,7 @@ def test_preallocate_reserves_a_segment_and_gives_back_what_is_left(tmp_path: Pa
         settings,
         recovery_point=0,
         clean=True,
-        now_ms=NOW_MS,
+        now=at(NOW_MS),
     )
     append(log, b"a")
     (first,) = (tmp_path / "orders-0").glob("*.log")

@@ -1,6 +1,7 @@
 """Three ends: appended, durable, checkpointed. What moves them, and what a power cut leaves."""
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import (
     DATA,
     DIRECTORY,
@@ -208,7 +209,7 @@ def test_checkpoints_of_many_logs_share_their_syncs() -> None:
             ONE_SEGMENT,
             recovery_point=0,
             clean=True,
-            now_ms=NOW_MS,
+            now=at(NOW_MS),
         )
         fill(log, 3)
         logs.append(log)

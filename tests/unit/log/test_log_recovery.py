@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import (
     DIRECTORY,
     NOW_MS,
@@ -395,7 +396,7 @@ def test_what_is_before_a_log_start_that_nothing_reached_goes_with_retention() -
     expected = fill(log, 20)
     flush(log)
     log.checkpoint()
-    log.apply_retention(NOW_MS, limit_offset=50)
+    log.apply_retention(at(NOW_MS), limit_offset=50)
     assert bases(log)[0] == 30
     assert values(log) == expected
     assert values(reopen(log, clean=False)) == expected

@@ -1,6 +1,7 @@
 """What is taken off a log: at its end by truncation, at its start by retention and DeleteRecords, or all of it."""
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import (
     DATA,
     DIRECTORY,
@@ -159,7 +160,7 @@ def test_retention_by_time_drops_whole_segments_that_are_too_old() -> None:
         append(log, b"x" * 100, timestamp_ms=NOW_MS + number * 3_600_000, now_ms=NOW_MS + number * 3_600_000)
     log.checkpoint()
     now_ms = NOW_MS + DAY_MS + 10 * 3_600_000
-    deleted = log.apply_retention(now_ms, limit_offset=30)
+    deleted = log.apply_retention(at(now_ms), limit_offset=30)
     assert deleted
     assert all("retention.ms" in segment.reason for segment in deleted)
     assert log.log_start_offset == deleted[-1].end_offset
@@ -174,19 +175,19 @@ def test_retention_by_size_keeps_at_least_so_much() -> None:
     fill(log, 60)
     log.checkpoint()
     before = log.size_bytes
-    deleted = log.apply_retention(NOW_MS, limit_offset=60)
+    deleted = log.apply_retention(at(NOW_MS), limit_offset=60)
     assert 2500 <= log.size_bytes < 2500 + SMALL.segment_bytes
     assert before - log.size_bytes == sum(segment.size_bytes for segment in deleted)
-    assert not log.apply_retention(NOW_MS, limit_offset=60)
+    assert not log.apply_retention(at(NOW_MS), limit_offset=60)
 
 
 def test_nothing_beyond_the_limit_or_the_recovery_point_is_dropped() -> None:
     log = open_log(disk(), retained(retention_bytes=0, retention_ms=-1))
     fill(log, 60)
-    assert not log.apply_retention(NOW_MS, limit_offset=60), "nothing is checkpointed yet"
+    assert not log.apply_retention(at(NOW_MS), limit_offset=60), "nothing is checkpointed yet"
     log.checkpoint()
     third = bases(log)[2]
-    deleted = log.apply_retention(NOW_MS, limit_offset=third)
+    deleted = log.apply_retention(at(NOW_MS), limit_offset=third)
     assert [segment.end_offset for segment in deleted] == [bases(log)[0] - (third - deleted[0].end_offset), third]
 
 
@@ -196,7 +197,7 @@ def test_a_log_whose_records_are_all_too_old_becomes_empty_and_keeps_its_place()
         log = open_log(filesystem, retained(retention_ms=1000))
         fill(log, 20)
         log.checkpoint()
-        log.apply_retention(NOW_MS + DAY_MS, limit_offset=20)
+        log.apply_retention(at(NOW_MS + DAY_MS), limit_offset=20)
         assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
         filesystem.crash()
         log = open_log(filesystem, log.settings, recovery_point=20, clean=False)
@@ -209,14 +210,14 @@ def test_a_compacted_topic_is_not_subject_to_retention() -> None:
     log = open_log(disk(), retained(cleanup_policy=("compact",), retention_ms=0, retention_bytes=0))
     fill(log, 30)
     log.checkpoint()
-    assert not log.apply_retention(NOW_MS + DAY_MS, limit_offset=30)
+    assert not log.apply_retention(at(NOW_MS + DAY_MS), limit_offset=30)
 
 
 def test_records_without_timestamps_have_no_age() -> None:
     log = open_log(disk(), retained(retention_ms=1))
     append(log, timestamp_ms=-1)
     log.checkpoint()
-    assert not log.apply_retention(NOW_MS + DAY_MS, limit_offset=1)
+    assert not log.apply_retention(at(NOW_MS + DAY_MS), limit_offset=1)
 
 
 def test_files_go_only_after_a_delay_because_slices_may_be_on_their_way() -> None:
@@ -225,7 +226,7 @@ def test_files_go_only_after_a_delay_because_slices_may_be_on_their_way() -> Non
     log.checkpoint()
     found = log.read(0, 300, end_offset=30, minimum_one_batch=True)
     assert found is not None
-    log.apply_retention(NOW_MS, limit_offset=30)
+    log.apply_retention(at(NOW_MS), limit_offset=30)
     log.remove_deleted(NOW_MS)
     assert found.file.path.endswith(".log.deleted")
     assert len(found.file.read(found.position, found.length)) == found.length
@@ -240,7 +241,7 @@ def test_what_producers_did_in_dropped_segments_is_still_known() -> None:
     append(log, producer=5, sequence=0)
     fill(log, 30)
     log.checkpoint()
-    log.apply_retention(NOW_MS, limit_offset=31)
+    log.apply_retention(at(NOW_MS), limit_offset=31)
     for clean in (True, False):
         log.checkpoint()
         log = reopen(log, clean=clean)
@@ -255,7 +256,7 @@ def test_a_segment_stays_until_a_snapshot_has_what_it_said_of_its_producers() ->
     log.truncate_to(1)
     append(log, b"x" * 990)
     assert (bases(log), log.recovery_point) == ([0, 1], 1)
-    assert not log.apply_retention(NOW_MS, limit_offset=1), "durable, but its only snapshot was cut off"
+    assert not log.apply_retention(at(NOW_MS), limit_offset=1), "durable, but its only snapshot was cut off"
     flush(log)
     log = reopen(log, clean=False)
     assert append(log, producer=5, sequence=0).duplicate
@@ -277,7 +278,7 @@ def test_what_a_killed_checkpoint_left_is_not_taken_for_saved(torn: bool) -> Non
             filesystem.cut(beside(Suffix.SNAPSHOT, 31), 0)
         log = reopen(log, clean=False)
         log.checkpoint()
-        assert log.apply_retention(NOW_MS, limit_offset=31)
+        assert log.apply_retention(at(NOW_MS), limit_offset=31)
         filesystem.sync_directory(DIRECTORY)
         filesystem.crash()
         log = reopen(log, clean=False)
@@ -310,9 +311,9 @@ def test_segments_stay_while_the_snapshot_of_their_producers_is_damaged(clean: b
     filesystem.cut(beside(Suffix.SNAPSHOT, 4), 20)
     log = reopen(log, clean=clean)
     _ = log.producers
-    assert not log.apply_retention(NOW_MS, limit_offset=4)
+    assert not log.apply_retention(at(NOW_MS), limit_offset=4)
     log.checkpoint()
-    assert log.apply_retention(NOW_MS, limit_offset=4)
+    assert log.apply_retention(at(NOW_MS), limit_offset=4)
     log = reopen(log, clean=clean)
     assert append(log, producer=5, sequence=0).duplicate
 
@@ -322,7 +323,7 @@ def test_a_log_cut_back_to_a_segments_base_knows_the_producers_of_dropped_ones()
     append(log, producer=5, sequence=0)
     fill(log, 30)
     log.checkpoint()
-    log.apply_retention(NOW_MS, limit_offset=31)
+    log.apply_retention(at(NOW_MS), limit_offset=31)
     first = bases(log)[0]
     assert first > 1
     log.truncate_to(first + 1)
@@ -332,9 +333,9 @@ def test_a_log_cut_back_to_a_segments_base_knows_the_producers_of_dropped_ones()
 def test_producers_that_were_silent_too_long_are_forgotten() -> None:
     log = open_log(disk())
     append(log, producer=5, sequence=0)
-    log.apply_retention(NOW_MS + DAY_MS - 1, limit_offset=0)
+    log.apply_retention(at(NOW_MS + DAY_MS - 1), limit_offset=0)
     assert log.producers.describe()
-    log.apply_retention(NOW_MS + DAY_MS, limit_offset=0)
+    log.apply_retention(at(NOW_MS + DAY_MS), limit_offset=0)
     assert not log.producers.describe()
 
 
@@ -344,7 +345,7 @@ def test_after_a_clean_stop_retention_knows_the_age_of_a_log_without_opening_it(
     fill(log, 3)
     log.checkpoint()
     log = reopen(log, clean=True)
-    deleted = log.apply_retention(NOW_MS + older_ms, limit_offset=3)
+    deleted = log.apply_retention(at(NOW_MS + older_ms), limit_offset=3)
     assert log.ready == bool(deleted) == (older_ms > 1000)
     assert log.log_start_offset == (3 if deleted else 0)
 
@@ -387,7 +388,7 @@ def test_segments_before_the_start_go_once_they_are_checkpointed() -> None:
     log.delete_records_before(30)
     assert bases(log)[0] == 0
     log.checkpoint()
-    deleted = log.apply_retention(NOW_MS, limit_offset=40)
+    deleted = log.apply_retention(at(NOW_MS), limit_offset=40)
     assert all("log's start" in segment.reason for segment in deleted)
     assert bases(log)[0] > 0
     assert log.log_start_offset == 30

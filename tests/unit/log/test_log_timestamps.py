@@ -1,6 +1,7 @@
 """Finding records by time: the first one as late as asked, and the latest of all."""
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, ONE_SEGMENT, append, bases, beside, disk, log_path, open_log, reopen
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
@@ -68,7 +69,7 @@ def test_the_latest_record_below_an_offset_is_found(log: Log) -> None:
 def test_a_record_inside_a_batch_is_found_by_its_own_timestamp() -> None:
     log = open_log(disk())
     rows = [(NOW_MS + number * 10, b"k", b"v", ()) for number in range(5)]
-    log.append(build_batch(rows), leader_epoch=3, now_ms=NOW_MS)
+    log.append(build_batch(rows), leader_epoch=3, now=at(NOW_MS))
     assert log.offset_for_timestamp(NOW_MS + 21, end_offset=5) == (3, NOW_MS + 30, 3)
     assert log.offset_for_timestamp(NOW_MS + 21, end_offset=3) is None
 
@@ -132,7 +133,7 @@ def test_a_log_with_an_emptied_time_index_is_removed_by_age(clean: bool) -> None
     count = len(log.segments)
     cut_time_indexes(log)
     log = reopen(log, clean=clean)
-    assert len(log.apply_retention(NOW_MS + 10_000, limit_offset=log.log_end_offset)) == count
+    assert len(log.apply_retention(at(NOW_MS + 10_000), limit_offset=log.log_end_offset)) == count
 
 
 def test_a_closed_segment_whose_time_index_lost_its_end_is_noticed_by_recovery() -> None:
@@ -160,5 +161,5 @@ def test_records_are_found_by_time_without_opening_their_headers() -> None:
     # A header that claims a name that is not there: it shows that nobody looked.
     headers = PackedHeaders(b"\x02\x7e\x00")
     batch = build_batch([(NOW_MS + number, b"key", b"value", headers) for number in range(3)])
-    log.append(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+    log.append(memoryview(batch), leader_epoch=0, now=at(NOW_MS))
     assert log.offset_for_timestamp(NOW_MS + 1, end_offset=3) == (1, NOW_MS + 1, 0)

@@ -4,6 +4,7 @@ import uuid
 from contextlib import suppress
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, append, fill, values
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
@@ -34,7 +35,7 @@ def opened(filesystem: Filesystem) -> DataDirectory:
 
 
 def log_of(directory: DataDirectory, partition: TopicPartition = ORDERS, topic_id: TopicId = TOPIC_ID) -> Log:
-    return directory.open_log(partition, topic_id, SETTINGS, NOW_MS)
+    return directory.open_log(partition, topic_id, SETTINGS, at(NOW_MS))
 
 
 def with_records(filesystem: Filesystem, partition: TopicPartition = ORDERS) -> list[bytes]:

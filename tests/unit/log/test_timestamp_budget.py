@@ -6,6 +6,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import pytest
 from crc32c import crc32c
+from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, ONE_SEGMENT, disk, open_log
 
 from cordwood.log import timestamps
@@ -32,7 +33,7 @@ class Elsewhere:
 
 
 def take(log: Log, batch: bytearray) -> None:
-    log.append(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+    log.append(memoryview(batch), leader_epoch=0, now=at(NOW_MS))
 
 
 def rising(count: int, value: bytes = b"") -> list[NewRecord]:

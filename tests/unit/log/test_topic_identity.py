@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import DATA, DIRECTORY, NOW_MS, PARTITION, SMALL, disk, fill, flush, values
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
@@ -18,7 +19,7 @@ METADATA = f"{DIRECTORY}/{METADATA_FILE}"
 def opened(filesystem: CrashingFilesystem) -> tuple[DataDirectory, Log]:
     directory = DataDirectory(filesystem, DATA)
     directory.open()
-    return directory, directory.open_log(PARTITION, TOPIC_ID, SMALL, NOW_MS)
+    return directory, directory.open_log(PARTITION, TOPIC_ID, SMALL, at(NOW_MS))
 
 
 def topic_id_on_disk(filesystem: CrashingFilesystem) -> uuid.UUID | None:
@@ -158,7 +159,7 @@ def test_a_late_change_does_not_name_a_deleted_topic_in_the_directory_of_the_nex
     save = directory.finish_checkpoint(checkpoint)
     directory.delete_log(PARTITION)
     other_id = uuid.UUID(int=43)
-    fill(directory.open_log(PARTITION, other_id, SMALL, NOW_MS), 1)
+    fill(directory.open_log(PARTITION, other_id, SMALL, at(NOW_MS)), 1)
     save()
     assert topic_id_on_disk(filesystem) == other_id
     assert filesystem.list_directories(DATA) == [str(PARTITION)]

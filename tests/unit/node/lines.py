@@ -55,7 +55,7 @@ def busiest_turn(world: World, within_ms: int = 0) -> int:
     """Lets everything happen that can happen now or within so many milliseconds; the most lines of any turn. Reading
     answers is not counted, nor is work in threads."""
     lines, most = Lines(), 0
-    end_ms = world.clock.monotonic_ms + within_ms
+    end_ms = world.clock.boot_ms + within_ms
     while True:
         while steps := world.steps():
             name, step = steps[0]
@@ -68,4 +68,4 @@ def busiest_turn(world: World, within_ms: int = 0) -> int:
         deadline_ms = world.life.loop.next_deadline_ms
         if deadline_ms is None or deadline_ms > end_ms:
             return most
-        world.clock.advance(max(0, deadline_ms - world.clock.monotonic_ms))
+        world.clock.advance(max(0, deadline_ms - world.clock.boot_ms))

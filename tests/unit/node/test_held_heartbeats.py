@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.moments import at
 from tests.unit.node.speaking import create_topic, error
 
 from cordwood.simulation.exchange import Connection, Exchange
@@ -186,7 +187,7 @@ def test_nothing_is_kept_of_connections_that_are_gone(ready: World) -> None:
 def test_a_broker_that_stops_answers_all_and_keeps_nobody_waiting(ready: World) -> None:
     member = alone(ready)
     waiting = member.begin_heartbeat()
-    ready.node.stop_waiting(ready.clock.wall_ms)
+    ready.node.stop_waiting(at(ready.clock.wall_ms))
     ready.settle()
     assert code(waiting) == "NONE"
     assert code(member.begin_heartbeat()) == "NONE"

@@ -2,21 +2,22 @@
 
 from functools import partial
 
+from cordwood.model.moment import Moment
 from cordwood.node.in_turns import InTurns
 from cordwood.simulation.world import World
 
 
 def test_each_piece_has_a_turn_of_its_own_however_long_they_take(world: World) -> None:
     done: list[tuple[str, int]] = []
-    in_turns = InTurns(world.node.timers, world.node.effects.wake, lambda: world.node.now_ms)
+    in_turns = InTurns(world.node.timers, world.node.effects.wake, lambda: world.node.now)
 
-    def piece(name: str, now_ms: int) -> None:
-        done.append((name, now_ms))
+    def piece(name: str, now: Moment) -> None:
+        done.append((name, now.boot_ms))
         world.clock.advance(50)
         if name == "first":
             in_turns.add(partial(piece, "last"))
 
-    started_ms = world.clock.wall_ms
+    started_ms = world.clock.boot_ms
     for name in ("first", "second", "third"):
         in_turns.add(partial(piece, name))
     world.settle()

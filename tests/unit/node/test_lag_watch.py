@@ -43,7 +43,7 @@ def test_samples_from_before_the_clock_was_set_do_not_come_back_with_a_look_that
     next(watch._steps)
     world.clock.jump(3_600_000)
     world.ask(ApiKey.METADATA, 12, topics=None)
-    watch._continue(world.node.now_ms)
+    watch._continue(world.node.now)
     assert watch._steps is None
     assert not watch.traffic
 

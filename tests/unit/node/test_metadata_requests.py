@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.moments import at
 from tests.unit.node.speaking import create_topic, delete_topic, error
 
 from cordwood.model.errors import ErrorCode
@@ -56,7 +57,7 @@ class Bare:
 def handle(world: World, key: int, version: int, body: bytes = b"") -> Bare:
     reply = Bare()
     header = RequestHeader(key, version, 77, None, 0)
-    world.node.handle(header, memoryview(bytearray(body)), reply, world.clock.wall_ms)
+    world.node.handle(header, memoryview(bytearray(body)), reply, at(world.clock.wall_ms))
     return reply
 
 

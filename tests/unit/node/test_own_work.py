@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
+from tests.moments import at
 from tests.unit.node.lines import Lines, busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, produce_values
 
@@ -67,7 +68,7 @@ def test_a_flush_round_has_a_bounded_number_of_logs(world: World, monkeypatch: p
 
     def count(tickets: list[FlushTicket], now_ms: int) -> None:
         rounds.append(len(tickets))
-        flushed(tickets, now_ms)
+        flushed(tickets, at(now_ms))
 
     monkeypatch.setattr(world.node, "flushed", count)
     answer = world.ask(ApiKey.PRODUCE, 9, **produce_values("wide", *[batch_of(world)] * 100))

@@ -195,7 +195,7 @@ def damage(position: int) -> Damage:
 def test_findings_come_back_as_they_were_written() -> None:
     findings = Findings()
     findings.pass_began_ms, findings.checked = 5, Place(TopicPartition("orders", 1), 368769)
-    (finding,) = findings.add([damage(10), damage(10)], now_ms=77)
+    (finding,) = findings.add([damage(10), damage(10)], wall_ms=77)
     read = Findings.from_bytes(findings.to_bytes())
     assert (read.pass_began_ms, read.checked, read.all()) == (5, findings.checked, [finding])
     assert finding == Finding(TopicPartition("orders", 0), "00000000000000000007.log", 10, 8, 9, "it is bad", 77)
@@ -230,5 +230,5 @@ def test_findings_that_an_earlier_version_wrote_without_a_checksum_are_read() ->
 
 def test_the_number_of_findings_is_bounded() -> None:
     findings = Findings()
-    assert len(findings.add([damage(position) for position in range(MAX_FINDINGS + 5)], now_ms=0)) == MAX_FINDINGS
+    assert len(findings.add([damage(position) for position in range(MAX_FINDINGS + 5)], wall_ms=0)) == MAX_FINDINGS
     assert (len(findings), findings.not_kept) == (MAX_FINDINGS, 5)

@@ -1,5 +1,7 @@
 """A leader on a stage: commands in, what it says and where its ends are out. The language of the transcripts."""
 
+from tests.moments import at
+
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Log
@@ -30,7 +32,7 @@ class LeaderStage:
             resolve(self._settings),
             recovery_point=0,
             clean=False,
-            now_ms=NOW_MS,
+            now=at(NOW_MS),
         )
 
     @property
@@ -60,7 +62,7 @@ class LeaderStage:
 
     def _do_append(self, count: str) -> None:
         batch = build_batch([(NOW_MS, b"key", b"value", ())] * int(count))
-        self._log.append(batch, leader_epoch=self.leader.leader_epoch, now_ms=NOW_MS)
+        self._log.append(batch, leader_epoch=self.leader.leader_epoch, now=at(NOW_MS))
         self.leader.advance()
 
     def _do_flush(self) -> None:

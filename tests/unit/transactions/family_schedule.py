@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tests.moments import at
 from tests.unit.transactions.family_table import MAX_BYTES, NAME, Table, winner
 from tests.unit.transactions.family_twin import Member, Twin
 
@@ -177,7 +178,7 @@ class Schedule:
                 slot.producer_epoch,
                 [TopicPartition(TOPIC, index)],
                 client_version=EPOCH_BUMPED,
-                now_ms=self.table.now_ms,
+                wall_ms=self.table.now_ms,
                 max_partitions=1000,
             )
             if step.error is not ErrorCode.NONE:
@@ -234,7 +235,7 @@ class Schedule:
         self._maybe_unanswered()
 
     def _decision(self, asked: Asked, max_bytes: int) -> Decision:
-        return families_deciding.decide(self.table.family, asked, max_bytes=max_bytes, now_ms=self.table.now_ms)
+        return families_deciding.decide(self.table.family, asked, max_bytes=max_bytes, wall_ms=self.table.now_ms)
 
     def _winners(self, batch_id: int) -> list[Task]:
         """Mostly all tasks of the batch that are done and alive; sometimes not all, and sometimes wrong ones."""
@@ -288,7 +289,7 @@ class Schedule:
 
     def _look(self) -> None:
         table = self.table
-        ended = families_deciding.time_out(table.family, table.leases, table.now_ms)
+        ended = families_deciding.time_out(table.family, table.leases, at(table.now_ms))
         table.append([record_of(slot) for slot in ended])
         joined = {(NAME, slot.batch_id) for slot in table.family.joined(1 << 62)}
         table.leases.forget(batch for batch in table.leases.batches() if batch not in joined)

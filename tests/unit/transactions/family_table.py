@@ -6,6 +6,8 @@ and nothing else.
 
 from collections.abc import Sequence
 
+from tests.moments import at
+
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.transactions.adding import add_partitions
@@ -83,7 +85,7 @@ class Table:
             slot.producer_epoch,
             [TopicPartition("events", partition)],
             client_version=EPOCH_BUMPED,
-            now_ms=self.now_ms,
+            wall_ms=self.now_ms,
             max_partitions=1000,
         )
         if step.changed is not None:
@@ -96,7 +98,7 @@ class Table:
         return slot
 
     def asks_to_decide(self, asked: Asked, max_bytes: int = MAX_BYTES) -> Decision:
-        decision = decide(self.family, asked, max_bytes=max_bytes, now_ms=self.now_ms)
+        decision = decide(self.family, asked, max_bytes=max_bytes, wall_ms=self.now_ms)
         for append in decision.appends:
             self.append(append)
         return decision
@@ -116,7 +118,7 @@ class Table:
 
     def looks(self) -> list[str]:
         """What timed out is ended; the ids of these slots."""
-        ended = time_out(self.family, self.leases, self.now_ms)
+        ended = time_out(self.family, self.leases, at(self.now_ms))
         self.append([record_of(slot) for slot in ended])
         return [slot.transactional_id for slot in ended]
 

@@ -233,7 +233,7 @@ def test_losers_that_do_not_fit_into_the_decision_end_after_it(table: Table) -> 
 
 def test_losers_whose_end_was_cut_off_win_nothing_and_end_with_the_next_decision(table: Table) -> None:
     won, *lost = [table.joins_and_writes(0) for _ in range(20)]
-    decision = decide(table.family, Asked(0, True, [winner(won)]), max_bytes=1_000, now_ms=table.now_ms)
+    decision = decide(table.family, Asked(0, True, [winner(won)]), max_bytes=1_000, wall_ms=table.now_ms)
     table.append(decision.appends[0])
     table.restart()
     assert State.ONGOING in states(table)
@@ -261,7 +261,7 @@ def test_a_commit_keeps_the_plan_of_its_batch_until_the_next_one(table: Table) -
 
 
 def test_a_plan_that_does_not_fit_is_kept_as_its_digest_and_the_batch_is_committed(table: Table) -> None:
-    decide_with_room = partial(decide, table.family, max_bytes=MAX_BYTES, now_ms=table.now_ms)
+    decide_with_room = partial(decide, table.family, max_bytes=MAX_BYTES, wall_ms=table.now_ms)
     decision = decide_with_room(Asked(0, True, plan=PLAN), plan_room_bytes=len(PLAN.text) - 1)
     table.append(decision.appends[0])
     assert kept_plan(table) == PLAN._replace(text=b"")
@@ -414,16 +414,6 @@ def test_leases_are_kept_only_for_batches_that_somebody_has_joined(table: Table)
     assert table.leases.batches() == [(NAME, 0), (NAME, 1)]
     table.leases.forget([(NAME, 0), (NAME, 2)])
     assert table.leases.batches() == [(NAME, 1)]
-
-
-def test_a_clock_that_is_set_ends_nothing(table: Table) -> None:
-    table.joins_and_writes(0, 1_000)
-    for jump_ms in (1_000_000, -2_000_000):
-        table.now_ms += jump_ms
-        table.leases.clock_jumped(jump_ms)
-        assert table.looks() == []
-    table.now_ms += 1_000
-    assert len(table.looks()) == 1
 
 
 def test_slots_expire_and_the_family_does_not(table: Table) -> None:

@@ -56,7 +56,7 @@ def ends_without_fencing(patch: Patch) -> None:
     end = families_deciding.end
 
     def unfenced(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
-        return replace(end(slot, commit=commit, now_ms=now_ms), producer_epoch=slot.producer_epoch)
+        return replace(end(slot, commit=commit, wall_ms=now_ms), producer_epoch=slot.producer_epoch)
 
     patch.setattr(families_deciding, "end", unfenced)
 
@@ -76,7 +76,7 @@ def believes_every_winner(patch: Patch) -> None:
 
 def lets_losers_win(patch: Patch) -> None:
     end = families_deciding.end
-    patch.setattr(families_deciding, "end", lambda slot, *, commit, now_ms: end(slot, commit=True, now_ms=now_ms))
+    patch.setattr(families_deciding, "end", lambda slot, *, commit, now_ms: end(slot, commit=True, wall_ms=now_ms))
 
 
 def lets_nobody_time_out(patch: Patch) -> None:
@@ -86,7 +86,7 @@ def lets_nobody_time_out(patch: Patch) -> None:
 def does_not_see_renewals(patch: Patch) -> None:
     def time_out(family: Family, leases: Any, now_ms: int) -> list[Transaction]:
         return [
-            families_deciding.end(slot, commit=False, now_ms=now_ms)
+            families_deciding.end(slot, commit=False, wall_ms=now_ms)
             for slot in family.joined(1 << 62)
             if slot.updated_ms + slot.timeout_ms <= now_ms
         ]

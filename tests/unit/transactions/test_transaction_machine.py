@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.moments import at
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
@@ -45,7 +46,7 @@ def end(
     new_id: NewProducerId = no_producer_id,
 ) -> Step:
     return end_transaction(
-        found, producer_id, epoch, commit=commit, client_version=version, new_producer_id=new_id, now_ms=2000
+        found, producer_id, epoch, commit=commit, client_version=version, new_producer_id=new_id, wall_ms=2000
     )
 
 
@@ -124,18 +125,18 @@ def test_no_producer_is_given_the_last_epoch_which_only_fences() -> None:
 
 
 def test_the_first_partition_opens_the_transaction_and_starts_its_clock() -> None:
-    opened = changed(add_partitions(EMPTY, 7, 3, [ORDERS], client_version=1, now_ms=2000, max_partitions=10))
+    opened = changed(add_partitions(EMPTY, 7, 3, [ORDERS], client_version=1, wall_ms=2000, max_partitions=10))
     assert (opened.state, opened.partitions, opened.started_ms) == (State.ONGOING, frozenset({ORDERS}), 2000)
-    more = changed(add_partitions(opened, 7, 3, [BILLS], client_version=1, now_ms=3000, max_partitions=10))
+    more = changed(add_partitions(opened, 7, 3, [BILLS], client_version=1, wall_ms=3000, max_partitions=10))
     assert (more.partitions, more.started_ms) == (frozenset({ORDERS, BILLS}), 2000)
-    assert add_partitions(more, 7, 3, [ORDERS], client_version=1, now_ms=3000, max_partitions=10) == Step()
+    assert add_partitions(more, 7, 3, [ORDERS], client_version=1, wall_ms=3000, max_partitions=10) == Step()
 
 
 def test_partitions_of_the_last_transaction_are_not_those_of_the_next() -> None:
     done = complete(changed(end(OPEN, 3)), 2100)
     assert verify_partitions(done, 7, 4, [ORDERS]) == {ORDERS: ErrorCode.TRANSACTION_ABORTABLE}
     assert changed(
-        add_partitions(done, 7, 4, [BILLS], client_version=2, now_ms=3000, max_partitions=10)
+        add_partitions(done, 7, 4, [BILLS], client_version=2, wall_ms=3000, max_partitions=10)
     ).partitions == {BILLS}
 
 
@@ -154,7 +155,7 @@ def test_partitions_of_the_last_transaction_are_not_those_of_the_next() -> None:
 def test_who_does_not_own_the_transaction_cannot_take_part(
     found: Transaction | None, producer_id: int, epoch: int, error: ErrorCode
 ) -> None:
-    assert add_partitions(found, producer_id, epoch, [ORDERS], client_version=1, now_ms=0, max_partitions=10) == Step(
+    assert add_partitions(found, producer_id, epoch, [ORDERS], client_version=1, wall_ms=0, max_partitions=10) == Step(
         error
     )
     assert verify_partitions(found, producer_id, epoch, [ORDERS]) == {ORDERS: error}
@@ -198,7 +199,7 @@ def test_a_repeated_end_cannot_change_the_outcome() -> None:
 
 def test_a_late_end_cannot_hit_the_next_transaction() -> None:
     done = complete(changed(end(OPEN, 3)), 2100)
-    following = changed(add_partitions(done, 7, 4, [BILLS], client_version=2, now_ms=2200, max_partitions=10))
+    following = changed(add_partitions(done, 7, 4, [BILLS], client_version=2, wall_ms=2200, max_partitions=10))
     for commit in (True, False):
         assert end(following, 3, commit=commit) == Step(ErrorCode.PRODUCER_FENCED)
 
@@ -264,7 +265,7 @@ def test_after_a_timeout_a_client_of_version_2_can_still_abort_and_go_on() -> No
 
 def test_a_transaction_has_so_many_partitions_and_no_more() -> None:
     def added(found: Transaction, *partitions: TopicPartition) -> Step:
-        return add_partitions(found, 7, 3, partitions, client_version=1, now_ms=2000, max_partitions=2)
+        return add_partitions(found, 7, 3, partitions, client_version=1, wall_ms=2000, max_partitions=2)
 
     full = changed(added(EMPTY, ORDERS, BILLS))
     assert added(full, TopicPartition("third", 0)) == Step(ErrorCode.POLICY_VIOLATION)
@@ -279,8 +280,8 @@ def test_only_open_transactions_time_out_and_only_unused_ids_expire() -> None:
     for number, state in enumerate(State):
         each = replace(OPEN, transactional_id=f"id-{number}", state=state)
         transactions.replay(*record_of(each))
-    assert [each.state for each in transactions.timed_out(61_000)] == [State.ONGOING]
-    assert transactions.timed_out(60_999) == []
+    assert [each.state for each in transactions.timed_out(at(61_000))] == [State.ONGOING]
+    assert transactions.timed_out(at(60_999)) == []
     assert [each.state for each in transactions.prepared()] == [State.PREPARE_COMMIT, State.PREPARE_ABORT]
     for key, value in transactions.expired(11_000, 10_000):
         transactions.replay(key, value)

@@ -194,7 +194,7 @@ class LagReader:
             marks=[Mark(first_unread + 1, first_ms)] if first_ms >= 0 else [],
             growth=Growth(records_per_ms, records_per_ms * record_bytes),
             drain_per_s=drain_per_s,
-            now_ms=now_ms,
+            wall_ms=now_ms,
         )
         return LagRow(position, lag, _can_be_foreseen(lag, rules, first_ms, facts))
 

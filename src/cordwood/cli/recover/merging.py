@@ -25,6 +25,7 @@ from cordwood.groups.offset_records import decode_key as decode_position_key
 from cordwood.log.data_directory import DataDirectory
 from cordwood.model.coordination import coordinating_partition, transaction_partition
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, read_transaction_marker
 from cordwood.records.records import records_in
@@ -73,7 +74,7 @@ class Merge:
     not_understood: int = 0
 
 
-def merge_topic(directory: DataDirectory, topic: TopicImage, lost: list[Partition], now_ms: int) -> Merge:
+def merge_topic(directory: DataDirectory, topic: TopicImage, lost: list[Partition], now: Moment) -> Merge:
     """Appends what the new topic does not have, durably. Then renames the lost directories."""
     merge = Merge()
     old: dict[bytes, Latest] = {}
@@ -88,14 +89,14 @@ def merge_topic(directory: DataDirectory, topic: TopicImage, lost: list[Partitio
     for index in range(len(topic.partitions)):
         name = TopicPartition(topic.name, index)
         if directory.has_log(name):
-            directory.open_log(name, topic.topic_id, topic.settings, now_ms)
+            directory.open_log(name, topic.topic_id, topic.settings, now)
     new = _records_in_place(directory, topic.name)
     chosen = _chosen(topic, old, new, merge)
     for index, records in sorted(chosen.items()):
-        log = directory.open_log(TopicPartition(topic.name, index), topic.topic_id, topic.settings, now_ms)
+        log = directory.open_log(TopicPartition(topic.name, index), topic.topic_id, topic.settings, now)
         for start in range(0, len(records), _RECORDS_PER_BATCH):
             batch = build_batch(records[start : start + _RECORDS_PER_BATCH])
-            log.append_internal(batch, leader_epoch=topic.partitions[index].leader_epoch, now_ms=now_ms)
+            log.append_internal(batch, leader_epoch=topic.partitions[index].leader_epoch, now=now)
     directory.checkpoint()
     directory.close(clean=clean, release=False)
     for read in lost:

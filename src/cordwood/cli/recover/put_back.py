@@ -5,7 +5,6 @@ interruption between the two, the next start sets the directories aside again.
 """
 
 import asyncio
-import time
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +42,7 @@ def put_back(
     transactional ids that the new one does not have are added to it. The old directories are kept, with names that end
     in `-merged`.
     """
+    from cordwood.broker import clocks
     from cordwood.cli.output import print_json, remark, say
     from cordwood.cli.recover.offline import taken
     from cordwood.cli.recover.restoring import restore
@@ -55,7 +55,7 @@ def put_back(
                 everything=everything,
                 new_name=new_name,
                 partition_count=partition_count,
-                now_ms=time.time_ns() // 1_000_000,
+                now=clocks.now(),
             )
         )
     if as_json:

@@ -26,6 +26,7 @@ from cordwood.log.data_directory import DataDirectory
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS
+from cordwood.model.moment import Moment
 from cordwood.segments.filesystem import Filesystem
 
 
@@ -36,7 +37,7 @@ async def restore(
     everything: bool,
     new_name: str | None,
     partition_count: int | None = None,
-    now_ms: int,
+    now: Moment,
 ) -> list[dict[str, Any]]:
     """Puts topics back, and describes each. Raises Failure before the first change."""
     path = held.path
@@ -61,7 +62,7 @@ async def restore(
         for topic, rebuilt in planned:
             _plan(image, data, topic, rebuilt.topic)
         _check_names([rebuilt.topic for _, rebuilt in planned])
-        restored = [_merged(held, image.topics[topic.name], topic, now_ms) for topic in replaced]
+        restored = [_merged(held, image.topics[topic.name], topic, now) for topic in replaced]
         for topic, rebuilt in planned:
             lost = rebuilt.topic
             plan = _plan(image, data, topic, lost)
@@ -92,13 +93,13 @@ def _came_into_use_since(image: ClusterImage, topic: SetAsideTopic) -> bool:
     return topic.name in INTERNAL_TOPICS and topic.name in image.topics and topic.topic_id not in image.topics_by_id
 
 
-def _merged(held: DataDirectory, now: TopicImage, topic: SetAsideTopic, now_ms: int) -> dict[str, Any]:
-    merge = merge_topic(held, now, topic.partitions, now_ms)
+def _merged(held: DataDirectory, in_use: TopicImage, topic: SetAsideTopic, now: Moment) -> dict[str, Any]:
+    merge = merge_topic(held, in_use, topic.partitions, now)
     return {
-        "topic": now.name,
-        "topic_id": str(now.topic_id),
+        "topic": in_use.name,
+        "topic_id": str(in_use.topic_id),
         "partitions": sorted(read.partition.partition for read in topic.partitions),
-        "partition_count": len(now.partitions),
+        "partition_count": len(in_use.partitions),
         "partition_count_known": True,
         "settings": {},
         "retention_before": {},

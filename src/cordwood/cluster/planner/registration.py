@@ -66,14 +66,14 @@ def authority_of(broker_id: int, epoch: int) -> Compare:
     return has_value(broker_epoch_key(broker_id), b"%d" % epoch)
 
 
-def plan_producer_ids(block: KeyValue | None, now_ms: int) -> ProducerIdBlock:
+def plan_producer_ids(block: KeyValue | None, wall_ms: int) -> ProducerIdBlock:
     """Takes the next block of producer ids. `block` is the key as it was read.
 
     An id that is handed out twice loses records: a log takes the second producer's batches for repetitions of the first
     producer's, and acknowledges them unwritten. The counter of a store restored from a backup has gone back, so ids
     also follow the clock.
     """
-    first = max(0 if block is None else _number(block), now_ms * PRODUCER_IDS_PER_MS)
+    first = max(0 if block is None else _number(block), wall_ms * PRODUCER_IDS_PER_MS)
     end = first + PRODUCER_IDS_PER_BLOCK
     compare = absent(PRODUCER_ID_BLOCK) if block is None else unchanged_since(block)
     return ProducerIdBlock(range(first, end), Plan((), StoreTxn((compare,), (Put(PRODUCER_ID_BLOCK, b"%d" % end),))))

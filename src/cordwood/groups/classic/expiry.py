@@ -1,6 +1,6 @@
 """Deadlines of a classic group: rounds end, and members that miss their session timeout are removed."""
 
-from cordwood.groups.classic.group import NEVER_MS, Group, Limits, Member, State, shifted
+from cordwood.groups.classic.group import NEVER_MS, Group, Limits, Member, State
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.classic.rebalance import (
     begin,
@@ -11,16 +11,17 @@ from cordwood.groups.classic.rebalance import (
     remove,
 )
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 
 
-def time_passed(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
+def time_passed(group: Group, out: Outbox, now: Moment, limits: Limits) -> None:
     """Applies every deadline that has passed, and sets the next one."""
-    _expire_sessions(group, out, now_ms, limits)
-    if group.state is State.PREPARING_REBALANCE and group.join_deadline_ms <= now_ms:
-        join_deadline_passed(group, out, now_ms, limits)
-    if group.sync_deadline_ms <= now_ms:
+    _expire_sessions(group, out, now, limits)
+    if group.state is State.PREPARING_REBALANCE and group.join_deadline_ms <= now.boot_ms:
+        join_deadline_passed(group, out, now, limits)
+    if group.sync_deadline_ms <= now.boot_ms:
         group.sync_deadline_ms = NEVER_MS
-        _expire_syncs(group, out, now_ms, limits)
+        _expire_syncs(group, out, now, limits)
     group.wake_ms = min(
         group.join_deadline_ms if group.state is State.PREPARING_REBALANCE else NEVER_MS,
         group.sync_deadline_ms,
@@ -29,20 +30,20 @@ def time_passed(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
     )
 
 
-def _expire_sessions(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
+def _expire_sessions(group: Group, out: Outbox, now: Moment, limits: Limits) -> None:
     fewer_members = False
-    for member_id in [each for each, deadline_ms in group.pending.items() if deadline_ms <= now_ms]:
+    for member_id in [each for each, deadline_ms in group.pending.items() if deadline_ms <= now.boot_ms]:
         del group.pending[member_id]
-    for member in [each for each in group.members.values() if each.session_deadline_ms <= now_ms]:
+    for member in [each for each in group.members.values() if each.session_deadline_ms <= now.boot_ms]:
         if _waits_for_us(member):
-            group.heard_of(member, now_ms)
+            group.heard_of(member, now)
             continue
         remove(group, member, out)
         fewer_members = True
     if fewer_members:
-        begin_or_go_on(group, out, now_ms, limits)
+        begin_or_go_on(group, out, now, limits)
     elif group.state is State.PREPARING_REBALANCE:
-        complete_if_all_joined(group, out, now_ms)
+        complete_if_all_joined(group, out, now)
 
 
 def _waits_for_us(member: Member) -> bool:
@@ -51,7 +52,7 @@ def _waits_for_us(member: Member) -> bool:
     return not member.is_new and (member.join_ticket is not None or member.sync_ticket is not None)
 
 
-def _expire_syncs(group: Group, out: Outbox, now_ms: int, limits: Limits) -> None:
+def _expire_syncs(group: Group, out: Outbox, now: Moment, limits: Limits) -> None:
     """Removes members that joined and did not sync in time: a missing leader would block the whole round."""
     late = [group.members[member_id] for member_id in sorted(group.pending_sync) if member_id in group.members]
     group.pending_sync.clear()
@@ -59,26 +60,16 @@ def _expire_syncs(group: Group, out: Outbox, now_ms: int, limits: Limits) -> Non
         return
     for member in late:
         remove(group, member, out)
-    begin(group, out, now_ms, limits)
+    begin(group, out, now, limits)
 
 
-def after_loading(group: Group, now_ms: int) -> None:
+def after_loading(group: Group, now: Moment) -> None:
     """After the log was read: gives every member a whole session timeout. Members need not join again."""
     for member in group.members.values():
-        group.heard_of(member, now_ms)
+        group.heard_of(member, now)
     if group.state is State.PREPARING_REBALANCE:
         group.gathering_left_ms = None
-        group.join_deadline_ms = group.wake_at(now_ms + group.rebalance_timeout_ms)
-
-
-def shift_deadlines(group: Group, by_ms: int) -> None:
-    """Shifts all deadlines after the wall clock was set, so that each remaining wait stays as long as it was."""
-    group.join_deadline_ms = shifted(group.join_deadline_ms, by_ms)
-    group.sync_deadline_ms = shifted(group.sync_deadline_ms, by_ms)
-    group.wake_ms = shifted(group.wake_ms, by_ms)
-    group.pending = {member_id: deadline_ms + by_ms for member_id, deadline_ms in group.pending.items()}
-    for member in group.members.values():
-        member.session_deadline_ms = shifted(member.session_deadline_ms, by_ms)
+        group.join_deadline_ms = group.wake_at(now.boot_ms + group.rebalance_timeout_ms)
 
 
 def refuse_all(group: Group, out: Outbox, reason: ErrorCode) -> None:

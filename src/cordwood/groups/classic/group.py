@@ -8,13 +8,10 @@ from cordwood.groups.classic.outbox import JoinTicket, SyncTicket
 from cordwood.groups.classic.records import StoredGroup, StoredMember
 from cordwood.groups.classic.subscription import subscribed_topics
 from cordwood.model.coordination import MAX_NAME_BYTES as MAX_NAME_BYTES
+from cordwood.model.moment import Moment
 
 NEVER_MS = 1 << 62
 CONSUMER_PROTOCOL_TYPE = "consumer"
-
-
-def shifted(deadline_ms: int, by_ms: int) -> int:
-    return deadline_ms if deadline_ms == NEVER_MS else deadline_ms + by_ms
 
 
 class State(Enum):
@@ -112,16 +109,16 @@ class Group:
         self._joined_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
-    def move_to(self, state: State, now_ms: int) -> None:
+    def move_to(self, state: State, now: Moment) -> None:
         self.state = state
-        self.state_timestamp_ms = now_ms
+        self.state_timestamp_ms = now.wall_ms
 
     def wake_at(self, deadline_ms: int) -> int:
         self.wake_ms = min(self.wake_ms, deadline_ms)
         return deadline_ms
 
-    def heard_of(self, member: Member, now_ms: int) -> None:
-        member.session_deadline_ms = self.wake_at(now_ms + member.session_timeout_ms)
+    def heard_of(self, member: Member, now: Moment) -> None:
+        member.session_deadline_ms = self.wake_at(now.boot_ms + member.session_timeout_ms)
 
     def add(self, member: Member, protocol_type: str) -> None:
         if not self.members:

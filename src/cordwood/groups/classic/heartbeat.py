@@ -3,12 +3,13 @@
 from cordwood.groups.classic.group import Group, Member, State
 from cordwood.groups.classic.membership import find_in_generation
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 
 
-def heartbeat(group: Group | None, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+def heartbeat(group: Group | None, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
     found = standing(group, member_id, instance_id, generation)
     if found in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS) and group is not None:
-        group.heard_of(group.members[member_id], now_ms)
+        group.heard_of(group.members[member_id], now)
     return found
 
 
@@ -32,7 +33,7 @@ def may_wait_ms(group: Group | None, member_id: str) -> int:
 
 
 def check_commit(
-    group: Group | None, member_id: str, instance_id: str | None, generation: int, now_ms: int, *, transactional: bool
+    group: Group | None, member_id: str, instance_id: str | None, generation: int, now: Moment, *, transactional: bool
 ) -> ErrorCode:
     """Whether positions may be committed by this member. A commit without a generation is allowed while the group has
     no members."""
@@ -44,7 +45,7 @@ def check_commit(
     member = find_in_generation(group, member_id, instance_id, generation)
     if not isinstance(member, Member):
         return member
-    group.heard_of(member, now_ms)
+    group.heard_of(member, now)
     # Between join and sync the member does not know its partitions yet. Before, in PreparingRebalance, it still owns
     # its old partitions, and this is its last chance to commit. A producer would not understand the answer.
     if group.state is State.COMPLETING_REBALANCE and not transactional:

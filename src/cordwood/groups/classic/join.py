@@ -9,6 +9,7 @@ from cordwood.groups.classic.rebalance import begin_or_go_on, joined, refuse_wai
 from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.groups.classic.subscription import same_subscription
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 
 NEW_MEMBER_PATIENCE_MS = 300_000
 """How long a newcomer may wait for its first round: librdkafka and Java hang up and come again after that."""
@@ -33,17 +34,17 @@ class JoinRequest(NamedTuple):
     """Whether the client knows that a leader need not assign (version 9 and later)."""
 
 
-def join(group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits) -> None:
+def join(group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now: Moment, limits: Limits) -> None:
     refusal = _refusal(group, request, limits)
     if refusal is not ErrorCode.NONE:
         out.joins.append((ticket, JoinAnswer(refusal, request.member_id)))
     elif not request.member_id:
-        _join_without_id(group, request, ticket, out, now_ms, limits)
+        _join_without_id(group, request, ticket, out, now, limits)
     elif request.member_id in group.pending and request.instance_id is None:
         del group.pending[request.member_id]
-        _add(group, request, request.member_id, ticket, out, now_ms, limits)
+        _add(group, request, request.member_id, ticket, out, now, limits)
     else:
-        _join_again(group, request, ticket, out, now_ms, limits)
+        _join_again(group, request, ticket, out, now, limits)
 
 
 def _refusal(group: Group, request: JoinRequest, limits: Limits) -> ErrorCode:
@@ -76,22 +77,22 @@ def _is_too_large(request: JoinRequest, limits: Limits) -> bool:
 
 
 def _join_without_id(
-    group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits
+    group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now: Moment, limits: Limits
 ) -> None:
     member_id = request.new_member_id
     if request.instance_id is not None:
         replaced = group.static_members.get(request.instance_id)
         if replaced is not None:
-            _come_back(group, group.members[replaced], request, ticket, out, now_ms, limits)
+            _come_back(group, group.members[replaced], request, ticket, out, now, limits)
         else:
-            _add(group, request, member_id, ticket, out, now_ms, limits)
+            _add(group, request, member_id, ticket, out, now, limits)
     elif request.asks_for_id_first:
         # Only a client that comes back with the id takes a place: a client that gave up and joined anew leaves no
         # ghost.
-        group.pending[member_id] = group.wake_at(now_ms + request.session_timeout_ms)
+        group.pending[member_id] = group.wake_at(now.boot_ms + request.session_timeout_ms)
         out.joins.append((ticket, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, member_id)))
     else:
-        _add(group, request, member_id, ticket, out, now_ms, limits)
+        _add(group, request, member_id, ticket, out, now, limits)
 
 
 def _add(
@@ -100,7 +101,7 @@ def _add(
     member_id: str,
     ticket: JoinTicket,
     out: Outbox,
-    now_ms: int,
+    now: Moment,
     limits: Limits,
 ) -> None:
     member = Member(
@@ -114,14 +115,14 @@ def _add(
         is_new=True,
         join_ticket=ticket,
     )
-    member.session_deadline_ms = group.wake_at(now_ms + NEW_MEMBER_PATIENCE_MS)
+    member.session_deadline_ms = group.wake_at(now.boot_ms + NEW_MEMBER_PATIENCE_MS)
     group.add(member, request.protocol_type)
     group.newcomer_in_round = True
-    begin_or_go_on(group, out, now_ms, limits)
+    begin_or_go_on(group, out, now, limits)
 
 
 def _join_again(
-    group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now_ms: int, limits: Limits
+    group: Group, request: JoinRequest, ticket: JoinTicket, out: Outbox, now: Moment, limits: Limits
 ) -> None:
     member = find_member(group, request.member_id, request.instance_id)
     if not isinstance(member, Member):
@@ -131,15 +132,15 @@ def _join_again(
     leads = member.member_id == group.leader
     # A lost answer is given again. A leader that joins a stable group wants a new round: its metadata changed.
     if unchanged and (group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)):
-        group.heard_of(member, now_ms)
+        group.heard_of(member, now)
         out.joins.append((ticket, joined(group, member)))
         return
-    _update(group, member, request, ticket, out, now_ms)
-    begin_or_go_on(group, out, now_ms, limits)
+    _update(group, member, request, ticket, out, now)
+    begin_or_go_on(group, out, now, limits)
 
 
 def _update(
-    group: Group, member: Member, request: JoinRequest, ticket: JoinTicket | None, out: Outbox, now_ms: int
+    group: Group, member: Member, request: JoinRequest, ticket: JoinTicket | None, out: Outbox, now: Moment
 ) -> None:
     if member.join_ticket is not None:
         out.joins.append((member.join_ticket, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
@@ -152,7 +153,7 @@ def _update(
     if len(group.members) == 1:
         group.protocol_type = request.protocol_type
     if not member.is_new:
-        group.heard_of(member, now_ms)
+        group.heard_of(member, now)
 
 
 def _come_back(
@@ -161,7 +162,7 @@ def _come_back(
     request: JoinRequest,
     ticket: JoinTicket,
     out: Outbox,
-    now_ms: int,
+    now: Moment,
     limits: Limits,
 ) -> None:
     """Lets a restarted static member take its place back with its assignment, and fences the process that has its old
@@ -169,14 +170,14 @@ def _come_back(
     refuse_waiting(group, member, out, ErrorCode.FENCED_INSTANCE_ID)
     old_id, old_metadata = member.member_id, member.metadata(group.protocol)
     group.rename(member, request.new_member_id)
-    _update(group, member, request, None, out, now_ms)
+    _update(group, member, request, None, out, now)
     settled = group.state is State.STABLE and group.select_protocol() == group.protocol
     if settled and same_subscription(old_metadata, member.metadata(group.protocol)):
         out.records.append((encode_group_key(group.group_id), encode_group(group.stored())))
         out.joins.append((ticket, _welcome_back(group, member, old_id, request.can_skip_assignment)))
         return
     group.has_joined(member, ticket)
-    begin_or_go_on(group, out, now_ms, limits)
+    begin_or_go_on(group, out, now, limits)
 
 
 def _welcome_back(group: Group, member: Member, old_id: str, can_skip_assignment: bool) -> JoinAnswer:

@@ -5,21 +5,22 @@ from cordwood.groups.classic.membership import find_member
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.classic.rebalance import begin_or_go_on, complete_if_all_joined, remove
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 
 Leaving = tuple[str, str | None]
 """Member id, instance id. An administrator names a static member by its instance id alone."""
 
 
-def leave(group: Group | None, leaving: list[Leaving], out: Outbox, now_ms: int, limits: Limits) -> list[ErrorCode]:
+def leave(group: Group | None, leaving: list[Leaving], out: Outbox, now: Moment, limits: Limits) -> list[ErrorCode]:
     """Removes members; returns one error code for each."""
     if group is None:
         return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
     size_before = len(group.members)
     errors = [_take_out(group, member_id, instance_id, out) for member_id, instance_id in leaving]
     if len(group.members) < size_before:
-        begin_or_go_on(group, out, now_ms, limits)
+        begin_or_go_on(group, out, now, limits)
     elif group.state is State.PREPARING_REBALANCE:
-        complete_if_all_joined(group, out, now_ms)
+        complete_if_all_joined(group, out, now)
     return errors
 
 

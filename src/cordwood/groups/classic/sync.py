@@ -8,6 +8,7 @@ from cordwood.groups.classic.outbox import Outbox, SyncAnswer, SyncTicket
 from cordwood.groups.classic.rebalance import begin, refuse_syncs
 from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 
 
 class SyncRequest(NamedTuple):
@@ -20,7 +21,7 @@ class SyncRequest(NamedTuple):
 
 
 def sync(
-    group: Group | None, request: SyncRequest, ticket: SyncTicket, out: Outbox, now_ms: int, limits: Limits
+    group: Group | None, request: SyncRequest, ticket: SyncTicket, out: Outbox, now: Moment, limits: Limits
 ) -> None:
     refusal = _refusal(group, request)
     if refusal is not ErrorCode.NONE:
@@ -28,7 +29,7 @@ def sync(
         return
     assert group is not None
     member = group.members[request.member_id]
-    group.heard_of(member, now_ms)
+    group.heard_of(member, now)
     group.pending_sync.discard(member.member_id)
     if group.state is State.STABLE:
         out.syncs.append((ticket, _share(group, member.assignment)))
@@ -37,7 +38,7 @@ def sync(
         out.syncs.append((member.sync_ticket, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)))
     member.sync_ticket = ticket
     if member.member_id == group.leader:
-        _take_assignments(group, request.assignments, out, now_ms, limits)
+        _take_assignments(group, request.assignments, out, now, limits)
 
 
 def _refusal(group: Group | None, request: SyncRequest) -> ErrorCode:
@@ -57,13 +58,13 @@ def _refusal(group: Group | None, request: SyncRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _take_assignments(group: Group, assignments: dict[str, bytes], out: Outbox, now_ms: int, limits: Limits) -> None:
+def _take_assignments(group: Group, assignments: dict[str, bytes], out: Outbox, now: Moment, limits: Limits) -> None:
     """The record that makes the generation complete. Replaying it makes the group stable."""
-    stored = group.stored(assignments)._replace(state_timestamp_ms=now_ms)
+    stored = group.stored(assignments)._replace(state_timestamp_ms=now.wall_ms)
     value = encode_group(stored)
     if len(value) > limits.max_metadata_bytes:
         refuse_syncs(group, out, ErrorCode.UNKNOWN_SERVER_ERROR)
-        begin(group, out, now_ms, limits)
+        begin(group, out, now, limits)
         return
     out.records.append((encode_group_key(group.group_id), value))
     for member in group.members.values():
@@ -72,10 +73,10 @@ def _take_assignments(group: Group, assignments: dict[str, bytes], out: Outbox, 
             member.sync_ticket = None
 
 
-def not_written(group: Group | None, out: Outbox, now_ms: int, limits: Limits) -> None:
+def not_written(group: Group | None, out: Outbox, now: Moment, limits: Limits) -> None:
     """Begins the round again after the assignments did not reach the log: no member has received one."""
     if group is not None and group.state is State.COMPLETING_REBALANCE:
-        begin(group, out, now_ms, limits)
+        begin(group, out, now, limits)
 
 
 def _share(group: Group, assignment: bytes) -> SyncAnswer:

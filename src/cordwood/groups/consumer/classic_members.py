@@ -23,6 +23,7 @@ from cordwood.groups.migration import to_classic
 from cordwood.groups.positions import Record
 from cordwood.groups.record_fields import UnreadableRecord
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.moment import Moment
 
 NO_LEADER = ""
 
@@ -42,18 +43,18 @@ def join(
     ticket: JoinTicket,
     topics: TopicView,
     out: Outbox,
-    now_ms: int,
+    now: Moment,
     limits: Limits,
 ) -> None:
     try:
-        answer = _join(group, request, topics, out, now_ms, limits)
+        answer = _join(group, request, topics, out, now, limits)
     except ProtocolError as refusal:
         answer = JoinAnswer(refusal.code, request.member_id)
     out.joins.append((ticket, answer))
 
 
 def _join(
-    group: ConsumerGroup, request: JoinRequest, topics: TopicView, out: Outbox, now_ms: int, limits: Limits
+    group: ConsumerGroup, request: JoinRequest, topics: TopicView, out: Outbox, now: Moment, limits: Limits
 ) -> JoinAnswer:
     unacceptable = refuse_terms(request, limits)
     if unacceptable is not ErrorCode.NONE:
@@ -81,10 +82,10 @@ def _join(
         "",
         ClassicPart(request.session_timeout_ms, request.protocols),
     )
-    if _gives_the_group_back(group, asked, place.replaced, topics, out, now_ms, limits):
+    if _gives_the_group_back(group, asked, place.replaced, topics, out, now, limits):
         return JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, request.member_id)
     records: list[Record] = []
-    step = advance(group, asked, place.replaced, topics, records, now_ms, limits.max_metadata_bytes)
+    step = advance(group, asked, place.replaced, topics, records, now, limits.max_metadata_bytes)
     out.records += records
     protocol = request.protocols[0][0]
     return JoinAnswer(ErrorCode.NONE, place.member_id, step.epoch, CONSUMER_PROTOCOL_TYPE, protocol, NO_LEADER)
@@ -116,7 +117,7 @@ def _gives_the_group_back(
     replaced: str | None,
     topics: TopicView,
     out: Outbox,
-    now_ms: int,
+    now: Moment,
     limits: Limits,
 ) -> bool:
     """Whether this join replaces the last member that spoke the consumer protocol. The member then joins once more, to
@@ -125,7 +126,7 @@ def _gives_the_group_back(
         return False
     profiles = {member_id: member.profile for member_id, member in group.members.items()}
     profiles[replaced] = updated(group.members[replaced], asked)
-    records = to_classic(group, profiles, topics, now_ms, limits.max_metadata_bytes)
+    records = to_classic(group, profiles, topics, now, limits.max_metadata_bytes)
     out.records += records
     return bool(records)
 
@@ -169,12 +170,12 @@ def _find_in_generation(
     return member
 
 
-def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now_ms: int) -> SyncAnswer:
+def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now: Moment) -> SyncAnswer:
     member = _find_in_generation(group, request.member_id, request.instance_id, request.generation)
     if not isinstance(member, ConsumerMember):
         return SyncAnswer(member)
     assert member.profile.classic is not None
-    _heard_of(group, request.member_id, member, now_ms)
+    _heard_of(group, request.member_id, member, now)
     current = group.current(request.member_id)
     if current.epoch < group.epoch and current.state != MemberState.UNREVOKED_PARTITIONS:
         return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -190,21 +191,21 @@ def sync(group: ConsumerGroup, request: SyncRequest, topics: TopicView, now_ms: 
 
 
 def heartbeat(
-    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, topics: TopicView, now_ms: int
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, topics: TopicView, now: Moment
 ) -> ErrorCode:
     found = standing(group, member_id, instance_id, generation, topics)
     if found in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
         member = group.members[member_id]
-        _heard_of(group, member_id, member, now_ms)
+        _heard_of(group, member_id, member, now)
         if found is ErrorCode.REBALANCE_IN_PROGRESS and member.step_deadline_ms == NEVER_MS:
-            has_to_act(group, member, now_ms)
+            has_to_act(group, member, now)
     return found
 
 
-def has_to_act(group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+def has_to_act(group: ConsumerGroup, member: ConsumerMember, now: Moment) -> None:
     """Sets the deadline of a member that was told to join again, or has to sync: a member that does neither blocks the
     others."""
-    member.step_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
+    member.step_deadline_ms = group.wake_at(now.boot_ms + member.profile.rebalance_timeout_ms)
 
 
 def standing(
@@ -252,6 +253,6 @@ def check_commit(
     return ErrorCode.NONE
 
 
-def _heard_of(group: ConsumerGroup, member_id: str, member: ConsumerMember, now_ms: int) -> None:
+def _heard_of(group: ConsumerGroup, member_id: str, member: ConsumerMember, now: Moment) -> None:
     assert member.profile.classic is not None
-    count_from(group, member_id, member, now_ms, member.profile.classic.session_timeout_ms)
+    count_from(group, member_id, member, now, member.profile.classic.session_timeout_ms)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cordwood.groups.classic.group import NEVER_MS, shifted
+from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.consumer.holdings import Holdings
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
@@ -123,14 +123,6 @@ class ConsumerGroup:
     def wake_at(self, deadline_ms: int) -> int:
         self.wake_ms = min(self.wake_ms, deadline_ms)
         return deadline_ms
-
-    def shift_deadlines(self, by_ms: int) -> None:
-        """Shifts all deadlines after the wall clock was set, so that each remaining wait stays as long as it was."""
-        self.wake_ms = shifted(self.wake_ms, by_ms)
-        for member in self.members.values():
-            member.session_deadline_ms = shifted(member.session_deadline_ms, by_ms)
-            member.revocation_deadline_ms = shifted(member.revocation_deadline_ms, by_ms)
-            member.step_deadline_ms = shifted(member.step_deadline_ms, by_ms)
 
     # The log
 

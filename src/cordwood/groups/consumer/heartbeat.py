@@ -28,6 +28,7 @@ from cordwood.groups.consumer.topics import TopicView
 from cordwood.groups.migration import to_classic
 from cordwood.groups.positions import Record
 from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.moment import Moment
 
 JOINING = 0
 LEAVING = -1
@@ -91,15 +92,15 @@ def heartbeat(
     topics: TopicView,
     records: list[Record],
     limits: ConsumerLimits,
-    now_ms: int,
+    now: Moment,
 ) -> HeartbeatAnswer:
     """The records of the heartbeat, and its answer. Raises ProtocolError, and then changes nothing."""
     if _changes_nothing(group, request, topics):
         return HeartbeatAnswer(request.epoch, None)
     if request.epoch in (LEAVING, LEFT_FOR_A_WHILE):
-        return _leave(group, request, topics, records, now_ms, limits)
+        return _leave(group, request, topics, records, now, limits)
     replaced = _check(group, request, limits)
-    return advance(group, request, replaced, topics, records, now_ms, limits.max_profile_bytes)
+    return advance(group, request, replaced, topics, records, now, limits.max_profile_bytes)
 
 
 def advance(
@@ -108,7 +109,7 @@ def advance(
     replaced: str | None,
     topics: TopicView,
     records: list[Record],
-    now_ms: int,
+    now: Moment,
     max_profile_bytes: int,
 ) -> HeartbeatAnswer:
     """Takes the next step of a member, old or new, perhaps in the place of another."""
@@ -137,7 +138,7 @@ def advance(
         targets = dict(group.targets)
         if replaced is not None:
             targets[request.member_id] = targets.pop(replaced, NOTHING)
-        epoch, targets = retarget(group, profiles, targets, topics, records, now_ms, changed=changed)
+        epoch, targets = retarget(group, profiles, targets, topics, records, now, changed=changed)
         target = targets.get(request.member_id, NOTHING)
     if replaced is not None:
         records.append((encode_consumer_key(TARGET_TYPE, group.group_id, request.member_id), encode_target(target)))
@@ -261,7 +262,7 @@ def _leave(
     request: HeartbeatRequest,
     topics: TopicView,
     records: list[Record],
-    now_ms: int,
+    now: Moment,
     limits: ConsumerLimits,
 ) -> HeartbeatAnswer:
     _check_known(group, request)
@@ -273,7 +274,7 @@ def _leave(
         value = encode_current(away)
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)
-    remove(group, {request.member_id}, topics, records, now_ms, limits.max_profile_bytes)
+    remove(group, {request.member_id}, topics, records, now, limits.max_profile_bytes)
     return HeartbeatAnswer(LEAVING, None)
 
 
@@ -282,7 +283,7 @@ def take_out(
     leaving: list[Leaving],
     topics: TopicView,
     records: list[Record],
-    now_ms: int,
+    now: Moment,
     max_record_bytes: int,
 ) -> list[ErrorCode]:
     """Removes members that leave by the classic protocol, or that an administrator names; static members for good.
@@ -301,7 +302,7 @@ def take_out(
             errors.append(ErrorCode.NONE)
             gone.add(member_id)
     if gone:
-        remove(group, gone, topics, records, now_ms, max_record_bytes)
+        remove(group, gone, topics, records, now, max_record_bytes)
     return errors
 
 
@@ -310,61 +311,61 @@ def remove(
     gone: set[str],
     topics: TopicView,
     records: list[Record],
-    now_ms: int,
+    now: Moment,
     max_record_bytes: int,
 ) -> None:
     """Removes members and gives their partitions to the others. If all others speak the classic protocol, the group
     becomes classic and they rebalance themselves."""
     profiles = {member_id: each.profile for member_id, each in group.members.items() if member_id not in gone}
-    downgraded = to_classic(group, profiles, topics, now_ms, max_record_bytes)
+    downgraded = to_classic(group, profiles, topics, now, max_record_bytes)
     if downgraded:
         records += downgraded
         return
     for member_id in sorted(gone):
         records += group.member_tombstones(member_id)
     targets = {member_id: share for member_id, share in group.targets.items() if member_id not in gone}
-    retarget(group, profiles, targets, topics, records, now_ms, changed=True)
+    retarget(group, profiles, targets, topics, records, now, changed=True)
 
 
 # Time
 
 
-def heard_of(group: ConsumerGroup, member_id: str, now_ms: int, limits: ConsumerLimits) -> None:
+def heard_of(group: ConsumerGroup, member_id: str, now: Moment, limits: ConsumerLimits) -> None:
     """Sets the deadlines of a member after replay. A member that keeps a partition would hold up all others."""
     member = group.members.get(member_id)
     if member is None:
         return
     classic = member.profile.classic
     session_timeout_ms = limits.session_timeout_ms if classic is None else classic.session_timeout_ms
-    count_from(group, member_id, member, now_ms, session_timeout_ms)
+    count_from(group, member_id, member, now, session_timeout_ms)
 
 
 def count_from(
-    group: ConsumerGroup, member_id: str, member: ConsumerMember, now_ms: int, session_timeout_ms: int
+    group: ConsumerGroup, member_id: str, member: ConsumerMember, now: Moment, session_timeout_ms: int
 ) -> None:
-    member.session_deadline_ms = group.wake_at(now_ms + session_timeout_ms)
+    member.session_deadline_ms = group.wake_at(now.boot_ms + session_timeout_ms)
     revoking = group.current(member_id).revoking
     if revoking is not member.revoking and revoking != member.revoking:
         # A new revocation after an old one was confirmed has a whole timeout of its own.
         member.revoking = revoking
         member.revocation_deadline_ms = NEVER_MS
         if revoking:
-            member.revocation_deadline_ms = group.wake_at(now_ms + member.profile.rebalance_timeout_ms)
+            member.revocation_deadline_ms = group.wake_at(now.boot_ms + member.profile.rebalance_timeout_ms)
 
 
 def time_passed(
-    group: ConsumerGroup, topics: TopicView, records: list[Record], now_ms: int, max_record_bytes: int
+    group: ConsumerGroup, topics: TopicView, records: list[Record], now: Moment, max_record_bytes: int
 ) -> None:
     late = set()
     group.wake_ms = NEVER_MS
     for member_id, member in group.members.items():
         deadline_ms = min(member.session_deadline_ms, member.revocation_deadline_ms, member.step_deadline_ms)
-        if deadline_ms <= now_ms:
+        if deadline_ms <= now.boot_ms:
             late.add(member_id)
         else:
             group.wake_at(deadline_ms)
     if late:
-        remove(group, late, topics, records, now_ms, max_record_bytes)
+        remove(group, late, topics, records, now, max_record_bytes)
 
 
 # Positions

@@ -23,6 +23,7 @@ from cordwood.groups.consumer.records import (
 from cordwood.groups.consumer.shares import NOTHING, Share
 from cordwood.groups.consumer.topics import TopicShape, TopicView
 from cordwood.groups.positions import Record
+from cordwood.model.moment import Moment
 
 
 def retarget(
@@ -31,7 +32,7 @@ def retarget(
     targets: dict[str, Share],
     topics: TopicView,
     records: list[Record],
-    now_ms: int,
+    now: Moment,
     *,
     changed: bool,
 ) -> tuple[int, dict[str, Share]]:
@@ -46,7 +47,7 @@ def retarget(
     epoch = group.epoch
     if changed or hashed != group.metadata_hash:
         epoch += 1
-        value = encode_group_epoch(GroupEpoch(epoch, hashed, -1 if profiles else now_ms))
+        value = encode_group_epoch(GroupEpoch(epoch, hashed, -1 if profiles else now.wall_ms))
         records.append((encode_consumer_key(GROUP_TYPE, group.group_id), value))
     subscribers = [
         Subscriber(member_id, profile.instance_id, subscriptions[member_id], targets.get(member_id, NOTHING))

@@ -107,7 +107,7 @@ def append(
                 if refused and partition.name in refused:
                     raise ProtocolError(refused[partition.name], "The transaction's coordinator refused the batch.")
                 assert isinstance(records, memoryview)
-                appended, safe = node.append(partition, records, acks, request.now_ms)
+                appended, safe = node.append(partition, records, acks, request.now)
             except ProtocolError as error:
                 node.refused_appends[error.code.name] += 1
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
@@ -133,7 +133,7 @@ def append(
                 if waiting is None:
                     waiting = WaitingProduce(request, results)
                 done = waiting.one_more(partitions)
-                node.when_safe(partition, appended.last_offset, acks, request.now_ms + body.timeout_ms, done)
+                node.when_safe(partition, appended.last_offset, acks, request.now.boot_ms + body.timeout_ms, done)
             log_start = partition.replica.log.log_start_offset
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
     return waiting

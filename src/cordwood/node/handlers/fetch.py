@@ -12,6 +12,7 @@ from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId
+from cordwood.model.moment import Moment
 from cordwood.node.fetch_sessions import FetchPlan, Mode, Target
 from cordwood.node.partition import Partition
 from cordwood.node.request import Request, serves
@@ -85,7 +86,7 @@ def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target
             targets,
             [(topic, index) for topic, indexes in body.forgotten for index in indexes] if body.forgotten else (),
             header.api_version >= TOPIC_IDS_FROM,
-            request.now_ms,
+            request.now.boot_ms,
             request.reply.connection_id,
         )
     except ProtocolError as refusal:
@@ -184,9 +185,9 @@ class Fetching:
             for partition in self._places:
                 partition.waiting_readers[self] = None
             if not self._urgent:
-                self._timer = self._node.timers.at(self._request.now_ms + self._wait_ms, self._timed_out)
+                self._timer = self._node.timers.at(self._request.now.boot_ms + self._wait_ms, self._timed_out)
 
-    def woken_by(self, partition: Partition, now_ms: int) -> None:
+    def woken_by(self, partition: Partition, now: Moment) -> None:
         """Reads a partition again that has moved, or is gone."""
         place = self._places[partition]
         if place in self._cold:
@@ -199,10 +200,10 @@ class Fetching:
         self._bytes -= _length(self._found[place])
         self._found[place] = self._look(place, self._plan.targets[place])
 
-    def hurry(self, now_ms: int) -> None:
-        self._timed_out(now_ms)
+    def hurry(self, now: Moment) -> None:
+        self._timed_out(now)
 
-    def _timed_out(self, now_ms: int) -> None:
+    def _timed_out(self, now: Moment) -> None:
         self._urgent = True
         self._answer_if_enough()
 

@@ -202,7 +202,7 @@ def _delete_before(node: Node, topic: str, index: int, offset: int) -> tuple[Log
     before = len(log.segments)
     if target > log.log_start_offset:
         log.delete_records_before(target)
-        partition.wake_readers(node.now_ms)
+        partition.wake_readers(node.now)
     dropped = before - len(log.segments)
     if dropped >= DROPPED_AT_ONCE:
         node.maintenance.drop_soon(partition)

@@ -58,7 +58,7 @@ def _produce_prepared(node: Node, request: Request, body: ProduceRequest) -> boo
 
     def go(outcome: list[Outcome]) -> None:
         take_over(kept, found, outcome, refused)
-        request.now_ms = node.now_ms
+        request.now = node.now
         if body.transactional_id is not None:
             _produce_in_transaction(node, request, kept, body.transactional_id, refused)
         else:
@@ -79,7 +79,7 @@ def _produce_in_transaction(
     kept = kept_batches(body) if prepared is None else body
 
     def verified(refused: Refusals) -> None:
-        request.now_ms = node.now_ms
+        request.now = node.now
         append_all(node, request, kept, refused, prepared)
         appends.through(transactional_id)
 

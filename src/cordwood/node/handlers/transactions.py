@@ -325,7 +325,7 @@ def list_transactions(node: Node, request: Request) -> None:
     known = {state.label: state for state in State}
     states = {known[name] for name in body.state_filters if name in known}
     producer_ids = set(body.producer_id_filters)
-    now_ms = request.now_ms
+    wall_ms = request.now.wall_ms
 
     def wanted(each: Transaction) -> bool:
         if body.state_filters and each.state not in states:
@@ -334,7 +334,7 @@ def list_transactions(node: Node, request: Request) -> None:
             return False
         if body.duration_filter < 0:
             return True
-        return each.state is State.ONGOING and now_ms - each.started_ms > body.duration_filter
+        return each.state is State.ONGOING and wall_ms - each.started_ms > body.duration_filter
 
     def answer(transactions: list[Transaction]) -> None:
         request.answer(

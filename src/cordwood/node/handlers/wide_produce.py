@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cordwood.model.moment import Moment
 from cordwood.node.handlers.appending import Refusals, Results, WaitingProduce, append, end, refusal_of
 from cordwood.node.handlers.batches import Found, brought_zstd, ready_at_once, take_over, verify, with_partitions
 from cordwood.node.preparation import Outcome
@@ -80,7 +81,7 @@ class WideProduce:
             self._append(piece, refused)
             node.transactional_appends.through(transactional_id)
 
-        def begin(now_ms: int) -> None:
+        def begin(now: Moment) -> None:
             verify(node, self._request, piece, transactional_id, verified)
 
         # One piece in a turn, even if the coordinator need not be asked.
@@ -88,7 +89,7 @@ class WideProduce:
 
     def _append(self, piece: ProduceRequest, refused: Refusals | None) -> None:
         node, request = self._node, self._request
-        request.now_ms = node.now_ms
+        request.now = node.now
         self._waiting = append(
             node,
             request,

@@ -67,7 +67,7 @@ class GroupMember(Client):
         raise NotImplementedError
 
     def act(self) -> str | None:
-        if self.over or self.stage.world.clock.monotonic_ms < self.silent_until_ms:
+        if self.over or self.stage.world.clock.boot_ms < self.silent_until_ms:
             return None
         return self._next(leaves=True)
 
