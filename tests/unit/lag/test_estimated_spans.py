@@ -74,7 +74,7 @@ def test_even_records_are_lost_when_the_broker_says_they_are(seed: int) -> None:
     position = start + chosen.randrange(records)
     growing = Growth(1 / step_ms, RECORD_BYTES / step_ms)
     for growth in (Growth(), growing):
-        keywords = {"growth": growth, "drained_per_ms": 0.0, "now_ms": NOW_MS}
+        keywords = {"growth": growth, "drained_per_ms": 0.0, "wall_ms": NOW_MS}
         said = time_to_data_loss_ms(truth, position, **keywords)  # type: ignore[arg-type]
         found = time_to_data_loss_ms(estimate(truth, position, first_ms, step_ms), position, **keywords)  # type: ignore[arg-type]
         if said is None:

@@ -1,9 +1,10 @@
 """The watch over lag: small steps, however much there is to look at."""
 
 import pytest
-from tests.unit.node.speaking import create_topic, produce
+from tests.unit.node.speaking import batch_of, create_topic, produce
 
 from cordwood.groups.shard import GroupShard
+from cordwood.model.identifiers import TopicPartition
 from cordwood.node import lag_watch
 from cordwood.records.build import build_batch
 from cordwood.simulation.world import World
@@ -32,20 +33,18 @@ def test_positions_that_are_left_out_are_counted_in_small_steps_too(
     assert (len(watch.positions), watch.left_out) == (room, GROUPS - room)
 
 
-def test_samples_from_before_the_clock_was_set_do_not_come_back_with_a_look_that_was_half_done(world: World) -> None:
+@pytest.mark.parametrize("by_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_is_set_changes_no_rate(world: World, by_ms: int) -> None:
     create_topic(world)
-    watch = world.node.lag_watch
-    partition = world.node.partition("orders", 0)
-    assert partition.replica is partition.opened
+    for _ in range(4):
+        produce(world, "orders", batch_of(world, b"value"))
+        world.advance(world.settings.lag_check_interval_ms)
+    before = world.node.lag_watch.traffic[TopicPartition("orders", 0)].records_per_s
+    assert before > 0
+    world.clock.jump(by_ms)
+    produce(world, "orders", batch_of(world, b"value"))
     world.advance(world.settings.lag_check_interval_ms)
-    assert watch.traffic
-    watch._steps = watch._sweep([])
-    next(watch._steps)
-    world.clock.jump(3_600_000)
-    world.ask(ApiKey.METADATA, 12, topics=None)
-    watch._continue(world.node.now)
-    assert watch._steps is None
-    assert not watch.traffic
+    assert world.node.lag_watch.traffic[TopicPartition("orders", 0)].records_per_s == pytest.approx(before, rel=0.3)
 
 
 @pytest.mark.parametrize("ahead_ms", [1_800_000, None])

@@ -12,6 +12,7 @@ import pytest
 from tests.seeds import seeds
 from tests.unit.transactions.family_schedule import Broken, Played, Schedule
 
+from cordwood.model.moment import Moment
 from cordwood.transactions import families_deciding
 from cordwood.transactions.families import Family
 from cordwood.transactions.families_deciding import Decision
@@ -55,8 +56,8 @@ def decides_in_parts(patch: Patch) -> None:
 def ends_without_fencing(patch: Patch) -> None:
     end = families_deciding.end
 
-    def unfenced(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
-        return replace(end(slot, commit=commit, wall_ms=now_ms), producer_epoch=slot.producer_epoch)
+    def unfenced(slot: Transaction, *, commit: bool, wall_ms: int) -> Transaction:
+        return replace(end(slot, commit=commit, wall_ms=wall_ms), producer_epoch=slot.producer_epoch)
 
     patch.setattr(families_deciding, "end", unfenced)
 
@@ -76,7 +77,7 @@ def believes_every_winner(patch: Patch) -> None:
 
 def lets_losers_win(patch: Patch) -> None:
     end = families_deciding.end
-    patch.setattr(families_deciding, "end", lambda slot, *, commit, now_ms: end(slot, commit=True, wall_ms=now_ms))
+    patch.setattr(families_deciding, "end", lambda slot, *, commit, wall_ms: end(slot, commit=True, wall_ms=wall_ms))
 
 
 def lets_nobody_time_out(patch: Patch) -> None:
@@ -84,11 +85,11 @@ def lets_nobody_time_out(patch: Patch) -> None:
 
 
 def does_not_see_renewals(patch: Patch) -> None:
-    def time_out(family: Family, leases: Any, now_ms: int) -> list[Transaction]:
+    def time_out(family: Family, leases: Any, now: Moment) -> list[Transaction]:
         return [
-            families_deciding.end(slot, commit=False, wall_ms=now_ms)
+            families_deciding.end(slot, commit=False, wall_ms=now.wall_ms)
             for slot in family.joined(1 << 62)
-            if slot.updated_ms + slot.timeout_ms <= now_ms
+            if slot.updated_ms + slot.timeout_ms <= now.wall_ms
         ]
 
     patch.setattr(families_deciding, "time_out", time_out)
