@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.moments import at
 
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import DRAIN_S, Server
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import DiskFull
+from cordwood.model.moment import Moment
 from cordwood.node.node import Node
 
 
@@ -174,10 +174,10 @@ async def test_any_other_failure_of_a_request_ends_its_connection_only(
     peer, other = Peer(server), Peer(server)
     handle = Node.handle
 
-    def sometimes(node: Node, header: Any, frame: memoryview, reply: Any, now_ms: int) -> None:
+    def sometimes(node: Node, header: Any, frame: memoryview, reply: Any, now: Moment) -> None:
         if header.correlation_id == 5:
             raise LookupError("a bug in one handler")
-        handle(node, header, frame, reply, at(now_ms))
+        handle(node, header, frame, reply, now)
 
     monkeypatch.setattr(Node, "handle", sometimes)
     await peer.send(fetch_that_waits(0))

@@ -6,7 +6,6 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from tests.moments import at
 from tests.simulation.families_speaking import (
     FAMILY,
     Task,
@@ -21,6 +20,7 @@ from tests.simulation.one_producer import position
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import MAX_PLAN_BYTES
+from cordwood.model.moment import Moment
 from cordwood.node import family_coordinator, transaction_coordinator
 from cordwood.node.transaction_markers import write_markers
 from cordwood.simulation.checkers.rest import check_at_rest
@@ -252,8 +252,8 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     appended: list[int] = []
     append = world.node.append_internal
 
-    def watch(where: Any, batch: bytearray, now_ms: int, *marker: Any) -> Any:
-        result = append(where, batch, at(now_ms), *marker)
+    def watch(where: Any, batch: bytearray, now: Moment, *marker: Any) -> Any:
+        result = append(where, batch, now, *marker)
         if where is partition:
             appended.append(result.last_offset - result.base_offset + 1)
         return result

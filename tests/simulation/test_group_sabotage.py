@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.moments import at
 
 from cordwood.groups.classic import heartbeat, membership, rebalance, sync
 from cordwood.groups.classic.group import Group
@@ -15,6 +14,7 @@ from cordwood.groups.consumer import reconcile
 from cordwood.groups.consumer.shares import NOTHING
 from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
 from cordwood.node import coordinator_log
 from cordwood.node.coordinator_log import CoordinatorLog
 from cordwood.simulation.game import SimulationFailed
@@ -26,12 +26,16 @@ MOST_GAMES = 40
 AN_AGE_MS = 10**9
 
 
+def later(now: Moment) -> Moment:
+    return Moment(now.boot_ms + AN_AGE_MS, now.wall_ms + AN_AGE_MS)
+
+
 def uses_a_generation_twice(patch: Patch) -> None:
     real = rebalance.complete
 
-    def complete(group: Any, out: Any, now_ms: int) -> None:
+    def complete(group: Any, out: Any, now: Moment) -> None:
         group.generation = max(0, group.generation - 1)
-        real(group, out, at(now_ms))
+        real(group, out, now)
 
     patch.setattr(rebalance, "complete", complete)
 
@@ -80,14 +84,14 @@ def answers_before_it_is_safe(patch: Patch) -> None:
 
 def waits_for_the_dead(patch: Patch) -> None:
     real = Group.heard_of
-    patch.setattr(Group, "heard_of", lambda group, member, now_ms: real(group, member, now_ms + AN_AGE_MS))
+    patch.setattr(Group, "heard_of", lambda group, member, now: real(group, member, later(now)))
 
 
 def waits_for_the_dead_of_the_consumer_protocol(patch: Patch) -> None:
     real = consumer_heartbeat.heard_of
 
-    def heard_of(group: Any, member_id: str, now_ms: int, limits: Any) -> None:
-        real(group, member_id, at(now_ms + AN_AGE_MS), limits)
+    def heard_of(group: Any, member_id: str, now: Moment, limits: Any) -> None:
+        real(group, member_id, later(now), limits)
 
     patch.setattr(consumer_heartbeat, "heard_of", heard_of)
 

@@ -81,15 +81,15 @@ def writes_one_marker_of_many(patch: Patch) -> None:
 def ends_without_fencing(patch: Patch) -> None:
     end = families_deciding.end
 
-    def unfenced(slot: Transaction, *, commit: bool, now_ms: int) -> Transaction:
-        return replace(end(slot, commit=commit, wall_ms=now_ms), producer_epoch=slot.producer_epoch)
+    def unfenced(slot: Transaction, *, commit: bool, wall_ms: int) -> Transaction:
+        return replace(end(slot, commit=commit, wall_ms=wall_ms), producer_epoch=slot.producer_epoch)
 
     patch.setattr(families_deciding, "end", unfenced)
 
 
 def lets_losers_win(patch: Patch) -> None:
     end = families_deciding.end
-    patch.setattr(families_deciding, "end", lambda slot, *, commit, now_ms: end(slot, commit=True, wall_ms=now_ms))
+    patch.setattr(families_deciding, "end", lambda slot, *, commit, wall_ms: end(slot, commit=True, wall_ms=wall_ms))
 
 
 def believes_every_winner(patch: Patch) -> None:

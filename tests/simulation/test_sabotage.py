@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.moments import at
 
 from cordwood.log import compaction, recovery
 from cordwood.log.data_directory import DataDirectory
@@ -13,6 +12,7 @@ from cordwood.log.flushing import FlushTicket
 from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.log import Appended
 from cordwood.log.producers import ProducerStates
+from cordwood.model.moment import Moment
 from cordwood.node.node import Node
 from cordwood.node.partition import Partition
 from cordwood.replication.leader import LeaderReplica
@@ -36,15 +36,15 @@ def shows_what_is_not_durable(patch: Patch) -> None:
 def acknowledges_duplicates_at_once(patch: Patch) -> None:
     real = Node.append
 
-    def append(node: Node, partition: Partition, batch: memoryview, acks: int, now_ms: int) -> tuple[Appended, bool]:
-        appended, safe = real(node, partition, batch, acks, at(now_ms))
+    def append(node: Node, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
+        appended, safe = real(node, partition, batch, acks, now)
         return appended, safe or appended.duplicate
 
     patch.setattr(Node, "append", append)
 
 
 def forgets_producers_when_it_restarts(patch: Patch) -> None:
-    patch.setattr(ProducerStates, "from_snapshot", classmethod(lambda cls, entries, now_ms: cls()))
+    patch.setattr(ProducerStates, "from_snapshot", classmethod(lambda cls, entries, boot_ms: cls()))
     patch.setattr(ProducerStates, "replay", lambda *arguments: None)
 
 
@@ -101,7 +101,7 @@ def forgets_where_logs_begin(patch: Patch) -> None:
 
 
 def lets_readers_sleep(patch: Patch) -> None:
-    patch.setattr(Partition, "wake_readers", lambda partition, now_ms: None)
+    patch.setattr(Partition, "wake_readers", lambda partition, now: None)
 
 
 def does_not_ask_to_be_woken(patch: Patch) -> None:

@@ -36,8 +36,8 @@ def writes_one_marker_of_many(patch: Patch) -> None:
 
 
 def aborts_without_fencing(patch: Patch) -> None:
-    def fenced(transaction: Transaction, now_ms: int, **_: int) -> Transaction:
-        return replace(transaction, state=State.PREPARE_ABORT, updated_ms=now_ms)
+    def fenced(transaction: Transaction, wall_ms: int, **_: int) -> Transaction:
+        return replace(transaction, state=State.PREPARE_ABORT, updated_ms=wall_ms)
 
     patch.setattr(Transaction, "fenced", fenced)
 

@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.moments import at
 from tests.simulation.one_producer import NAME, Producer, described, position
 from tests.unit.node.speaking import create_topic, delete_topic
 
@@ -13,6 +12,7 @@ from cordwood.log.log import Appended
 from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicPartition
+from cordwood.model.moment import Moment
 from cordwood.node.node import Node
 from cordwood.node.partition import Partition
 from cordwood.node.transaction_coordinator import LONGEST_RETRY_MS
@@ -94,7 +94,7 @@ def test_batches_that_come_while_the_first_is_verified_keep_their_order(world: W
         values = {"transactional_id": NAME, "acks": -1, "timeout_ms": 1000}
         topics = [{"name": TOPIC, "partition_data": [part]}]
         exchanges.append(connection.request(ApiKey.PRODUCE, 12, {**values, "topic_data": topics}))
-        world.network.deliver_request(connection, at(world.clock.wall_ms))
+        world.network.deliver_request(connection, world.clock.now())
     world.settle()
     assert [each.answer.responses[0].partition_responses[0].base_offset for each in exchanges] == [0, 1, 2, 3, 4]
     producer.end(commit=True)
@@ -171,7 +171,7 @@ def test_a_position_in_a_new_topic_is_not_forgotten_with_that_in_the_deleted_one
     assert producer.move(3) is ErrorCode.NONE
     assert producer.end(commit=True) is ErrorCode.NONE
     for _ in range(10_000):
-        world.node.groups.positions._in_turns.add(lambda now_ms: None)
+        world.node.groups.positions._in_turns.add(lambda now: None)
     delete_topic(world, TOPIC)
     create_topic(world, TOPIC, partitions=3)
     assert producer.move(5) is ErrorCode.NONE
@@ -305,14 +305,14 @@ def break_log(broken: TopicPartition, patch: pytest.MonkeyPatch) -> list[int]:
     decided = False
 
     def append(
-        node: Node, partition: Partition, batch: bytearray, now_ms: int, marker: TransactionMarker | None = None
+        node: Node, partition: Partition, batch: bytearray, now: Moment, marker: TransactionMarker | None = None
     ) -> Appended:
         nonlocal decided
         if decided and partition.name == broken:
-            tried_ms.append(now_ms)
+            tried_ms.append(now.boot_ms)
             raise StorageFailure(f"{partition.name} takes nothing")
         decided = True
-        return append_internal(node, partition, batch, at(now_ms), marker)
+        return append_internal(node, partition, batch, now, marker)
 
     patch.setattr(Node, "append_internal", append)
     return tried_ms

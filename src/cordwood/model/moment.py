@@ -16,6 +16,6 @@ class Moment(NamedTuple):
     wall_ms: int
     """Milliseconds since 1970."""
 
-    def earlier(self, by_ms: int) -> "Moment":
-        """The moment so many milliseconds before, if the wall clock was not set in between."""
-        return Moment(self.boot_ms - by_ms, self.wall_ms - by_ms)
+    def wall_ms_at(self, boot_ms: int) -> int:
+        """What the wall clock showed at a time of the boot clock, if nobody had ever set it."""
+        return self.wall_ms - (self.boot_ms - boot_ms)

@@ -176,9 +176,7 @@ class LagWatch:
         ends: list[Mark] = []
         if traffic is not None:
             growth = Growth(traffic.records_per_s / 1000, traffic.bytes_per_s / 1000)
-            ends = [
-                Mark(value, now.wall_ms - (now.boot_ms - at_ms)) for at_ms, value in (traffic.reached, *traffic.ends)
-            ]
+            ends = [Mark(value, now.wall_ms_at(at_ms)) for at_ms, value in (traffic.reached, *traffic.ends)]
         lag = evaluate(
             span,
             position,

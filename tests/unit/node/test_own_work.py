@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from tests.moments import at
 from tests.unit.node.lines import Lines, busiest_turn
 from tests.unit.node.speaking import batch_of, create_topic, produce_values
 
 from cordwood.cluster.planner.topics import NewTopic, plan_create_topics
 from cordwood.log.flushing import FlushTicket
+from cordwood.model.moment import Moment
 from cordwood.node import node as nodes
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
@@ -66,9 +66,9 @@ def test_a_flush_round_has_a_bounded_number_of_logs(world: World, monkeypatch: p
     rounds = []
     flushed = world.node.flushed
 
-    def count(tickets: list[FlushTicket], now_ms: int) -> None:
+    def count(tickets: list[FlushTicket], now: Moment) -> None:
         rounds.append(len(tickets))
-        flushed(tickets, at(now_ms))
+        flushed(tickets, now)
 
     monkeypatch.setattr(world.node, "flushed", count)
     answer = world.ask(ApiKey.PRODUCE, 9, **produce_values("wide", *[batch_of(world)] * 100))
