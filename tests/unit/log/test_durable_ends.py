@@ -4,6 +4,7 @@ import random
 import uuid
 
 import pytest
+from tests.moments import at
 from tests.unit.log.log_making import NOW_MS, batch_bytes, fill, values
 
 from cordwood.log import durable_ends
@@ -32,7 +33,7 @@ def opened(filesystem: CrashingFilesystem) -> DataDirectory:
 
 
 def log_of(directory: DataDirectory, partition: TopicPartition = ORDERS, settings: TopicSettings = ONE_SEGMENT) -> Log:
-    return directory.open_log(partition, TOPIC_ID, settings, NOW_MS)
+    return directory.open_log(partition, TOPIC_ID, settings, at(NOW_MS))
 
 
 def killed(directory: DataDirectory, filesystem: CrashingFilesystem) -> DataDirectory:
@@ -269,5 +270,5 @@ def test_a_new_topic_of_the_same_name_has_no_end_of_the_old_one() -> None:
     acknowledge(directory, log_of(directory), 5)
     directory.delete_log(ORDERS)
     directory = killed(directory, filesystem)
-    log = directory.open_log(ORDERS, uuid.UUID(int=43), ONE_SEGMENT, NOW_MS)
+    log = directory.open_log(ORDERS, uuid.UUID(int=43), ONE_SEGMENT, at(NOW_MS))
     assert (log.log_end_offset, log.damage) == (0, [])

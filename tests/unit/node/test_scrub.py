@@ -211,7 +211,7 @@ def test_a_damaged_record_of_findings_is_recognised(content: bytes) -> None:
 def test_a_bit_flipped_anywhere_in_the_record_of_findings_is_recognised() -> None:
     findings = Findings()
     findings.pass_began_ms, findings.checked = 5, Place(TopicPartition("orders", 1), 368769)
-    findings.add([damage(10), damage(70)], now_ms=77)
+    findings.add([damage(10), damage(70)], wall_ms=77)
     data = findings.to_bytes()
     for bit in range(8 * len(data)):
         flipped = bytearray(data)
