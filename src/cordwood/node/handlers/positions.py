@@ -31,7 +31,7 @@ TRANSACTION_KEY = 1
 EPOCHS_FROM_VERSION = 9
 """Before this version of OffsetCommit clients know neither member epochs nor GROUP_ID_NOT_FOUND."""
 
-COMMITS_PER_STEP = 250
+COMMITS_PER_STEP = 150
 GROUPS_PER_STEP = 100
 LOOKED_UP_PER_STEP = 500
 
