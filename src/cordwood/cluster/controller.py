@@ -31,6 +31,7 @@ from cordwood.cluster.planner.registration import (
     plan_producer_ids,
     plan_registration,
 )
+from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
     MorePartitions,
     NewTopic,
@@ -43,7 +44,6 @@ from cordwood.cluster.planner.topics import (
     plan_create_topics,
     plan_delete_topics,
     plan_forget_deletions,
-    plan_sweep,
 )
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint, broker_epoch_key
@@ -120,8 +120,7 @@ class Controller:
         await self._store.txn(*plan_cluster_id(_cluster_id(self._new_id())).commit)
         await self._register(endpoints)
         self.image.load(await self._store.list(""))
-        for transaction in plan_sweep(self.image):
-            await self._transact(transaction)
+        await self._sweep()
         self._following = asyncio.create_task(self._follow(), name="follow the metadata store")
         self._following.add_done_callback(self._followed)
 
@@ -144,6 +143,19 @@ class Controller:
                 break
         self.broker_epoch = registered.epoch
         self._authority = (authority_of(registration.broker_id, registered.epoch),)
+
+    async def _sweep(self) -> None:
+        """Removes what interrupted changes left. A change that another broker has under way is planned anew there."""
+        strays = self.image.strays()
+        for topic in strays.topics:
+            await self._transact(sweep_topic(topic))
+        for partitions in strays.partitions:
+            row_revision = partitions.row_revision
+            for group in partition_groups(partitions):
+                result = await self._transact(sweep_partitions(partitions, group, row_revision))
+                if not result.succeeded:
+                    break
+                row_revision = result.revision
 
     async def _follow(self) -> None:
         while True:
@@ -348,6 +360,10 @@ class Controller:
 
     async def _execute(self, plan: Plan) -> TxnResult:
         """Executes a whole plan, or leaves nothing of it but invisible keys."""
+        if plan.announcement is not None:
+            announced = await self._transact(plan.announcement)
+            if not announced.succeeded:
+                return announced
         results = await _all(self._transact(transaction) for transaction in plan.preparations)
         if all(result.succeeded for result in results):
             result = await self._transact(plan.commit)

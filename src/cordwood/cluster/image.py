@@ -111,13 +111,30 @@ class ImageDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class StrayTopic:
+    """A topic without a name, whose keys are all to be removed."""
+
+    topic_id: TopicId
+    row_revision: int
+    """The revision of the key that holds the partition count; 0: no such key."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrayPartitions:
+    """Partitions at or beyond their topic's partition count."""
+
+    topic_id: TopicId
+    row: TopicRow
+    row_revision: int
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Strays:
     """Keys that belong to no topic, left by an interrupted creation or deletion."""
 
-    topic_ids: tuple[TopicId, ...]
-    """Topics without a name, whose keys are all to be removed."""
-    partitions: tuple[tuple[TopicId, int], ...]
-    """Partitions at or beyond their topic's partition count."""
+    topics: tuple[StrayTopic, ...] = ()
+    partitions: tuple[StrayPartitions, ...] = ()
 
 
 @dataclass(slots=True)
@@ -197,16 +214,15 @@ class ClusterImage:
         return self._sorted
 
     def strays(self) -> Strays:
-        nameless = sorted(stored.topic_id for stored in self._stored.values() if stored.name is None)
-        beyond = [
-            (stored.topic_id, partition)
-            for stored in self._stored.values()
-            if stored.name is not None and stored.row is not None
-            if len(stored.partitions) > stored.row.partition_count
-            for partition in stored.partitions
-            if partition >= stored.row.partition_count
-        ]
-        return Strays(tuple(nameless), tuple(sorted(beyond)))
+        topics, partitions = [], []
+        for stored in sorted(self._stored.values(), key=lambda stored: stored.topic_id):
+            row = stored.row
+            if stored.name is None:
+                topics.append(StrayTopic(stored.topic_id, stored.row_revision))
+            elif row is not None and len(stored.partitions) > row.partition_count:
+                beyond = tuple(sorted(number for number in stored.partitions if number >= row.partition_count))
+                partitions.append(StrayPartitions(stored.topic_id, row, stored.row_revision, beyond))
+        return Strays(tuple(topics), tuple(partitions))
 
     def load(self, listing: Listing) -> ImageDelta:
         """Replaces the image by the store's content at one revision. Used at the start and after a compaction."""
@@ -268,7 +284,7 @@ class ClusterImage:
             case "topics":
                 stored = self._topic(rest)
                 stored.row = None if event.value is None else decode_topic(event.key, event.value)
-                stored.row_revision = event.mod_revision
+                stored.row_revision = 0 if event.value is None else event.mod_revision
                 touched.topics[rest] = None
             case "deleted_topics":
                 if event.value is None:

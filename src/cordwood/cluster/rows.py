@@ -6,7 +6,8 @@ Keys, relative to the cluster:
     broker_epoch/<broker>           a counter that every registration of the broker raises
     brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack
     topic_names/<name>              the topic's id. A topic exists if and only if this key does
-    topics/<id>                     TopicRow: name and partition count. Partitions from the count on do not exist (yet)
+    topics/<id>                     TopicRow: name and partition count. Partitions from the count on do not exist (yet);
+                                    the count is 0 while a creation is under way
     partitions/<id>/<number>        PartitionRow
     configs/topics/<id>             what was set on the topic: name to text
     configs/brokers/<broker>        what was set on one broker while it ran

@@ -41,7 +41,7 @@ class Metadata:
 
     async def carry_out(self, plan: Plan | None) -> ImageDelta:
         assert plan is not None
-        for transaction in (*plan.preparations, plan.commit):
+        for transaction in plan.in_order():
             assert (await self.store.txn(*transaction)).succeeded
         return await self.refresh()
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.cluster.metadata import Metadata, visible
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.image import ClusterImage, Strays
 from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType, plan_incremental_alter
+from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
     MorePartitions,
     NewTopic,
@@ -19,7 +20,6 @@ from cordwood.cluster.planner.topics import (
     TopicReference,
     plan_create_partitions,
     plan_delete_topics,
-    plan_sweep,
 )
 from cordwood.cluster.rows import DamagedMetadata, PartitionRow, encode_partition
 from cordwood.cluster.stores.interface import Delete, Event, Put
@@ -130,15 +130,15 @@ async def test_a_half_made_topic_is_invisible_and_known_as_stray() -> None:
     metadata = await Metadata().register(1)
     creation = metadata.plan(NewTopic("t", 300))["t"]
     assert not isinstance(creation, ProtocolError)
-    await metadata.store.txn(*creation.plan.preparations[0])
+    for transaction in creation.plan.in_order()[:2]:
+        assert (await metadata.store.txn(*transaction)).succeeded
     assert not await metadata.refresh()
     assert metadata.image.topics == {}
-    assert metadata.image.strays().topic_ids == (creation.topic_id,)
-    for transaction in plan_sweep(metadata.image):
-        await metadata.store.txn(*transaction)
+    (stray,) = metadata.image.strays().topics
+    assert stray.topic_id == creation.topic_id
+    assert (await metadata.store.txn(*sweep_topic(stray))).succeeded
     await metadata.refresh()
-    assert metadata.image.strays() == (await metadata.copy()).strays()
-    assert metadata.image.strays().topic_ids == ()
+    assert metadata.image.strays() == (await metadata.copy()).strays() == Strays()
 
 
 async def test_partitions_beyond_the_count_are_invisible_and_known_as_strays() -> None:
@@ -149,12 +149,14 @@ async def test_partitions_beyond_the_count_are_invisible_and_known_as_strays() -
     await metadata.store.txn(*addition.plan.preparations[0])
     assert not await metadata.refresh()
     assert metadata.image.topics["t"] == before
-    assert metadata.image.strays().partitions[0] == (before.topic_id, 2)
-    for transaction in plan_sweep(metadata.image):
-        await metadata.store.txn(*transaction)
-    await metadata.refresh()
-    assert metadata.image.strays().partitions == ()
-    assert metadata.image.topics["t"] == before
+    (stray,) = metadata.image.strays().partitions
+    assert (stray.topic_id, stray.partitions[0]) == (before.topic_id, 2)
+    for group in partition_groups(stray):
+        row_revision = metadata.image.topics["t"].mod_revision
+        assert (await metadata.store.txn(*sweep_partitions(stray, group, row_revision))).succeeded
+        await metadata.refresh()
+    assert metadata.image.strays() == Strays()
+    assert metadata.image.topics["t"].partitions == before.partitions
 
 
 async def test_a_changed_default_of_the_broker_changes_the_topics_that_do_not_override_it() -> None:
@@ -244,7 +246,8 @@ async def step(metadata: Metadata, name: str, chance: random.Random) -> None:
         case "half":
             outcome = metadata.plan(NewTopic("half", 200))["half"]
             assert not isinstance(outcome, ProtocolError)
-            await metadata.store.txn(*outcome.plan.preparations[0])
+            for transaction in outcome.plan.in_order()[:2]:
+                assert (await metadata.store.txn(*transaction)).succeeded
         case "delete" if names:
             await delete(metadata, chance.choice(names))
         case "grow" if names:

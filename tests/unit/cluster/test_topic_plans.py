@@ -200,7 +200,7 @@ async def test_a_small_topic_is_one_transaction_and_a_large_one_commits_with_its
     assert small.plan.preparations == ()
     large = metadata.plan(NewTopic("large", 1000))["large"]
     assert isinstance(large, TopicCreation)
-    for transaction in (*large.plan.preparations, large.plan.commit):
+    for transaction in large.plan.in_order():
         check_transaction(*transaction)
     assert len(large.plan.preparations) == -(-1000 // MAX_OPERATIONS)
     prepared = [operation[0] for each in large.plan.preparations for operation in each.operations]

@@ -166,6 +166,6 @@ def _rename(filesystem: Filesystem, path: str, topic: SetAsideTopic, name: str) 
 
 
 async def carry_out(store: MetadataStore, plan: Plan) -> None:
-    for transaction in (*plan.preparations, plan.commit):
+    for transaction in plan.in_order():
         if not (await store.txn(*transaction)).succeeded:
             raise Failure("CONFLICT", "the metadata changed meanwhile", "try again")

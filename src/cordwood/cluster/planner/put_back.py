@@ -9,20 +9,9 @@ from types import MappingProxyType
 
 from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.placement import place
-from cordwood.cluster.planner.transactions import Plan, StoreTxn, plan_in_chunks
-from cordwood.cluster.rows import (
-    PartitionRow,
-    TopicRow,
-    encode_overrides,
-    encode_partition,
-    encode_topic,
-    partition_key,
-    partitions_prefix,
-    topic_config_key,
-    topic_key,
-    topic_name_key,
-)
-from cordwood.cluster.stores.interface import DeletePrefix, Operation, Put, absent, has_mod_revision
+from cordwood.cluster.planner.transactions import Plan, plan_creation, plan_in_chunks
+from cordwood.cluster.rows import PartitionRow, TopicRow, encode_partition, encode_topic, partition_key, topic_key
+from cordwood.cluster.stores.interface import Put, has_mod_revision
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId, check_topic_name
 
@@ -60,21 +49,13 @@ def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
     count_before = 0 if known is None else len(known.partitions)
     if known is not None and topic.partition_count <= count_before:
         return None
-    row = Put(topic_key(topic.topic_id), encode_topic(TopicRow(topic.name, topic.partition_count)))
+    row = TopicRow(topic.name, topic.partition_count)
     partitions = _partitions(image, topic, range(count_before, topic.partition_count))
     if known is not None:
-        guards = (has_mod_revision(row.key, known.mod_revision),)
-        return plan_in_chunks(partitions, guards=guards, commit_compares=(), commit_operations=(row,), undo=())
-    operations: list[Operation] = [row, Put(topic_name_key(topic.name), str(topic.topic_id).encode())]
-    if topic.overrides:
-        operations.append(Put(topic_config_key(topic.topic_id), encode_overrides(dict(topic.overrides))))
-    return plan_in_chunks(
-        partitions,
-        guards=(),
-        commit_compares=(absent(topic_name_key(topic.name)), absent(row.key)),
-        commit_operations=tuple(operations),
-        undo=(StoreTxn((absent(row.key),), (DeletePrefix(partitions_prefix(topic.topic_id)),)),),
-    )
+        put = Put(topic_key(topic.topic_id), encode_topic(row))
+        guards = (has_mod_revision(put.key, known.mod_revision),)
+        return plan_in_chunks(partitions, guards=guards, commit_compares=(), commit_operations=(put,), undo=())
+    return plan_creation(topic.topic_id, row, partitions, commit_compares=(), overrides=topic.overrides)
 
 
 def _partitions(image: ClusterImage, topic: LostTopic, partitions: range) -> list[Put]:

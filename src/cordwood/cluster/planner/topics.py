@@ -13,13 +13,12 @@ from cordwood.cluster.image import ClusterImage, TopicImage, plain_name
 from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
 from cordwood.cluster.planner.placement import Assignment, check_assignment, place
 from cordwood.cluster.planner.topic_configs import check_overrides
-from cordwood.cluster.planner.transactions import Plan, StoreTxn, chunks, plan_in_chunks
+from cordwood.cluster.planner.transactions import Plan, StoreTxn, chunks, plan_creation, plan_in_chunks
 from cordwood.cluster.rows import (
     PartitionRow,
     TopicRow,
     broker_epoch_key,
     deleted_topic_key,
-    encode_overrides,
     encode_partition,
     encode_topic,
     partition_key,
@@ -32,9 +31,7 @@ from cordwood.cluster.stores.interface import (
     Compare,
     Delete,
     DeletePrefix,
-    Operation,
     Put,
-    absent,
     has_mod_revision,
     has_value,
 )
@@ -213,18 +210,12 @@ def _plan_creation(image: ClusterImage, topic: NewTopic, topic_id: TopicId) -> T
         replicas = _placed(image, topic, topic_id, settings)
     partition_count = len(replicas)
     check_scope(topic.name, settings.ordering_scope, partition_count)
-    commit_operations: list[Operation] = [
-        Put(topic_key(topic_id), encode_topic(TopicRow(topic.name, partition_count))),
-        Put(topic_name_key(topic.name), str(topic_id).encode()),
-    ]
-    if overrides:
-        commit_operations.append(Put(topic_config_key(topic_id), encode_overrides(overrides)))
-    plan = plan_in_chunks(
+    plan = plan_creation(
+        topic_id,
+        TopicRow(topic.name, partition_count),
         _new_partitions(image, topic_id, range(partition_count), replicas),
-        guards=(),
-        commit_compares=(absent(topic_name_key(topic.name)), *_epochs_unchanged(image, replicas)),
-        commit_operations=tuple(commit_operations),
-        undo=(StoreTxn((absent(topic_key(topic_id)),), (DeletePrefix(partitions_prefix(topic_id)),)),),
+        commit_compares=_epochs_unchanged(image, replicas),
+        overrides=overrides,
     )
     return TopicCreation(topic.name, topic_id, partition_count, len(replicas[0]), overrides, plan)
 
@@ -461,24 +452,6 @@ def plan_forget_deletions(image: ClusterImage, topic_ids: Iterable[TopicId]) -> 
     """
     deletes = (Delete(deleted_topic_key(topic_id)) for topic_id in topic_ids if topic_id in image.deleted_topics)
     return [StoreTxn((), group) for group in chunks(deletes)]
-
-
-def plan_sweep(image: ClusterImage) -> list[StoreTxn]:
-    """Removes keys that interrupted plans left behind. The caller knows that no plan is under way."""
-    strays = image.strays()
-    sweep = [
-        StoreTxn(
-            (),
-            (
-                Delete(topic_key(topic_id)),
-                Delete(topic_config_key(topic_id)),
-                DeletePrefix(partitions_prefix(topic_id)),
-            ),
-        )
-        for topic_id in strays.topic_ids
-    ]
-    deletes = (Delete(partition_key(topic_id, partition)) for topic_id, partition in strays.partitions)
-    return sweep + [StoreTxn((), group) for group in chunks(deletes)]
 
 
 def topic_by_name(image: ClusterImage, name: str) -> TopicImage:
