@@ -5,7 +5,8 @@ done, and follows the store from then on. When a method returns, its change is d
 carried out one after the other, the topics of one request together.
 
 A refusal is the outcome of one topic or resource. A failing store is a StoreFailure out of the method: part of the
-request may have happened. A half-done change stays invisible, and the next start sweeps it.
+request may have happened. A half-done change stays invisible, and the next start sweeps it. A transaction whose outcome
+the store cannot tell is looked up, never repeated blindly; OutcomeUnknown out of a method means that the look failed.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import NamedTuple, TypeVar
 
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
-from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
+from cordwood.cluster.image import ClusterImage, ImageDelta, StrayPartitions, TopicImage
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
@@ -46,12 +47,13 @@ from cordwood.cluster.planner.topics import (
     plan_forget_deletions,
 )
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
-from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint, broker_epoch_key
+from cordwood.cluster.rows import CLUSTER_ID, PRODUCER_ID_BLOCK, Endpoint, broker_epoch_key
 from cordwood.cluster.stores.interface import (
     Compacted,
     Compare,
     Event,
     MetadataStore,
+    OutcomeUnknown,
     StoreFailure,
     TxnResult,
     holds,
@@ -62,6 +64,8 @@ from cordwood.model.identifiers import TopicId
 
 _ATTEMPTS = 5
 """How often a change is planned anew after another broker changed the same keys."""
+_LOOKS = 20
+"""How often a transaction of one key is planned anew after it failed or its outcome was unknown."""
 _CONCURRENT_TRANSACTIONS = 64
 """SQLite commits concurrent transactions with one fsync, etcd pipelines them."""
 _EVENTS_AT_ONCE = 500
@@ -117,7 +121,7 @@ class Controller:
     async def start(self, endpoints: Sequence[Endpoint]) -> None:
         """Returns when the image is complete; later changes go to `on_change`. Raises StoreFailure."""
         assert self._following is None, "started twice"
-        await self._store.txn(*plan_cluster_id(_cluster_id(self._new_id())).commit)
+        await self._name_cluster()
         await self._register(endpoints)
         self.image.load(await self._store.list(""))
         await self._sweep()
@@ -130,17 +134,25 @@ class Controller:
             self._following.cancel()
             await asyncio.wait([self._following])
 
+    async def _name_cluster(self) -> None:
+        plan = plan_cluster_id(_cluster_id(self._new_id()))
+        for _ in range(_LOOKS):
+            if (await self._commit(plan)).succeeded or await self._store.get(CLUSTER_ID) is not None:
+                return
+        raise OutcomeUnknown("the metadata store does not say whether it took the cluster's id")
+
     async def _register(self, endpoints: Sequence[Endpoint]) -> None:
         settings = self.image.settings
         registration = Registration(
             settings.node_id, str(self._new_id()), tuple(endpoints), settings.broker_rack or None
         )
-        while True:
-            registered = plan_registration(
-                registration, await self._store.get(broker_epoch_key(registration.broker_id))
-            )
-            if (await self._store.txn(*registered.plan.commit)).succeeded:
+        for _ in range(_LOOKS):
+            epoch = await self._store.get(broker_epoch_key(registration.broker_id))
+            registered = plan_registration(registration, epoch)
+            if (await self._commit(registered.plan)).succeeded:
                 break
+        else:
+            raise OutcomeUnknown(f"the metadata store does not say whether broker {settings.node_id} is registered")
         self.broker_epoch = registered.epoch
         self._authority = (authority_of(registration.broker_id, registered.epoch),)
 
@@ -148,14 +160,19 @@ class Controller:
         """Removes what interrupted changes left. A change that another broker has under way is planned anew there."""
         strays = self.image.strays()
         for topic in strays.topics:
-            await self._transact(sweep_topic(topic))
+            await self._attempt(sweep_topic(topic))
         for partitions in strays.partitions:
-            row_revision = partitions.row_revision
-            for group in partition_groups(partitions):
-                result = await self._transact(sweep_partitions(partitions, group, row_revision))
-                if not result.succeeded:
-                    break
-                row_revision = result.revision
+            await self._sweep_partitions(partitions)
+
+    async def _sweep_partitions(self, stray: StrayPartitions) -> int:
+        """Returns the revision that the store is at afterwards."""
+        row_revision = stray.row_revision
+        for group in partition_groups(stray):
+            result = await self._attempt(sweep_partitions(stray, group, row_revision))
+            if not result.succeeded:
+                return result.revision
+            row_revision = result.revision
+        return row_revision
 
     async def _follow(self) -> None:
         while True:
@@ -204,10 +221,16 @@ class Controller:
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, internal: bool = False
     ) -> dict[str, CreatedTopic | ProtocolError]:
         """Creates topics; outcomes by name, in the order of the request. `internal` allows internal topics."""
+        tried: set[TopicId] = set()
+
+        def new_id() -> TopicId:
+            tried.add(topic_id := self._new_id())
+            return topic_id
+
         # Validated topics never get into the image, so name clashes among them are found only within one slice.
         outcomes = await self._in_slices(
             [(topic.name, topic) for topic in topics],
-            lambda wanted: plan_create_topics(self.image, wanted, self._new_id, internal=internal),
+            lambda wanted: plan_create_topics(self.image, wanted, new_id, internal=internal),
             validate_only,
             at_once=_VALIDATED_AT_ONCE if validate_only else _TOPICS_AT_ONCE,
         )
@@ -215,15 +238,21 @@ class Controller:
         created: dict[str, CreatedTopic | ProtocolError] = {}
         for name, outcome in outcomes.items():
             if isinstance(outcome, ProtocolError):
-                created[name] = outcome
-                continue
+                topic = self.image.topics.get(name)
+                if topic is None or topic.topic_id not in tried:
+                    created[name] = outcome
+                    continue
+                # An earlier attempt, whose outcome was unknown, came through after all.
+                made = (topic.topic_id, len(topic.partitions), len(topic.partitions[0].replicas))
+                overrides = topic.overrides
+            else:
+                made = (outcome.topic_id, outcome.partition_count, outcome.replication_factor)
+                overrides = outcome.overrides
             # Topics that are created together mostly have the same settings.
-            overrides = tuple(outcome.overrides.items())
-            if overrides not in described:
-                described[overrides] = tuple(topic_entries(self.image, outcome.overrides))
-            created[name] = CreatedTopic(
-                name, outcome.topic_id, outcome.partition_count, outcome.replication_factor, described[overrides]
-            )
+            texts = tuple(overrides.items())
+            if texts not in described:
+                described[texts] = tuple(topic_entries(self.image, overrides))
+            created[name] = CreatedTopic(name, *made, described[texts])
         return created
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
@@ -258,9 +287,10 @@ class Controller:
 
     async def forget_deletions(self, topic_ids: Iterable[TopicId]) -> None:
         """Removes the tombstones of deleted topics whose directories are gone. Raises StoreFailure."""
-        for transaction in plan_forget_deletions(self.image, topic_ids):
-            result = await self._transact(transaction)
-            if not result.succeeded:
+        for plan in plan_forget_deletions(self.image, topic_ids):
+            for _ in range(_LOOKS):
+                if (await self._commit(plan)).succeeded:
+                    break
                 await self._check_authority()
 
     async def incremental_alter_configs(
@@ -296,12 +326,12 @@ class Controller:
     async def allocate_producer_ids(self, wall_ms: int) -> range:
         """Reserves a block of producer ids that no other caller gets, ever. Raises StoreFailure."""
         async with self._producer_ids:
-            while True:
+            for _ in range(_LOOKS):
                 block = plan_producer_ids(await self._store.get(PRODUCER_ID_BLOCK), wall_ms)
-                result = await self._transact(block.plan.commit)
-                if result.succeeded:
+                if (await self._attempt(block.plan.commit)).succeeded:
                     return block.producer_ids
                 await self._check_authority()
+            raise OutcomeUnknown("the metadata store does not say whether it gave out producer ids")
 
     async def _in_slices(
         self,
@@ -360,18 +390,48 @@ class Controller:
 
     async def _execute(self, plan: Plan) -> TxnResult:
         """Executes a whole plan, or leaves nothing of it but invisible keys."""
-        if plan.announcement is not None:
-            announced = await self._transact(plan.announcement)
-            if not announced.succeeded:
-                return announced
-        results = await _all(self._transact(transaction) for transaction in plan.preparations)
+        results = [] if plan.announcement is None else [await self._attempt(plan.announcement)]
         if all(result.succeeded for result in results):
-            result = await self._transact(plan.commit)
+            results += await _all(self._attempt(transaction) for transaction in plan.preparations)
+        if all(result.succeeded for result in results):
+            result = await self._commit(plan)
             if result.succeeded:
                 return result
             results.append(result)
-        undone = await _all(self._transact(transaction) for transaction in plan.undo)
-        return TxnResult(False, max(result.revision for result in (*results, *undone)))
+        results += await _all(self._attempt(transaction) for transaction in plan.undo)
+        swept = 0 if plan.leftovers is None else await self._sweep_partitions(plan.leftovers)
+        return TxnResult(False, max(swept, *(result.revision for result in results)))
+
+    async def _commit(self, plan: Plan) -> TxnResult:
+        """Runs a plan's commit. An unknown outcome is decided by reading the commit's keys.
+
+        A commit that has not happened fails here, and may happen later: its caller plans anew, with comparisons that
+        only one of the two passes. Raises OutcomeUnknown if the keys cannot be read.
+        """
+        try:
+            return await self._transact(plan.commit)
+        except OutcomeUnknown as unknown:
+            try:
+                return await self._look_up(plan.happened)
+            except StoreFailure as failure:
+                raise OutcomeUnknown(f"{unknown}; reading the keys again: {failure}") from failure
+
+    async def _look_up(self, happened: Iterable[Compare]) -> TxnResult:
+        revision = 0
+        for compare in happened:
+            listing = await self._store.list(compare.key)
+            revision = listing.revision
+            item = next((item for item in listing.items if item.key == compare.key), None)
+            if holds(compare, item):
+                return TxnResult(True, revision)
+        return TxnResult(False, revision)
+
+    async def _attempt(self, transaction: StoreTxn) -> TxnResult:
+        """Runs a transaction that is invisible, or that can be given up: an unknown outcome counts as a failure."""
+        try:
+            return await self._transact(transaction)
+        except OutcomeUnknown:
+            return TxnResult(False, 0)
 
     async def _transact(self, transaction: StoreTxn) -> TxnResult:
         """Runs a transaction under this broker's authority."""

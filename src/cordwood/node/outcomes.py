@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cordwood.cluster.stores.interface import OutcomeUnknown
 from cordwood.model.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ def each_outcome(node: "Node", outcomes: Any, keys: list[Key]) -> list[tuple[Key
     if isinstance(outcomes, Exception):
         node.report_storage_failure(outcomes)
         error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The metadata store failed: {outcomes}")
+        if isinstance(outcomes, OutcomeUnknown):
+            error = ProtocolError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Whether the change was made is unknown; describe it before you ask again: {outcomes}",
+            )
         return [(key, error) for key in keys]
     return [(key, outcomes[key]) for key in keys]
 

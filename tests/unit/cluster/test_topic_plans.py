@@ -16,7 +16,6 @@ from cordwood.cluster.planner.topics import (
     plan_delete_topics,
     plan_forget_deletions,
 )
-from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.stores.interface import MAX_OPERATIONS, check_transaction
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, ZERO_TOPIC_ID, TopicId
@@ -306,7 +305,7 @@ async def test_a_topic_is_deleted_by_name_or_by_id_and_leaves_a_tombstone_that_c
     assert metadata.image.partition_count == 0
     assert metadata.image.deleted_topics == (await metadata.copy()).deleted_topics == {topic.topic_id: "t"}
     for transaction in plan_forget_deletions(metadata.image, [topic.topic_id, UNKNOWN_ID]):
-        await metadata.carry_out(Plan((), transaction))
+        await metadata.carry_out(transaction)
     assert metadata.image.deleted_topics == {}
     assert [item.key for item in (await metadata.store.list("")).items] == before
 

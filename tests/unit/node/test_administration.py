@@ -20,6 +20,7 @@ from tests.unit.node.speaking import (
     values_in,
 )
 
+from cordwood.cluster.stores.interface import Listing, StoreFailure
 from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.world import World
@@ -142,6 +143,39 @@ def test_a_store_that_fails_is_told_and_the_broker_goes_on(world: World) -> None
     assert (error(topic.error_code), topic.topic_id) == ("UNKNOWN_SERVER_ERROR", None)
     create_topic(world)
     assert ZERO_TOPIC_ID.int == 0
+
+
+def test_a_change_whose_answer_was_lost_is_looked_up_and_told_as_made(world: World) -> None:
+    exchange = world.connect().request(ApiKey.CREATE_TOPICS, 7, {"topics": [new_topic("orders")], "timeout_ms": 1000})
+    world.do(dict(world.steps())["request"])
+    assert world.life is not None
+    while not world.life.store.calls:
+        world.life.loop.step()
+    world.life.store.end_next_call(Fate.LOST)
+    world.settle()
+    (topic,) = exchange.answer.topics
+    assert error(topic.error_code) == "NONE"
+    assert world.node.image.topics["orders"].topic_id == topic.topic_id
+
+
+def test_a_change_whose_outcome_stays_unknown_is_told_as_timed_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = world.connect().request(ApiKey.CREATE_TOPICS, 7, {"topics": [new_topic("orders")], "timeout_ms": 1000})
+    world.do(dict(world.steps())["request"])
+    assert world.life is not None
+    while not world.life.store.calls:
+        world.life.loop.step()
+
+    async def unreachable(prefix: str, revision: int = 0) -> Listing:
+        raise StoreFailure("the metadata store cannot be reached")
+
+    monkeypatch.setattr(world.life.store, "list", unreachable)
+    world.life.store.end_next_call(Fate.LOST)
+    world.settle()
+    (topic,) = exchange.answer.topics
+    assert error(topic.error_code) == "REQUEST_TIMED_OUT"
+    assert topic.error_message.startswith("Whether the change was made is unknown")
 
 
 # Settings

@@ -24,7 +24,7 @@ from cordwood.cluster.rows import (
     topic_key,
     topic_name_key,
 )
-from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, has_mod_revision, has_value
+from cordwood.cluster.stores.interface import Compare, Delete, Operation, Put, absent, has_mod_revision, has_value
 from cordwood.model.broker_settings import BROKER_SETTINGS
 from cordwood.model.configuration import unknown_name
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -234,7 +234,8 @@ def _alteration(
         return ConfigAlteration(resource, overrides, None)
     operation: Operation = Put(target.key, encode_overrides(overrides)) if overrides else Delete(target.key)
     commit = StoreTxn((has_mod_revision(target.key, target.mod_revision), *compares), (operation,))
-    return ConfigAlteration(resource, overrides, Plan((), commit))
+    happened = has_value(target.key, operation.value) if isinstance(operation, Put) else absent(target.key)
+    return ConfigAlteration(resource, overrides, Plan((), commit, happened=(happened,)))
 
 
 def _check_topic(image: ClusterImage, topic: TopicImage, overrides: dict[str, str]) -> tuple[Compare, ...]:

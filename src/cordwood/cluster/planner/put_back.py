@@ -54,7 +54,7 @@ def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
     if known is not None:
         put = Put(topic_key(topic.topic_id), encode_topic(row))
         guards = (has_mod_revision(put.key, known.mod_revision),)
-        return plan_in_chunks(partitions, guards=guards, commit_compares=(), commit_operations=(put,), undo=())
+        return plan_in_chunks(partitions, guards=guards, commit_compares=(), commit_operations=(put,))
     return plan_creation(topic.topic_id, row, partitions, commit_compares=(), overrides=topic.overrides)
 
 

@@ -13,7 +13,7 @@ from cordwood.cluster.rows import (
     broker_key,
     encode_broker,
 )
-from cordwood.cluster.stores.interface import Compare, KeyValue, Put, absent, has_value, unchanged_since
+from cordwood.cluster.stores.interface import Compare, KeyValue, Put, absent, has_value, present, unchanged_since
 
 PRODUCER_IDS_PER_BLOCK = 1000
 PRODUCER_IDS_PER_MS = 1000
@@ -42,7 +42,8 @@ class ProducerIdBlock(NamedTuple):
 
 def plan_cluster_id(cluster_id: str) -> Plan:
     """Names the cluster, if it has no id yet."""
-    return Plan((), StoreTxn((absent(CLUSTER_ID),), (Put(CLUSTER_ID, cluster_id.encode()),)))
+    commit = StoreTxn((absent(CLUSTER_ID),), (Put(CLUSTER_ID, cluster_id.encode()),))
+    return Plan((), commit, happened=(present(CLUSTER_ID),))
 
 
 def plan_registration(registration: Registration, epoch: KeyValue | None) -> RegisteredBroker:
@@ -53,12 +54,16 @@ def plan_registration(registration: Registration, epoch: KeyValue | None) -> Reg
     """
     key = broker_epoch_key(registration.broker_id)
     new_epoch = 1 if epoch is None else _number(epoch) + 1
-    row = BrokerRow(new_epoch, registration.incarnation, registration.endpoints, registration.rack)
+    row = Put(
+        broker_key(registration.broker_id),
+        encode_broker(BrokerRow(new_epoch, registration.incarnation, registration.endpoints, registration.rack)),
+    )
     commit = StoreTxn(
         (absent(key) if epoch is None else unchanged_since(epoch),),
-        (Put(key, b"%d" % new_epoch), Put(broker_key(registration.broker_id), encode_broker(row))),
+        (Put(key, b"%d" % new_epoch), row),
     )
-    return RegisteredBroker(new_epoch, Plan((), commit))
+    # No other registration has the incarnation.
+    return RegisteredBroker(new_epoch, Plan((), commit, happened=(has_value(row.key, row.value),)))
 
 
 def authority_of(broker_id: int, epoch: int) -> Compare:
@@ -68,6 +73,8 @@ def authority_of(broker_id: int, epoch: int) -> Compare:
 
 def plan_producer_ids(block: KeyValue | None, wall_ms: int) -> ProducerIdBlock:
     """Takes the next block of producer ids. `block` is the key as it was read.
+
+    Nothing tells whose block the counter ends with: after an unknown outcome the caller takes another block.
 
     An id that is handed out twice loses records: a log takes the second producer's batches for repetitions of the first
     producer's, and acknowledges them unwritten. The counter of a store restored from a backup has gone back, so ids

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cordwood.cluster.image import ClusterImage, TopicImage, plain_name
+from cordwood.cluster.image import ClusterImage, StrayPartitions, TopicImage, plain_name
 from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
 from cordwood.cluster.planner.placement import Assignment, check_assignment, place
 from cordwood.cluster.planner.topic_configs import check_overrides
@@ -32,6 +32,7 @@ from cordwood.cluster.stores.interface import (
     Delete,
     DeletePrefix,
     Put,
+    absent,
     has_mod_revision,
     has_value,
 )
@@ -357,6 +358,7 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
     # requires the count that was read.
     guards = (has_mod_revision(topic_key(topic_id), existing.mod_revision),)
     puts = _new_partitions(image, topic_id, partitions, replicas)
+    row = encode_topic(TopicRow(topic.name, topic.count))
     plan = plan_in_chunks(
         puts,
         guards=guards,
@@ -365,8 +367,9 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
             has_mod_revision(topic_config_key(topic_id), existing.config_mod_revision),
             *_epochs_unchanged(image, replicas),
         ),
-        commit_operations=(Put(topic_key(topic_id), encode_topic(TopicRow(topic.name, topic.count))),),
-        undo=tuple(StoreTxn(guards, group) for group in chunks(Delete(put.key) for put in puts)),
+        commit_operations=(Put(topic_key(topic_id), row),),
+        leftovers=StrayPartitions(topic_id, TopicRow(topic.name, current), existing.mod_revision, tuple(partitions)),
+        happened=(has_value(topic_key(topic_id), row),),
     )
     return PartitionAddition(topic.name, topic.count, plan)
 
@@ -442,16 +445,18 @@ def _deletion(topic: TopicImage) -> Plan:
                 Put(deleted_topic_key(topic.topic_id), topic.name.encode()),
             ),
         ),
+        # Not the name: another topic may have it by now, and must not be deleted instead.
+        happened=(absent(topic_key(topic.topic_id)),),
     )
 
 
-def plan_forget_deletions(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[StoreTxn]:
+def plan_forget_deletions(image: ClusterImage, topic_ids: Iterable[TopicId]) -> list[Plan]:
     """Drops the tombstones of deleted topics. The caller knows that no directory of these topics is left.
 
     A directory that comes back later, say from a backup, is unknown: it is set aside, not deleted.
     """
     deletes = (Delete(deleted_topic_key(topic_id)) for topic_id in topic_ids if topic_id in image.deleted_topics)
-    return [StoreTxn((), group) for group in chunks(deletes)]
+    return [Plan((), StoreTxn((), group), happened=(absent(group[0][0]),)) for group in chunks(deletes)]
 
 
 def topic_by_name(image: ClusterImage, name: str) -> TopicImage:

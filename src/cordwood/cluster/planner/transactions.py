@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from cordwood.cluster.image import StrayPartitions
 from cordwood.cluster.rows import (
     TopicRow,
+    deleted_topic_key,
     encode_overrides,
     encode_topic,
     partitions_prefix,
@@ -23,6 +25,7 @@ from cordwood.cluster.stores.interface import (
     absent,
     has_value,
     operation_bytes,
+    present,
 )
 from cordwood.model.identifiers import TopicId
 
@@ -46,8 +49,13 @@ class Plan(NamedTuple):
     preparations: tuple[StoreTxn, ...]
     commit: StoreTxn
     undo: tuple[StoreTxn, ...] = ()
+    leftovers: StrayPartitions | None = None
+    """Prepared partitions that the caller sweeps after `undo`. A commit of unknown outcome may still be on its way to
+    the store, and must not find its topic's row unchanged when partitions are gone."""
     announcement: StoreTxn | None = None
     """Writes the key that preparations and commit compare: who removes prepared keys removes this key with them."""
+    happened: tuple[Compare, ...] = ()
+    """Comparisons of which one holds after the commit, and none before it: they decide an unknown outcome."""
 
     def in_order(self) -> tuple[StoreTxn, ...]:
         """The transactions for a caller that runs one after the other."""
@@ -78,7 +86,8 @@ def plan_in_chunks(
     guards: tuple[Compare, ...],
     commit_compares: tuple[Compare, ...],
     commit_operations: tuple[Operation, ...],
-    undo: tuple[StoreTxn, ...],
+    leftovers: StrayPartitions | None = None,
+    happened: tuple[Compare, ...] = (),
 ) -> Plan:
     """A plan of preparations and a commit; a small change is one transaction, its commit.
 
@@ -86,9 +95,10 @@ def plan_in_chunks(
     """
     together = (*operations, *commit_operations)
     if _fit_one_transaction(together):
-        return Plan((), StoreTxn((*guards, *commit_compares), together))
+        return Plan((), StoreTxn((*guards, *commit_compares), together), happened=happened)
     preparations = tuple(StoreTxn(guards, group) for group in chunks(operations))
-    return Plan(preparations, StoreTxn((*guards, *commit_compares), commit_operations), undo)
+    commit = StoreTxn((*guards, *commit_compares), commit_operations)
+    return Plan(preparations, commit, leftovers=leftovers, happened=happened)
 
 
 def plan_creation(
@@ -113,8 +123,10 @@ def plan_creation(
         commit_operations.append(Put(topic_config_key(topic_id), encode_overrides(dict(overrides))))
     compares = (absent(topic_name_key(row.name)), *commit_compares)
     together = (*partitions, *commit_operations)
+    # No other plan has the topic's id. Its tombstone: another broker deleted the topic as soon as it was there.
+    happened = (has_value(topic_name_key(row.name), str(topic_id).encode()), present(deleted_topic_key(topic_id)))
     if _fit_one_transaction(together):
-        return Plan((), StoreTxn(compares, together))
+        return Plan((), StoreTxn(compares, together), happened=happened)
     announced = encode_topic(row._replace(partition_count=0))
     guards = (has_value(key, announced),)
     return Plan(
@@ -122,6 +134,7 @@ def plan_creation(
         commit=StoreTxn((*guards, *compares), tuple(commit_operations)),
         undo=(StoreTxn(guards, (Delete(key), DeletePrefix(partitions_prefix(topic_id)))),),
         announcement=StoreTxn((), (Put(key, announced),)),
+        happened=happened,
     )
 
 

@@ -5,8 +5,9 @@ them). Every transaction that changes a key takes the next revision, and all its
 transaction that changes no key (a comparison failed, or only absent keys were deleted) leaves the revision as it was.
 Old revisions can be read and watched until they are compacted.
 
-A transaction is durable when `txn` returns. When `txn` raises `OutcomeUnknown`, the transaction may or may not have
-happened: the caller reads the keys again before it acts.
+A transaction is durable when `txn` returns. When `txn` raises `OutcomeUnknown`, the transaction may have happened, or
+never happens, or happens later: the caller reads the keys again before it acts, and whatever it writes then compares
+what the lost transaction would have changed.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -158,6 +159,10 @@ class MetadataStore(Protocol):
 
 def absent(key: str) -> Compare:
     return Compare(key, Target.CREATE_REVISION, Relation.EQUAL, 0)
+
+
+def present(key: str) -> Compare:
+    return Compare(key, Target.CREATE_REVISION, Relation.NOT_EQUAL, 0)
 
 
 def unchanged_since(item: KeyValue) -> Compare:

@@ -1,0 +1,147 @@
+"""A writer whose store does not tell the outcomes of transactions: each change happens once, and is known to have."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.unit.cluster.forgetful_store import Fate, ForgetfulStore
+
+from cordwood.cluster.controller import Controller, CreatedTopic
+from cordwood.cluster.image import ClusterImage, Strays
+from cordwood.cluster.planner.configs import (
+    AlterOperation,
+    ConfigAlteration,
+    ConfigChange,
+    ConfigResource,
+    ResourceType,
+)
+from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
+from cordwood.cluster.rows import Endpoint
+from cordwood.cluster.stores.interface import Listing, OutcomeUnknown, StoreFailure
+from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.errors import ErrorCode, ProtocolError
+
+SEEDS = range(15)
+
+
+@asynccontextmanager
+async def started(store: ForgetfulStore | MemoryStore, node_id: int = 1) -> AsyncIterator[Controller]:
+    controller = Controller(store, BrokerSettings.from_texts({"node.id": str(node_id)}))
+    await controller.start([Endpoint("PLAINTEXT", "host", 9092)])
+    try:
+        yield controller
+    finally:
+        await controller.stop()
+
+
+def new_store() -> MemoryStore:
+    return MemoryStore(retained_revisions=10_000)
+
+
+async def listed(store: MemoryStore) -> ClusterImage:
+    image = ClusterImage(1, BrokerSettings.from_texts({}))
+    image.load(await store.list(""))
+    return image
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_every_topic_is_created_once_and_is_whole(seed: int) -> None:
+    store = new_store()
+    one, two = (ForgetfulStore(store, 2 * seed + number, 0.2) for number in range(2))
+    async with started(one, 1) as first, started(two, 2) as second:
+        wanted = [NewTopic(f"t{number}", 150 if number % 3 == 0 else 2) for number in range(9)]
+        outcomes = await asyncio.gather(*(each.create_topics(wanted) for each in (first, second)))
+        image = await listed(store)
+        for topic in wanted:
+            both = [each[topic.name] for each in outcomes]
+            created = [each for each in both if isinstance(each, CreatedTopic)]
+            refused = {each.code for each in both if isinstance(each, ProtocolError)}
+            assert refused <= {ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT}
+            assert len(created) <= 1
+            for each in created:
+                assert image.topics[topic.name].topic_id == each.topic_id
+            if not created:
+                assert ErrorCode.REQUEST_TIMED_OUT in refused
+    assert one.unknown + two.unknown > 0
+    async with started(store):
+        image = await listed(store)
+        assert image.strays() == Strays()
+        assert all(len(image.topics[each.name].partitions) == each.partition_count for each in wanted)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_no_block_of_producer_ids_is_given_out_twice(seed: int) -> None:
+    store = new_store()
+    async with (
+        started(ForgetfulStore(store, 2 * seed, 0.4), 1) as first,
+        started(ForgetfulStore(store, 2 * seed + 1, 0.4), 2) as second,
+    ):
+        blocks = await asyncio.gather(*(each.allocate_producer_ids(0) for each in (first, second) for _ in range(10)))
+    assert len({block.start for block in blocks}) == 20
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_topic_that_grows_changes_and_goes_does_each_once(seed: int) -> None:
+    store = new_store()
+    forgetful = ForgetfulStore(store, seed, 0.15)
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    async with started(store, 2) as other, started(forgetful) as controller:
+        await other.create_topics([NewTopic("t", 2)])
+        await controller.reach(other.image.revision)
+        grown = (await controller.create_partitions([MorePartitions("t", 300)]))["t"]
+        image = await listed(store)
+        if isinstance(grown, PartitionAddition):
+            assert len(image.topics["t"].partitions) == 300
+        change = ConfigChange("retention.ms", AlterOperation.SET, "5")
+        altered = (await controller.incremental_alter_configs([(topic, [change])]))[topic]
+        if isinstance(altered, ConfigAlteration):
+            assert (await listed(store)).topics["t"].overrides == {"retention.ms": "5"}
+        deleted = (await controller.delete_topics([TopicReference("t")]))[TopicReference("t")]
+        image = await listed(store)
+        if isinstance(deleted, TopicDeletion):
+            assert image.topics == {}
+            await controller.forget_deletions(list(image.deleted_topics))
+            assert (await listed(store)).deleted_topics == {}
+    async with started(store):
+        assert (await listed(store)).strays() == Strays()
+
+
+async def test_a_deletion_that_happened_does_not_delete_a_later_topic_of_the_name() -> None:
+    class RecreatingStore(ForgetfulStore):
+        """Another broker creates the topic anew before the keys are read again."""
+
+        armed = False
+
+        async def list(self, prefix: str, revision: int = 0) -> Listing:
+            if self.armed:
+                self.armed = False
+                await other.reach((await store.list("none")).revision)
+                created = (await other.create_topics([NewTopic("t", 3)]))["t"]
+                assert isinstance(created, CreatedTopic)
+            return await super().list(prefix, revision)
+
+    store = new_store()
+    forgetful = RecreatingStore(store, 0, 0.0, [Fate.HAPPENED])
+    async with started(store, 2) as other, started(forgetful) as controller:
+        await other.create_topics([NewTopic("t")])
+        await controller.reach(other.image.revision)
+        forgetful.armed, forgetful._share = True, 1.0
+        deleted = (await controller.delete_topics([TopicReference("t")]))[TopicReference("t")]
+        assert isinstance(deleted, TopicDeletion)
+        assert len((await listed(store)).topics["t"].partitions) == 3
+
+
+async def test_an_outcome_that_cannot_be_read_is_told_as_unknown() -> None:
+    class BlindStore(ForgetfulStore):
+        async def list(self, prefix: str, revision: int = 0) -> Listing:
+            if self._share == 1.0:
+                raise StoreFailure("no route to the store")
+            return await super().list(prefix, revision)
+
+    forgetful = BlindStore(new_store(), 0, 0.0)
+    async with started(forgetful) as controller:
+        forgetful._share = 1.0
+        with pytest.raises(OutcomeUnknown, match="no route to the store"):
+            await controller.create_topics([NewTopic("t")])
