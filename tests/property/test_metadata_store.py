@@ -92,7 +92,7 @@ class Twin:
             before, after = self.states[revision - 1], self.states[revision]
             for key in sorted({*before, *after}):
                 if before.get(key) != after.get(key) and key.startswith(prefix):
-                    found.append(Event(*after[key]) if key in after else Event(key, None, 0, revision))
+                    found.append(Event(*after[key][:4]) if key in after else Event(key, None, 0, revision))
         return found
 
 

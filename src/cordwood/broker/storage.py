@@ -5,6 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cordwood.broker import descriptors
+from cordwood.broker.clocks import boot_ms
 from cordwood.broker.sync_trust import syncfs_can_be_trusted
 from cordwood.log.data_directory import DataDirectory
 from cordwood.log.identity import PROPERTIES_FILE, Identity
@@ -70,7 +71,7 @@ class Storage:
         try:
             if storage.logs.identity() is not None:
                 check_present(f"{path}/{METADATA_FILE}")
-            storage.metadata = await SqliteStore.open(f"{path}/{METADATA_FILE}")
+            storage.metadata = await SqliteStore.open(f"{path}/{METADATA_FILE}", boot_ms=boot_ms)
         except BaseException:
             storage.logs.release()
             raise

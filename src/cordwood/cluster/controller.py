@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import NamedTuple, TypeVar
 
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
-from cordwood.cluster.image import ClusterImage, ImageDelta, StrayPartitions, TopicImage
+from cordwood.cluster.image import ClusterImage, ImageDelta, TopicImage
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
@@ -26,11 +26,13 @@ from cordwood.cluster.planner.configs import (
     plan_replace_configs,
 )
 from cordwood.cluster.planner.registration import (
+    RegisteredBroker,
     Registration,
     authority_of,
     plan_cluster_id,
     plan_producer_ids,
     plan_registration,
+    plan_return,
 )
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -52,12 +54,15 @@ from cordwood.cluster.stores.interface import (
     Compacted,
     Compare,
     Event,
+    LeaseEnded,
     MetadataStore,
     OutcomeUnknown,
+    StoreClosed,
     StoreFailure,
     TxnResult,
     holds,
 )
+from cordwood.cluster.strays import StrayPartitions
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TopicId
@@ -66,6 +71,7 @@ _ATTEMPTS = 5
 """How often a change is planned anew after another broker changed the same keys."""
 _LOOKS = 20
 """How often a transaction of one key is planned anew after it failed or its outcome was unknown."""
+LEASE_MS = 10_000
 _CONCURRENT_TRANSACTIONS = 64
 """SQLite commits concurrent transactions with one fsync, etcd pipelines them."""
 _EVENTS_AT_ONCE = 500
@@ -103,7 +109,9 @@ class Controller:
         *,
         on_change: Callable[[ImageDelta], None] = lambda delta: None,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
+        lease_ms: int = LEASE_MS,
     ) -> None:
+        """`lease_ms`: how long the broker's registration outlives the broker."""
         self.image = ClusterImage(settings.node_id, settings)
         self.on_change = on_change
         self.broker_epoch = -1
@@ -117,22 +125,28 @@ class Controller:
         self._transactions = asyncio.Semaphore(_CONCURRENT_TRANSACTIONS)
         self._reaching: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
+        self._lease_ms = lease_ms
+        self._renewing: asyncio.Task[None] | None = None
 
     async def start(self, endpoints: Sequence[Endpoint]) -> None:
         """Returns when the image is complete; later changes go to `on_change`. Raises StoreFailure."""
         assert self._following is None, "started twice"
         await self._name_cluster()
-        await self._register(endpoints)
+        registered, lease = await self._register(endpoints)
+        self._renewing = asyncio.create_task(self._renew(registered, lease), name="renew the broker's lease")
         self.image.load(await self._store.list(""))
         await self._sweep()
         self._following = asyncio.create_task(self._follow(), name="follow the metadata store")
         self._following.add_done_callback(self._followed)
 
     async def stop(self) -> None:
-        """Stops following the store. The store stays open: it belongs to the caller."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        """Stops following the store, and lets the registration expire. The store stays open: it belongs to the
+        caller."""
+        tasks = [task for task in (self._renewing, self._following) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _name_cluster(self) -> None:
         plan = plan_cluster_id(_cluster_id(self._new_id()))
@@ -141,20 +155,40 @@ class Controller:
                 return
         raise OutcomeUnknown("the metadata store does not say whether it took the cluster's id")
 
-    async def _register(self, endpoints: Sequence[Endpoint]) -> None:
+    async def _register(self, endpoints: Sequence[Endpoint]) -> tuple[RegisteredBroker, int]:
         settings = self.image.settings
         registration = Registration(
             settings.node_id, str(self._new_id()), tuple(endpoints), settings.broker_rack or None
         )
+        lease = await self._store.grant(self._lease_ms)
         for _ in range(_LOOKS):
             epoch = await self._store.get(broker_epoch_key(registration.broker_id))
-            registered = plan_registration(registration, epoch)
+            registered = plan_registration(registration, epoch, lease)
             if (await self._commit(registered.plan)).succeeded:
                 break
         else:
             raise OutcomeUnknown(f"the metadata store does not say whether broker {settings.node_id} is registered")
         self.broker_epoch = registered.epoch
         self._authority = (authority_of(registration.broker_id, registered.epoch),)
+        return registered, lease
+
+    async def _renew(self, registered: RegisteredBroker, lease: int) -> None:
+        """Keeps the registration alive. A broker that was stopped for longer than its lease comes back in its epoch,
+        unless a later incarnation has registered."""
+        while True:
+            await asyncio.sleep(self._lease_ms / 3000)
+            try:
+                try:
+                    await self._store.renew(lease)
+                except LeaseEnded:
+                    lease = await self._store.grant(self._lease_ms)
+                    if not (await self._commit(plan_return(registered, lease))).succeeded:
+                        await self._check_authority()
+            except (StoreClosed, Fenced):
+                return
+            except StoreFailure:
+                # The next renewal may succeed. Those who follow or write the store say that it fails.
+                continue
 
     async def _sweep(self) -> None:
         """Removes what interrupted changes left. A change that another broker has under way is planned anew there."""

@@ -32,6 +32,7 @@ from cordwood.cluster.rows import (
     decode_topic,
 )
 from cordwood.cluster.stores.interface import Event, KeyValue, Listing
+from cordwood.cluster.strays import StrayPartitions, Strays, StrayTopic
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.group_settings import OneGroupSettings, resolve_group
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
@@ -108,33 +109,6 @@ class ImageDelta:
         return bool(
             self.created or self.deleted or self.changed or self.brokers_changed or self.broker_settings_changed
         )
-
-
-@dataclass(frozen=True, slots=True)
-class StrayTopic:
-    """A topic without a name, whose keys are all to be removed."""
-
-    topic_id: TopicId
-    row_revision: int
-    """The revision of the key that holds the partition count; 0: no such key."""
-
-
-@dataclass(frozen=True, slots=True)
-class StrayPartitions:
-    """Partitions at or beyond their topic's partition count."""
-
-    topic_id: TopicId
-    row: TopicRow
-    row_revision: int
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Strays:
-    """Keys that belong to no topic, left by an interrupted creation or deletion."""
-
-    topics: tuple[StrayTopic, ...] = ()
-    partitions: tuple[StrayPartitions, ...] = ()
 
 
 @dataclass(slots=True)

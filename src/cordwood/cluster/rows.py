@@ -4,7 +4,7 @@ Keys, relative to the cluster:
 
     cluster_id                      text, written once
     broker_epoch/<broker>           a counter that every registration of the broker raises
-    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack
+    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack; under a lease
     topic_names/<name>              the topic's id. A topic exists if and only if this key does
     topics/<id>                     TopicRow: name and partition count. Partitions from the count on do not exist (yet);
                                     the count is 0 while a creation is under way

@@ -78,6 +78,15 @@ class SlowStore:
             raise OutcomeUnknown("the connection to the metadata store broke")
         return result
 
+    async def grant(self, ttl_ms: int) -> int:
+        return await self._store.grant(ttl_ms)
+
+    async def renew(self, lease: int) -> None:
+        await self._store.renew(lease)
+
+    async def revoke(self, lease: int) -> None:
+        await self._store.revoke(lease)
+
     async def get(self, key: str) -> KeyValue | None:
         return await self._store.get(key)
 

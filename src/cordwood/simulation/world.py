@@ -41,6 +41,8 @@ DATA_DIRECTORY = "/data"
 STEPS_TO_SETTLE = 100_000
 MANY_THREADS = 1_000_000
 """More threads than work: only the seed picks the work that comes next."""
+LEASE_MS = 600_000
+"""Longer than a game: renewals would add steps, and no game of one node depends on them."""
 
 SETTINGS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
@@ -121,6 +123,7 @@ class Life:
             world.settings,
             on_change=self._image_changed,
             new_id=lambda: uuid.UUID(int=world.chance.getrandbits(128), version=4),
+            lease_ms=LEASE_MS,
         )
         await self.controller.start([Endpoint("PLAINTEXT", "simulated", 9092)])
 
@@ -190,7 +193,7 @@ class World:
         self.chance = random.Random(seed)
         self.clock = Clock()
         self.disk = SimulatedDisk(seed)
-        self.store = MemoryStore()
+        self.store = MemoryStore(boot_ms=lambda: self.clock.boot_ms)
         self.network = Network(lambda: self.clock.boot_ms)
         self.settings = BrokerSettings.from_texts({**SETTINGS, **(settings or {})})
         self.loaded_indexes_bytes = loaded_indexes_bytes

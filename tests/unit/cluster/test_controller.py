@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from tests.unit.cluster.forgetful_store import Fate, ForgetfulStore
 from tests.unit.cluster.metadata import refusal
 
 from cordwood.cluster.controller import Controller, CreatedTopic, Fenced
-from cordwood.cluster.image import ImageDelta, Strays
+from cordwood.cluster.image import ImageDelta
 from cordwood.cluster.planner.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
 from cordwood.cluster.rows import Endpoint
@@ -30,6 +30,7 @@ from cordwood.cluster.stores.interface import (
 )
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.cluster.stores.sqlite import SqliteStore
+from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC
@@ -47,7 +48,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Every store, and one that leaves outcomes unknown."""
 
     @asynccontextmanager
-    async def open_one(**options: int) -> AsyncIterator[MetadataStore]:
+    async def open_one(**options: Any) -> AsyncIterator[MetadataStore]:
         store: MetadataStore
         if request.param == "memory":
             store = MemoryStore(**options)
@@ -279,6 +280,15 @@ class InterruptedStore:
                 await self._store.txn(compares, operations)
             raise OutcomeUnknown("the power failed")
         return await self._store.txn(compares, operations)
+
+    async def grant(self, ttl_ms: int) -> int:
+        return await self._store.grant(ttl_ms)
+
+    async def renew(self, lease: int) -> None:
+        await self._store.renew(lease)
+
+    async def revoke(self, lease: int) -> None:
+        await self._store.revoke(lease)
 
     async def get(self, key: str) -> KeyValue | None:
         self._check_power()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.cluster.metadata import Metadata, visible
 
-from cordwood.cluster.image import ClusterImage, Strays
+from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType, plan_incremental_alter
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -23,6 +23,7 @@ from cordwood.cluster.planner.topics import (
 )
 from cordwood.cluster.rows import DamagedMetadata, PartitionRow, encode_partition
 from cordwood.cluster.stores.interface import Delete, Event, Put
+from cordwood.cluster.strays import Strays
 from cordwood.model.errors import ProtocolError
 
 

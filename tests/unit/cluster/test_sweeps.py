@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from cordwood.cluster.controller import Controller, CreatedTopic
-from cordwood.cluster.image import ClusterImage, Strays
+from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.simulation.clock import Clock
 from cordwood.simulation.slow_store import SlowStore

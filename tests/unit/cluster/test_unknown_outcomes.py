@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cluster.forgetful_store import Fate, ForgetfulStore
 
 from cordwood.cluster.controller import Controller, CreatedTopic
-from cordwood.cluster.image import ClusterImage, Strays
+from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.configs import (
     AlterOperation,
     ConfigAlteration,
@@ -20,6 +20,7 @@ from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionA
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import Listing, OutcomeUnknown, StoreFailure
 from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.cluster.strays import Strays
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
 

@@ -60,7 +60,8 @@ def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
 
 def _partitions(image: ClusterImage, topic: LostTopic, partitions: range) -> list[Put]:
     """Rows of the partitions, with one replica each."""
-    brokers = place(sorted(image.brokers), partitions, 1, topic.topic_id.int)
+    # The brokers do not run: they have epochs, and no rows.
+    brokers = place(sorted(image.broker_epochs), partitions, 1, topic.topic_id.int)
     puts = []
     for partition, replicas in zip(partitions, brokers, strict=True):
         leader = replicas[0]

@@ -32,6 +32,7 @@ class Registration(NamedTuple):
 
 class RegisteredBroker(NamedTuple):
     epoch: int
+    row: Put
     plan: Plan
 
 
@@ -46,8 +47,10 @@ def plan_cluster_id(cluster_id: str) -> Plan:
     return Plan((), commit, happened=(present(CLUSTER_ID),))
 
 
-def plan_registration(registration: Registration, epoch: KeyValue | None) -> RegisteredBroker:
-    """Raises the broker's epoch and replaces its row. `epoch` is the epoch's key as it was read.
+def plan_registration(registration: Registration, epoch: KeyValue | None, lease: int = 0) -> RegisteredBroker:
+    """Raises the broker's epoch and replaces its row, which lives as long as the lease.
+
+    `epoch` is the epoch's key as it was read.
 
     The new broker epoch raises the leader epoch of every partition that the broker leads, without a write
     (docs/decisions/leader-epochs.md).
@@ -57,13 +60,21 @@ def plan_registration(registration: Registration, epoch: KeyValue | None) -> Reg
     row = Put(
         broker_key(registration.broker_id),
         encode_broker(BrokerRow(new_epoch, registration.incarnation, registration.endpoints, registration.rack)),
+        lease,
     )
     commit = StoreTxn(
         (absent(key) if epoch is None else unchanged_since(epoch),),
         (Put(key, b"%d" % new_epoch), row),
     )
     # No other registration has the incarnation.
-    return RegisteredBroker(new_epoch, Plan((), commit, happened=(has_value(row.key, row.value),)))
+    return RegisteredBroker(new_epoch, row, Plan((), commit, happened=(has_value(row.key, row.value),)))
+
+
+def plan_return(registered: RegisteredBroker, lease: int) -> Plan:
+    """Puts the row of a registered broker back whose lease ended, under another lease and in the same epoch. The caller
+    compares that the epoch is still the broker's."""
+    row = registered.row._replace(lease=lease)
+    return Plan((), StoreTxn((), (row,)), happened=(has_value(row.key, row.value),))
 
 
 def authority_of(broker_id: int, epoch: int) -> Compare:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cordwood.cluster.image import ClusterImage, StrayPartitions, TopicImage, plain_name
+from cordwood.cluster.image import ClusterImage, TopicImage, plain_name
 from cordwood.cluster.planner.ordering import check_partition_growth, check_scope
 from cordwood.cluster.planner.placement import Assignment, check_assignment, place
 from cordwood.cluster.planner.topic_configs import check_overrides
@@ -36,6 +36,7 @@ from cordwood.cluster.stores.interface import (
     has_mod_revision,
     has_value,
 )
+from cordwood.cluster.strays import StrayPartitions
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import (

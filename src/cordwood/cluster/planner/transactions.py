@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cordwood.cluster.image import StrayPartitions
 from cordwood.cluster.rows import (
     TopicRow,
     deleted_topic_key,
@@ -27,6 +26,7 @@ from cordwood.cluster.stores.interface import (
     operation_bytes,
     present,
 )
+from cordwood.cluster.strays import StrayPartitions
 from cordwood.model.identifiers import TopicId
 
 _ROOM_FOR_COMPARES_BYTES = 64 * 1024

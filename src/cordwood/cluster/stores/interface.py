@@ -5,6 +5,10 @@ them). Every transaction that changes a key takes the next revision, and all its
 transaction that changes no key (a comparison failed, or only absent keys were deleted) leaves the revision as it was.
 Old revisions can be read and watched until they are compacted.
 
+A key may belong to a lease. When the lease expires or is revoked, all its keys vanish in one revision, and watchers see
+the deletions. A store that lives in the process of its clients ends all leases when it is opened again: there the
+connection is the lease.
+
 A transaction is durable when `txn` returns. When `txn` raises `OutcomeUnknown`, the transaction may have happened, or
 never happens, or happens later: the caller reads the keys again before it acts, and whatever it writes then compares
 what the lost transaction would have changed.
@@ -36,6 +40,10 @@ class StoreClosed(StoreFailure):
     """The store was closed before or during the call."""
 
 
+class LeaseEnded(StoreFailure):
+    """The lease expired or was revoked, and its keys are gone. A transaction that put a key under it did nothing."""
+
+
 class Compacted(Exception):
     """The requested revision is no longer kept: the caller lists the current revision and watches from there."""
 
@@ -55,6 +63,8 @@ class KeyValue(NamedTuple):
     value: bytes
     create_revision: int
     mod_revision: int
+    lease: int = 0
+    """The lease that the key belongs to; 0: none."""
 
 
 class Listing(NamedTuple):
@@ -98,8 +108,11 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
+    """Writes a key, under a lease or under none (0), whatever it was under before."""
+
     key: str
     value: bytes
+    lease: int = 0
 
 
 class Delete(NamedTuple):
@@ -130,6 +143,18 @@ class MetadataStore(Protocol):
 
     async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
         """Does all operations if all comparisons hold, else none. Raises InvalidTransaction, StoreFailure."""
+        ...
+
+    async def grant(self, ttl_ms: int) -> int:
+        """A new lease, which ends if it is not renewed within `ttl_ms`. Ids are above 0 and never given twice."""
+        ...
+
+    async def renew(self, lease: int) -> None:
+        """Counts the lease's time from now on again. Raises LeaseEnded."""
+        ...
+
+    async def revoke(self, lease: int) -> None:
+        """Ends the lease, if it has not ended yet."""
         ...
 
     async def get(self, key: str) -> KeyValue | None:

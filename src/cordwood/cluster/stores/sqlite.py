@@ -3,7 +3,9 @@
 Every transaction is fsynced (WAL, synchronous=FULL) before `txn` returns. Transactions that arrive while another is
 being written share one fsync: each has its own revision, all are committed to the file together.
 
-The file is locked exclusively: a second process that opens it fails.
+The file is locked exclusively: a second process that opens it fails. So the open file is the lease of everything that
+its process put under leases: these keys are gone when the file is opened again. While it is open, the thread ends the
+leases that are not renewed in time.
 
 Before SQLite opens the file, the store proves it whole (integrity.py), and not older than its witness (witness.py). A
 store that is damaged or went back is refused and left unchanged.
@@ -29,14 +31,17 @@ from cordwood.cluster.stores.interface import (
     Compare,
     Event,
     KeyValue,
+    LeaseEnded,
     Listing,
     Operation,
     OutcomeUnknown,
+    Put,
     StoreClosed,
     StoreFailure,
     TxnResult,
     check_transaction,
 )
+from cordwood.cluster.stores.leases import Leases, monotonic_ms
 from cordwood.cluster.stores.sqlite_tables import Database, sqlite_code
 
 _MAX_JOBS_PER_COMMIT = 256
@@ -56,14 +61,20 @@ class _Outcome(NamedTuple):
 
 class _Job(NamedTuple):
     run: Callable[[Database], tuple[Any, Commit | None]]
-    future: "asyncio.Future[Any]"
+    future: "asyncio.Future[Any] | None" = None
+    """None: the store's own job."""
+    lease: int = 0
+    """The lease that the job ends, if it does not fail."""
 
 
 class SqliteStore:
     """The metadata store on SQLite, made by `await SqliteStore.open(path)`. Belongs to one event loop."""
 
-    def __init__(self, path: str, retained_revisions: int) -> None:
+    def __init__(self, path: str, retained_revisions: int, boot_ms: Callable[[], int]) -> None:
         self._path = path
+        self._boot_ms = boot_ms
+        self._leases = Leases(forgives_pauses=True)
+        """Belongs to the store's thread."""
         self._retained_revisions = retained_revisions
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -77,10 +88,13 @@ class SqliteStore:
         self._thread = threading.Thread(target=self._work, name="metadata-store", daemon=True)
 
     @classmethod
-    async def open(cls, path: str, *, retained_revisions: int = 1000) -> "SqliteStore":
-        """Opens the file, or creates it. Keeps at least the last `retained_revisions`. Raises StoreFailure."""
+    async def open(
+        cls, path: str, *, retained_revisions: int = 1000, boot_ms: Callable[[], int] = monotonic_ms
+    ) -> "SqliteStore":
+        """Opens the file, or creates it. Keeps at least the last `retained_revisions`; `boot_ms` reads the clock of
+        leases. Raises StoreFailure."""
         assert retained_revisions > 0
-        store = cls(path, retained_revisions)
+        store = cls(path, retained_revisions, boot_ms)
         store._thread.start()
         try:
             store._feed = CommitFeed(await store._opened, _MAX_FEED_EVENTS)
@@ -94,8 +108,29 @@ class SqliteStore:
 
     async def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> TxnResult:
         check_transaction(compares, operations)
-        result: TxnResult = await self._ask(lambda database: database.txn(compares, operations))
+
+        def run(database: Database) -> tuple[TxnResult, Commit | None]:
+            for operation in operations:
+                if isinstance(operation, Put) and operation.lease:
+                    self._leases.check(operation.lease)
+            return database.txn(compares, operations)
+
+        result: TxnResult = await self._ask(run)
         return result
+
+    async def grant(self, ttl_ms: int) -> int:
+        lease: int = await self._ask(lambda database: (self._leases.grant(ttl_ms, self._boot_ms()), None))
+        return lease
+
+    async def renew(self, lease: int) -> None:
+        def run(database: Database) -> tuple[None, None]:
+            self._leases.renew(lease, self._boot_ms())
+            return None, None
+
+        await self._ask(run)
+
+    async def revoke(self, lease: int) -> None:
+        await self._ask(_ending(lease), lease)
 
     async def get(self, key: str) -> KeyValue | None:
         result: KeyValue | None = await self._ask(lambda database: (database.get(key), None))
@@ -127,11 +162,11 @@ class SqliteStore:
         await asyncio.shield(self._ended)
         self._thread.join()
 
-    def _ask(self, run: Callable[[Database], tuple[Any, Commit | None]]) -> "asyncio.Future[Any]":
+    def _ask(self, run: Callable[[Database], tuple[Any, Commit | None]], lease: int = 0) -> "asyncio.Future[Any]":
         if self._refusal is not None:
             raise self._refusal
         future = self._loop.create_future()
-        self._jobs.put(_Job(run, future))
+        self._jobs.put(_Job(run, future, lease))
         return future
 
     def _refuse(self, reason: StoreFailure) -> None:
@@ -146,15 +181,18 @@ class SqliteStore:
         except Exception as error:
             self._in_loop(self._opened.set_exception, error)
             return
+        self._leases = Leases(database.first_lease, forgives_pauses=True)
         self._in_loop(self._opened.set_result, database.revision)
         failure: StoreFailure | None = None
         ending = False
         # The first settling comes soon after a start: earlier short runs may have left their changes in the log alone.
         settled_s, settled = time.monotonic() - _SETTLE_AT_LEAST_EVERY_S + _SETTLE_AFTER_S, FIRST_REVISION
         while not ending:
-            jobs, ending = self._next_jobs(None if failure or settled == database.revision else _SETTLE_AFTER_S)
+            jobs, ending = self._next_jobs(None if failure else self._patience_s(settled != database.revision))
             if failure is None:
+                jobs = [*self._expired(), *jobs]
                 outcomes, failure = self._run(database, jobs)
+                self._end_leases(jobs, outcomes)
             else:
                 outcomes = [_Outcome(error=failure)] * len(jobs)
             self._in_loop(self._deliver, jobs, outcomes, database.compact_revision, failure)
@@ -166,6 +204,25 @@ class SqliteStore:
                     self._in_loop(self._deliver, (), (), database.compact_revision, failure)
         database.connection.close()
         self._in_loop(self._ended.set_result, None)
+
+    def _patience_s(self, unsettled: bool) -> float | None:
+        """How long the thread may wait for a job. None: forever."""
+        waits_s = [_SETTLE_AFTER_S] if unsettled else []
+        deadline_ms = self._leases.next_deadline_ms
+        if deadline_ms is not None:
+            waits_s.append(max(0, deadline_ms - self._boot_ms()) / 1000)
+        return min(waits_s, default=None)
+
+    def _expired(self) -> Sequence[_Job]:
+        return [_Job(_ending(lease), lease=lease) for lease in self._leases.due(self._boot_ms())]
+
+    def _end_leases(self, jobs: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
+        """Ends leases whose keys are gone. A lease whose keys could not be removed, on a full disk, begins anew."""
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if job.lease and outcome.error is None:
+                self._leases.end(job.lease)
+            elif job.lease and job.future is None:
+                self._leases.renew(job.lease, self._boot_ms())
 
     def _next_jobs(self, timeout_s: float | None) -> tuple[Sequence[_Job], bool]:
         """Waits for a job, and takes the jobs that wait behind it; True if the store is to end after these jobs.
@@ -262,7 +319,7 @@ class SqliteStore:
         if failure is not None and self._refusal is None:
             self._refuse(failure)
         for job, outcome in zip(jobs, outcomes, strict=True):
-            if job.future.done():
+            if job.future is None or job.future.done():
                 continue
             if outcome.error is not None:
                 job.future.set_exception(outcome.error)
@@ -270,9 +327,14 @@ class SqliteStore:
                 job.future.set_result(outcome.result)
 
 
+def _ending(lease: int) -> Callable[[Database], tuple[None, Commit | None]]:
+    """The work of a job that removes the keys of a lease."""
+    return lambda database: (None, database.drop(database.leased_keys(lease)))
+
+
 def _attempt(database: Database, job: _Job) -> _Outcome:
     try:
         return _Outcome(*job.run(database))
-    except (Compacted, ValueError) as error:
+    except (Compacted, LeaseEnded, ValueError) as error:
         # The caller's mistake, found before any write.
         return _Outcome(error=error)

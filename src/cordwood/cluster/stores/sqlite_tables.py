@@ -4,6 +4,9 @@ Table `history` has one row per key and revision, as in etcd: the newest row of 
 value is a deletion. Compaction removes superseded rows. There is no index by revision: only a watch that starts in the
 past reads by revision, and metadata is small enough for a scan.
 
+Table `leased` has the lease of each such row that was put under one. Leases themselves are not stored: the process that
+has the file open grants them, so what the table holds when the file is opened belongs to leases that have ended.
+
 The file and its WAL hold free pages in reserve: on a full disk a broker can still delete a topic, which frees space. A
 clean stop removes the WAL, and somebody else may fill the disk before the next start, which has to write as well: so a
 file of zeros beside the store holds space that is given up when a commit finds none.
@@ -67,6 +70,14 @@ CREATE TABLE history (
 {_STATE_TABLE};
 CREATE TABLE reserve (filler BLOB);
 """
+_LEASED_TABLE = """
+CREATE TABLE IF NOT EXISTS leased (
+    key TEXT NOT NULL,
+    mod_revision INTEGER NOT NULL,
+    lease INTEGER NOT NULL,
+    PRIMARY KEY (key, mod_revision)
+) WITHOUT ROWID
+"""
 
 
 def sqlite_code(error: Exception) -> int | None:
@@ -96,6 +107,18 @@ class Database:
         assert mode == "wal", f"SQLite chose journal mode {mode}"
         execute("PRAGMA synchronous=FULL")
         execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        try:
+            self._prepare_tables(path)
+        except sqlite3.OperationalError as error:
+            if sqlite_code(error) != sqlite3.SQLITE_FULL or not self.make_room():
+                raise
+            if self.connection.in_transaction:
+                execute("ROLLBACK")
+            self._prepare_tables(path)
+        self.keep_reserve()
+
+    def _prepare_tables(self, path: str) -> None:
+        execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
         version = execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
@@ -106,9 +129,20 @@ class Database:
             self._add_checksums()
         elif version != FORMAT_VERSION:
             raise StoreFailure(f"{path} has format {version}; this version of Cordwood reads {FORMAT_VERSION}")
-        execute("COMMIT")
+        execute(_LEASED_TABLE)
         self.restore_state()
-        self.keep_reserve()
+        self._end_former_leases()
+        execute("COMMIT")
+
+    def _end_former_leases(self) -> None:
+        """Removes the keys of leases that a former process held, in one revision."""
+        leased = self._leased()
+        self._once_leased = {key for key, _, _ in leased}
+        """All keys of the table `leased`, and perhaps more."""
+        self.first_lease = 1 + max((lease for _, _, lease in leased), default=0)
+        """The first id that no lease had whose keys the history knows."""
+        if leased and self.drop(self.leased_keys()) is not None:
+            self.save_state()
 
     def _begin(self, state: State) -> None:
         self.connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?)", (*state, state.checksum))
@@ -178,7 +212,7 @@ class Database:
             "SELECT key, value, create_revision, max(mod_revision) FROM history WHERE key < ? OR key >= ? GROUP BY key",
             (LEFT_OUT, prefix_end(LEFT_OUT)),
         )
-        return [KeyValue._make(row) for row in rows if row[1] is not None]
+        return [KeyValue(*row) for row in rows if row[1] is not None]
 
     def save_state(self) -> None:
         state = self._rows._replace(revision=self.revision, compact_revision=self.compact_revision)
@@ -196,7 +230,15 @@ class Database:
             "SELECT value, create_revision, mod_revision FROM history WHERE key = ? ORDER BY mod_revision DESC LIMIT 1",
             (key,),
         ).fetchone()
-        return None if row is None or row[0] is None else KeyValue(key, *row)
+        if row is None or row[0] is None:
+            return None
+        value, created, modified = row
+        lease = None
+        if key in self._once_leased:
+            lease = self.connection.execute(
+                "SELECT lease FROM leased WHERE key = ? AND mod_revision = ?", (key, modified)
+            ).fetchone()
+        return KeyValue(key, value, created, modified, 0 if lease is None else lease[0])
 
     def list(self, prefix: str, revision: int) -> Listing:
         revision = revision or self.revision
@@ -210,18 +252,41 @@ class Database:
             "WHERE key >= ? AND key < ? AND mod_revision <= ? GROUP BY key ORDER BY key",
             (prefix, prefix_end(prefix) or _LAST_KEY, revision),
         )
-        return Listing(revision, [KeyValue._make(row) for row in rows if row[1] is not None])
+        items = [KeyValue(key, value, created, modified) for key, value, created, modified in rows if value is not None]
+        if self._once_leased:
+            leases = {(key, modified): lease for key, modified, lease in self._leased()}
+            items = [item._replace(lease=leases.get((item.key, item.mod_revision), 0)) for item in items]
+        return Listing(revision, items)
+
+    def _leased(self) -> Sequence[tuple[str, int, int]]:
+        return self.connection.execute("SELECT key, mod_revision, lease FROM leased").fetchall()
+
+    def leased_keys(self, of_lease: int | None = None) -> Sequence[str]:
+        """The keys that belong to a lease, or to any."""
+        return [
+            key
+            for key, mod_revision, lease in self._leased()
+            if of_lease in (None, lease) and (item := self.get(key)) is not None and item.mod_revision == mod_revision
+        ]
+
+    def drop(self, keys: Sequence[str]) -> Commit | None:
+        """Removes keys in one revision."""
+        return self.txn((), [Delete(key) for key in keys])[1]
 
     def txn(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> tuple[TxnResult, Commit | None]:
         if not all(holds(compare, self.get(compare.key)) for compare in compares):
             return TxnResult(False, self.revision), None
         revision = self.revision + 1
         events: dict[str, Event] = {}
+        leases: list[tuple[str, int, int]] = []
         for operation in operations:
             if isinstance(operation, Put):
                 old = self.get(operation.key)
                 created = revision if old is None else old.create_revision
                 events[operation.key] = Event(operation.key, operation.value, created, revision)
+                if operation.lease:
+                    leases.append((operation.key, revision, operation.lease))
+                    self._once_leased.add(operation.key)
             elif isinstance(operation, Delete):
                 if self.get(operation.key) is not None:
                     events[operation.key] = Event(operation.key, None, 0, revision)
@@ -236,6 +301,7 @@ class Database:
             "INSERT INTO history (key, value, create_revision, mod_revision, checksum) VALUES (?, ?, ?, ?, ?)",
             [(*event, checksum) for event, checksum in zip(commit.events, sums, strict=True)],
         )
+        self.connection.executemany("INSERT INTO leased VALUES (?, ?, ?)", leases)
         self._rows = self._rows.with_rows(len(sums), sum(sums))
         self.revision = revision
         return TxnResult(True, revision), commit
@@ -267,6 +333,10 @@ class Database:
             (revision,),
         )
         self._delete("DELETE FROM history WHERE mod_revision <= ? AND value IS NULL", (revision,))
+        self.connection.execute(
+            "DELETE FROM leased WHERE NOT EXISTS (SELECT 1 FROM history "
+            "WHERE history.key = leased.key AND history.mod_revision = leased.mod_revision)"
+        )
         self.compact_revision = revision
 
     def _delete(self, statement: str, parameters: tuple[int, ...]) -> None:

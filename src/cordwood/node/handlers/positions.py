@@ -48,16 +48,19 @@ def find_coordinator(node: Node, request: Request) -> Steps:
     key_type = body.key_type
 
     def answer(error: ProtocolError | None) -> None:
-        me = node.image.brokers[node.broker_id].endpoints[0]
+        me = node.image.brokers.get(node.broker_id)
+        if me is None and error is None:
+            # The registration expired while this process was stopped, and comes back at the next renewal.
+            error = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The broker is not registered at the moment.")
 
         def found(key: str) -> dict[str, Any]:
             problem = error or _coordinator_problem(key, key_type)
-            located = problem is None
+            located = me is not None and problem is None
             return {
                 "key": key,
                 "node_id": node.broker_id if located else -1,
-                "host": me.host if located else "",
-                "port": me.port if located else -1,
+                "host": me.endpoints[0].host if me is not None and located else "",
+                "port": me.endpoints[0].port if me is not None and located else -1,
                 "error_code": ErrorCode.NONE if problem is None else problem.code,
                 "error_message": None if problem is None else problem.message,
             }
