@@ -1,4 +1,4 @@
-"""Drives a node on the event loop: time, flush rounds, work in threads, the cluster's controller.
+"""Drives a node on the event loop: time, flush rounds, work in threads, the metadata writer.
 
 The driver is the node's `Effects`. Every event reaches the node through the driver or through a connection, one at a
 time, in the loop's thread. An exception that comes out of the node is our own fault or a failed sync: the driver
@@ -21,8 +21,8 @@ from cordwood.broker.threads import Workers
 from cordwood.model.moment import Moment
 
 if TYPE_CHECKING:
-    from cordwood.cluster.controller import Controller
     from cordwood.cluster.image import ImageDelta
+    from cordwood.cluster.metadata_writer import MetadataWriter
     from cordwood.log.flushing import FlushTicket
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Driver:
         self.now = now
         self._node: DrivenNode | None = None
         self._flusher: RoundFlusher | None = None
-        self._controller: Controller | None = None
+        self._metadata_writer: MetadataWriter | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._awake = False
         self._timer: asyncio.TimerHandle | None = None
@@ -83,8 +83,8 @@ class Driver:
         self._round_over = asyncio.Event()
         self.loop_watch: LoopWatch | None = None
 
-    def drive(self, node: DrivenNode, flusher: RoundFlusher, controller: Controller | None) -> None:
-        self._node, self._flusher, self._controller = node, flusher, controller
+    def drive(self, node: DrivenNode, flusher: RoundFlusher, metadata_writer: MetadataWriter | None) -> None:
+        self._node, self._flusher, self._metadata_writer = node, flusher, metadata_writer
         self.wake()
 
     # Effects
@@ -94,11 +94,11 @@ class Driver:
             self._awake = True
             self._loop.call_soon(self._turn)
 
-    def controller(self, call: Callable[[Controller], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
+    def metadata(self, call: Callable[[MetadataWriter], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
         async def ask() -> None:
-            assert self._controller is not None
+            assert self._metadata_writer is not None
             try:
-                result: T | Exception = await call(self._controller)
+                result: T | Exception = await call(self._metadata_writer)
             except Exception as failure:
                 result = failure
             self._into_node(lambda: done(result))
@@ -200,7 +200,7 @@ class Driver:
     # The end
 
     async def settle(self, timeout_s: float) -> None:
-        """Waits for the node's requests to the controller."""
+        """Waits for the node's changes of the metadata."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 

@@ -28,7 +28,9 @@ from cordwood.broker.scrub_thread import ScrubThread
 from cordwood.broker.sending import SendingResources
 from cordwood.broker.storage import Storage
 from cordwood.broker.threads import Workers
-from cordwood.cluster.controller import Controller
+from cordwood.cluster.follower import ImageFollower
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.log.apart import Apart
 from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
@@ -71,7 +73,7 @@ class Server:
         self._loop_watch = LoopWatch(loop)
         self.driver.loop_watch = self._loop_watch
         self.node: Node
-        self._controller: Controller | None = None
+        self._metadata_writer: MetadataWriter | None = None
         self._connections: Connections | None = None
         self._flusher: CountingFlusher | None = None
         self._listener: asyncio.Server | None = None
@@ -119,12 +121,14 @@ class Server:
 
             self._metrics = await MetricsService.start(settings.metrics_address)
             logger.info("metrics at http://%s:%d/metrics", *self._metrics.address)
-        self._controller = controller = Controller(storage.metadata, settings, on_change=self.driver.apply)
-        await controller.start([advertised(settings, self._socket)])
-        controller.stopped.add_done_callback(self._metadata_lost)
-        storage.claim(controller.image.cluster_id)
+        image = ClusterImage(settings.node_id, settings)
+        follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply)
+        self._metadata_writer = writer = MetadataWriter(storage.metadata, follower)
+        await writer.start([advertised(settings, self._socket)])
+        follower.stopped.add_done_callback(self._metadata_lost)
+        storage.claim(image.cluster_id)
         self.node = Node(
-            controller.image,
+            image,
             storage.logs,
             self.driver,
             self.driver.now(),
@@ -134,7 +138,7 @@ class Server:
             seed=int.from_bytes(os.urandom(8), "big"),
         )
         self._flusher = self._make_flusher()
-        self.driver.drive(self.node, self._flusher, controller)
+        self.driver.drive(self.node, self._flusher, writer)
         await self._recover()
         if not storage.in_memory:
             self.node.scrub.begin(self._scrub_thread.submit, self.node.now)
@@ -288,6 +292,6 @@ class Server:
         self._file_workers.close()
         self._scrub_thread.close()
         self._cold_readers.close()
-        if self._controller is not None:
-            await self._controller.stop()
+        if self._metadata_writer is not None:
+            await self._metadata_writer.stop()
         await self._storage.release()

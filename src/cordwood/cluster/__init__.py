@@ -1,1 +1,2 @@
-"""The metadata of a cluster (leaders, topics, settings): the image, the planner, the controller, the stores."""
+"""The metadata of a cluster (leaders, topics, settings): the image and its follower, the planner, the metadata writer,
+the stores."""

@@ -5,7 +5,7 @@ The image is built from a listing of the store and kept up by the store's events
 start of a request stays coherent. Deltas are sorted by topic name.
 
 A topic is in the image if and only if its name key is in the store. Other keys of a topic id without a name key are
-left from an interrupted creation or deletion: the image holds them apart (`strays`) for the controller to sweep.
+left from an interrupted creation or deletion: the image holds them apart (`strays`) for the sweep at a start.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from cordwood.broker.server import Server
-from cordwood.cluster.controller import CreatedTopic
+from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.embedded.committed import AbortedRecords
 from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 from cordwood.embedded.loop_calls import LoopCalls

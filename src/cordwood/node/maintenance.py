@@ -198,7 +198,7 @@ class Maintenance:
             if isinstance(result, Exception):
                 self._node.report_storage_failure(result)
 
-        self._node.effects.controller(lambda controller: controller.forget_deletions(topic_ids), forgotten)
+        self._node.effects.metadata(lambda writer: writer.forget_deletions(topic_ids), forgotten)
 
     def sort_out_strays(self) -> None:
         """At the start: deletes logs of deleted topics, sets unknown logs aside, names partitions without a
@@ -218,7 +218,7 @@ class Maintenance:
                 node.report_storage_failure(failure)
         self.report_set_aside()
         if tombstones.keys() - remaining:
-            # The controller is asked later: nothing drives the node yet.
+            # The metadata is written later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
             node.timers.at(node.now.boot_ms, lambda _: self._forget_deletions(forgotten))
         for name in node.logs.missing([partition.name for partition in node.partitions()]):

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
-from cordwood.cluster.controller import CreatedTopic
 from cordwood.cluster.image import ClusterImage, ImageDelta, TopicChange, TopicImage
+from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.planner.topics import NewTopic
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.data_directory import DataDirectory
@@ -343,13 +343,13 @@ class Node:
                 result = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} could not be created: {result}")
             done(result if isinstance(result, ProtocolError) else None)
 
-        self.effects.controller(lambda controller: controller.ensure_internal_topic(name), created)
+        self.effects.metadata(lambda writer: writer.ensure_internal_topic(name), created)
 
     def auto_create(
         self, names: list[str], done: Callable[[dict[str, CreatedTopic | ProtocolError] | Exception], None]
     ) -> None:
         """Creates topics that a client asked about and that do not exist."""
-        self.effects.controller(lambda controller: controller.create_topics([NewTopic(name) for name in names]), done)
+        self.effects.metadata(lambda writer: writer.create_topics([NewTopic(name) for name in names]), done)
 
     # Appending and waiting
 

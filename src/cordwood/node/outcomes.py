@@ -1,4 +1,4 @@
-"""Outcomes of the controller's changes, in the fields of responses."""
+"""Outcomes of changes of the metadata, in the fields of responses."""
 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +13,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def each_outcome(node: "Node", outcomes: Any, keys: list[Key]) -> list[tuple[Key, Any]]:
-    """Pairs each key with its outcome; if the controller itself failed, each key has that failure."""
+    """Pairs each key with its outcome; if the metadata writer itself failed, each key has that failure."""
     if isinstance(outcomes, Exception):
         node.report_storage_failure(outcomes)
         error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The metadata store failed: {outcomes}")

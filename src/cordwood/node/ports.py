@@ -6,7 +6,7 @@ The broker drives a node on uvloop; the simulator drives the same node from a se
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from cordwood.cluster.controller import Controller
+from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.log.lookup import LogSlice
 
 T = TypeVar("T")
@@ -38,8 +38,8 @@ class Reply(Protocol):
 class Effects(Protocol):
     """Work that must not be done in the loop. `done` is called in the loop, with the result or the exception."""
 
-    def controller(self, call: Callable[[Controller], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
-        """Asks the cluster's controller, which goes through the metadata store."""
+    def metadata(self, call: Callable[[MetadataWriter], Awaitable[T]], done: Callable[[T | Exception], None]) -> None:
+        """Changes the cluster's metadata, through the metadata store."""
 
     def blocking(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         """Does the broker's own work on files (checkpoints, loading of coordinators) in a thread."""

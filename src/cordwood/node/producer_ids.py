@@ -25,7 +25,7 @@ class ProducerIds:
 
     def _allocate(self) -> None:
         wall_ms = self._now().wall_ms
-        self._effects.controller(lambda controller: controller.allocate_producer_ids(wall_ms), self._allocated)
+        self._effects.metadata(lambda writer: writer.allocate_producer_ids(wall_ms), self._allocated)
 
     def _take(self) -> int:
         producer_id, self._ids = self._ids[0], self._ids[1:]

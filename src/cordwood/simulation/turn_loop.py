@@ -1,7 +1,7 @@
 """An event loop in which every callback is a step that the simulator picks.
 
-The loop has just enough of asyncio for the driver and the controller: callbacks in the order of scheduling, timers by
-the virtual clock, tasks, futures and locks. It has no selector, sockets, threads or real time.
+The loop has just enough of asyncio for the driver and the metadata writer: callbacks in the order of scheduling, timers
+by the virtual clock, tasks, futures and locks. It has no selector, sockets, threads or real time.
 """
 
 import asyncio

@@ -15,7 +15,9 @@ from cordwood.broker.driver import Driver
 from cordwood.broker.fair_workers import FairWorkers
 from cordwood.broker.log_levels import PythonLogLevels
 from cordwood.broker.outbox import Outbox
-from cordwood.cluster.controller import Controller
+from cordwood.cluster.follower import ImageFollower
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.memory import MemoryStore
 from cordwood.log.compaction import CompactionJob, CompactionResult, compact
@@ -81,22 +83,22 @@ class Life:
             now=world.clock.now,
         )
         self.flusher = SimulatedFlusher(world.disk, world.patience, self.driver.flushed, self._failed)
-        self.controller: Controller
+        self.metadata_writer: MetadataWriter
         self.node: Node
         self._world = world
 
     def start(self) -> None:
         """Starts the broker, up to the first request."""
         world = self._world
-        starting = self.loop.create_task(self._start_controller())
+        starting = self.loop.create_task(self._start_metadata())
         while not starting.done():
             self.loop.run_until_idle()
             if self.store.calls:
                 self.store.end_next_call()
         starting.result()
-        self.logs.open(Identity(self.controller.image.cluster_id, world.settings.node_id))
+        self.logs.open(Identity(self.metadata_writer.image.cluster_id, world.settings.node_id))
         self.node = Node(
-            self.controller.image,
+            self.metadata_writer.image,
             self.logs,
             self.driver,
             self.driver.now(),
@@ -106,7 +108,7 @@ class Life:
         )
         for _ in self.node.recover_all():
             pass
-        self.driver.drive(self.node, self.flusher, self.controller)
+        self.driver.drive(self.node, self.flusher, self.metadata_writer)
         if world.scrubbed:
             self.node.scrub.begin(self._scrub, self.node.now)
 
@@ -116,16 +118,16 @@ class Life:
 
         self.workers.submit(work, finished)
 
-    async def _start_controller(self) -> None:
+    async def _start_metadata(self) -> None:
         world = self._world
-        self.controller = Controller(
+        image = ClusterImage(world.settings.node_id, world.settings)
+        self.metadata_writer = MetadataWriter(
             self.store,
-            world.settings,
-            on_change=self._image_changed,
+            ImageFollower(self.store, image, on_change=self._image_changed),
             new_id=lambda: uuid.UUID(int=world.chance.getrandbits(128), version=4),
             lease_ms=LEASE_MS,
         )
-        await self.controller.start([Endpoint("PLAINTEXT", "simulated", 9092)])
+        await self.metadata_writer.start([Endpoint("PLAINTEXT", "simulated", 9092)])
 
     def _image_changed(self, delta: Any) -> None:
         if self._world.on_image_change is not None:

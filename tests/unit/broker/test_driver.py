@@ -74,7 +74,7 @@ class Driven:
             now=lambda: self.now,
         )
         self.driver.drive(
-            self.node, ImmediateFlusher(self.driver.flushed, self.failures.append), cast("Any", "the controller")
+            self.node, ImmediateFlusher(self.driver.flushed, self.failures.append), cast("Any", "the metadata writer")
         )
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ def test_the_node_is_ticked_at_its_deadline_and_an_earlier_one_counts() -> None:
     on_a_loop(scenario)
 
 
-@pytest.mark.parametrize("way", ["tick", "flushed", "apply", "blocking", "controller", "run"])
+@pytest.mark.parametrize("way", ["tick", "flushed", "apply", "blocking", "metadata", "run"])
 def test_whatever_reaches_the_node_finds_the_time_on_both_clocks(way: str) -> None:
     async def scenario() -> None:
         driven = Driven()
@@ -142,7 +142,7 @@ def test_whatever_reaches_the_node_finds_the_time_on_both_clocks(way: str) -> No
         def look(*_: object) -> None:
             seen.put_nowait(node.now)
 
-        async def ask(controller: Any) -> None:
+        async def ask(writer: Any) -> None:
             pass
 
         driven.now = Moment(boot_ms=50_001, wall_ms=-2_600_000)
@@ -157,8 +157,8 @@ def test_whatever_reaches_the_node_finds_the_time_on_both_clocks(way: str) -> No
                 driver.apply(cast("Any", "delta"))
             case "blocking":
                 driver.blocking(threading.get_ident, look)
-            case "controller":
-                driver.controller(ask, look)
+            case "metadata":
+                driver.metadata(ask, look)
             case "run":
                 assert driver.run(look)
         assert await seen.get() == Moment(50_001, -2_600_000)
@@ -178,22 +178,22 @@ def test_blocking_work_is_done_elsewhere_and_comes_back() -> None:
     on_a_loop(scenario)
 
 
-def test_the_controller_is_asked_and_its_refusals_come_back() -> None:
+def test_the_metadata_writer_is_asked_and_its_refusals_come_back() -> None:
     async def scenario() -> None:
         driven = Driven()
         results: asyncio.Queue[Any] = asyncio.Queue()
         refusal = ValueError("no")
 
-        async def ask(controller: Any) -> Any:
+        async def ask(writer: Any) -> Any:
             await asyncio.sleep(0)
-            return controller
+            return writer
 
-        async def refuse(controller: Any) -> Any:
+        async def refuse(writer: Any) -> Any:
             raise refusal
 
-        driven.driver.controller(ask, results.put_nowait)
-        driven.driver.controller(refuse, results.put_nowait)
-        assert {await results.get(), await results.get()} == {"the controller", refusal}
+        driven.driver.metadata(ask, results.put_nowait)
+        driven.driver.metadata(refuse, results.put_nowait)
+        assert {await results.get(), await results.get()} == {"the metadata writer", refusal}
         driven.close()
 
     on_a_loop(scenario)

@@ -8,7 +8,9 @@ from typing import Protocol
 
 import pytest
 
-from cordwood.cluster.controller import Controller
+from cordwood.cluster.follower import ImageFollower
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.interface import Delete, Event, LeaseEnded, MetadataStore, Put
 from cordwood.cluster.stores.leases import PAUSE_MS, Leases
@@ -156,8 +158,9 @@ async def test_keys_of_a_former_life_vanish_when_memory_is_opened_again() -> Non
     assert await store.grant(60_000) > lease
 
 
-def registered(store: MetadataStore, lease_ms: int = 60_000) -> Controller:
-    return Controller(store, BrokerSettings.from_texts({}), lease_ms=lease_ms)
+def registered(store: MetadataStore, lease_ms: int = 60_000) -> MetadataWriter:
+    image = ClusterImage(1, BrokerSettings.from_texts({}))
+    return MetadataWriter(store, ImageFollower(store, image), lease_ms=lease_ms)
 
 
 ENDPOINTS = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
@@ -166,12 +169,12 @@ ENDPOINTS = [Endpoint("PLAINTEXT", "127.0.0.1", 9092)]
 async def test_a_broker_is_registered_under_a_lease_and_gone_when_it_ends(open_store: OpenStore) -> None:
     clock = BootClock()
     async with open_store(boot_ms=clock) as store:
-        controller = registered(store)
-        await controller.start(ENDPOINTS)
+        writer = registered(store)
+        await writer.start(ENDPOINTS)
         row = await store.get("brokers/1")
         assert row is not None
         assert row.lease > 0
-        await controller.stop()
+        await writer.stop()
         clock.ms = 60_000
         assert await store.get("brokers/1") is None
         epoch = await store.get("broker_epoch/1")
@@ -189,27 +192,27 @@ async def test_a_broker_renews_its_lease(open_store: OpenStore) -> None:
             renewed.set()
 
         store.renew = noted  # type: ignore[method-assign]
-        controller = registered(store, lease_ms=3000)
-        await controller.start(ENDPOINTS)
+        writer = registered(store, lease_ms=3000)
+        await writer.start(ENDPOINTS)
         await renewed.wait()
-        await controller.stop()
+        await writer.stop()
 
 
 async def test_a_broker_whose_lease_ended_comes_back_in_its_epoch(open_store: OpenStore) -> None:
     async with open_store() as store:
-        controller = registered(store, lease_ms=3000)
-        await controller.start(ENDPOINTS)
+        writer = registered(store, lease_ms=3000)
+        await writer.start(ENDPOINTS)
         before = await store.get("brokers/1")
         assert before is not None
         await store.revoke(before.lease)
         back = (await take(store.watch("brokers/", before.mod_revision + 1), 2))[-1]
-        await controller.reach(back.mod_revision)
+        await writer.follower.reach(back.mod_revision)
         after = await store.get("brokers/1")
         assert after is not None
         assert after.value == before.value
         assert after.lease != before.lease
-        assert controller.image.brokers[1].epoch == controller.broker_epoch == 1
-        await controller.stop()
+        assert writer.image.brokers[1].epoch == writer.broker_epoch == 1
+        await writer.stop()
 
 
 async def test_a_broker_whose_successor_registered_does_not_come_back(open_store: OpenStore) -> None:
@@ -220,9 +223,9 @@ async def test_a_broker_whose_successor_registered_does_not_come_back(open_store
         assert row is not None
         await new.start([Endpoint("PLAINTEXT", "elsewhere", 9092)])
         await store.revoke(row.lease)
-        assert old._renewing is not None
-        await old._renewing
-        await new.reach((await store.list("none")).revision)
+        assert old.registration.renewing is not None
+        await old.registration.renewing
+        await new.follower.reach((await store.list("none")).revision)
         assert new.image.brokers[1].endpoints[0].host == "elsewhere"
         await old.stop()
         await new.stop()

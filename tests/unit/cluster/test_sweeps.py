@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from cordwood.cluster.controller import Controller, CreatedTopic
+from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition
 from cordwood.cluster.rows import Endpoint
 from cordwood.cluster.stores.memory import MemoryStore
@@ -55,8 +56,9 @@ class Broker:
         self.starting = cluster.begin(self._start(node_id))
 
     async def _start(self, node_id: int) -> None:
-        self.controller = Controller(self.connection, BrokerSettings.from_texts({"node.id": str(node_id)}))
-        await self.controller.start([Endpoint("PLAINTEXT", "host", 9092)])
+        image = ClusterImage(node_id, BrokerSettings.from_texts({"node.id": str(node_id)}))
+        self.writer = MetadataWriter(self.connection, ImageFollower(self.connection, image))
+        await self.writer.start([Endpoint("PLAINTEXT", "host", 9092)])
 
     def step(self) -> bool:
         """Ends the broker's next transaction. False if the broker waits for none."""
@@ -84,7 +86,7 @@ class Changes:
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.writers = [started(self.cluster, 1), started(self.cluster, 2)]
-        first, second = (writer.controller for writer in self.writers)
+        first, second = (writer.writer for writer in self.writers)
         growing = self.cluster.begin(first.create_topics([NewTopic("grows", 2)]))
         self.rest()
         assert isinstance(growing.result()["grows"], CreatedTopic)

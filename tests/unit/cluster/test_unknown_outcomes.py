@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.unit.cluster.forgetful_store import Fate, ForgetfulStore
 
-from cordwood.cluster.controller import Controller, CreatedTopic
+from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.configs import (
     AlterOperation,
     ConfigAlteration,
@@ -28,13 +29,14 @@ SEEDS = range(15)
 
 
 @asynccontextmanager
-async def started(store: ForgetfulStore | MemoryStore, node_id: int = 1) -> AsyncIterator[Controller]:
-    controller = Controller(store, BrokerSettings.from_texts({"node.id": str(node_id)}))
-    await controller.start([Endpoint("PLAINTEXT", "host", 9092)])
+async def started(store: ForgetfulStore | MemoryStore, node_id: int = 1) -> AsyncIterator[MetadataWriter]:
+    image = ClusterImage(node_id, BrokerSettings.from_texts({"node.id": str(node_id)}))
+    writer = MetadataWriter(store, ImageFollower(store, image))
+    await writer.start([Endpoint("PLAINTEXT", "host", 9092)])
     try:
-        yield controller
+        yield writer
     finally:
-        await controller.stop()
+        await writer.stop()
 
 
 def new_store() -> MemoryStore:
@@ -88,22 +90,22 @@ async def test_a_topic_that_grows_changes_and_goes_does_each_once(seed: int) -> 
     store = new_store()
     forgetful = ForgetfulStore(store, seed, 0.15)
     topic = ConfigResource(ResourceType.TOPIC, "t")
-    async with started(store, 2) as other, started(forgetful) as controller:
+    async with started(store, 2) as other, started(forgetful) as writer:
         await other.create_topics([NewTopic("t", 2)])
-        await controller.reach(other.image.revision)
-        grown = (await controller.create_partitions([MorePartitions("t", 300)]))["t"]
+        await writer.follower.reach(other.image.revision)
+        grown = (await writer.create_partitions([MorePartitions("t", 300)]))["t"]
         image = await listed(store)
         if isinstance(grown, PartitionAddition):
             assert len(image.topics["t"].partitions) == 300
         change = ConfigChange("retention.ms", AlterOperation.SET, "5")
-        altered = (await controller.incremental_alter_configs([(topic, [change])]))[topic]
+        altered = (await writer.incremental_alter_configs([(topic, [change])]))[topic]
         if isinstance(altered, ConfigAlteration):
             assert (await listed(store)).topics["t"].overrides == {"retention.ms": "5"}
-        deleted = (await controller.delete_topics([TopicReference("t")]))[TopicReference("t")]
+        deleted = (await writer.delete_topics([TopicReference("t")]))[TopicReference("t")]
         image = await listed(store)
         if isinstance(deleted, TopicDeletion):
             assert image.topics == {}
-            await controller.forget_deletions(list(image.deleted_topics))
+            await writer.forget_deletions(list(image.deleted_topics))
             assert (await listed(store)).deleted_topics == {}
     async with started(store):
         assert (await listed(store)).strays() == Strays()
@@ -118,18 +120,18 @@ async def test_a_deletion_that_happened_does_not_delete_a_later_topic_of_the_nam
         async def list(self, prefix: str, revision: int = 0) -> Listing:
             if self.armed:
                 self.armed = False
-                await other.reach((await store.list("none")).revision)
+                await other.follower.reach((await store.list("none")).revision)
                 created = (await other.create_topics([NewTopic("t", 3)]))["t"]
                 assert isinstance(created, CreatedTopic)
             return await super().list(prefix, revision)
 
     store = new_store()
     forgetful = RecreatingStore(store, 0, 0.0, [Fate.HAPPENED])
-    async with started(store, 2) as other, started(forgetful) as controller:
+    async with started(store, 2) as other, started(forgetful) as writer:
         await other.create_topics([NewTopic("t")])
-        await controller.reach(other.image.revision)
+        await writer.follower.reach(other.image.revision)
         forgetful.armed, forgetful._share = True, 1.0
-        deleted = (await controller.delete_topics([TopicReference("t")]))[TopicReference("t")]
+        deleted = (await writer.delete_topics([TopicReference("t")]))[TopicReference("t")]
         assert isinstance(deleted, TopicDeletion)
         assert len((await listed(store)).topics["t"].partitions) == 3
 
@@ -142,7 +144,7 @@ async def test_an_outcome_that_cannot_be_read_is_told_as_unknown() -> None:
             return await super().list(prefix, revision)
 
     forgetful = BlindStore(new_store(), 0, 0.0)
-    async with started(forgetful) as controller:
+    async with started(forgetful) as writer:
         forgetful._share = 1.0
         with pytest.raises(OutcomeUnknown, match="no route to the store"):
-            await controller.create_topics([NewTopic("t")])
+            await writer.create_topics([NewTopic("t")])

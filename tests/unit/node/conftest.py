@@ -1,4 +1,4 @@
-"""A node on the simulator's machine: real handlers, logs and controller; time and the disk stand still until told."""
+"""A node on the simulator's machine: real handlers, logs and metadata writer; time and disk stand still until told."""
 
 from collections.abc import Iterator
 

@@ -79,8 +79,8 @@ def incremental_alter(node: "Node", request: Request) -> Steps:
     if not stored:
         altered({})
         return
-    node.effects.controller(
-        lambda controller: controller.incremental_alter_configs(stored, validate_only=body.validate_only), altered
+    node.effects.metadata(
+        lambda writer: writer.incremental_alter_configs(stored, validate_only=body.validate_only), altered
     )
 
 
@@ -110,8 +110,8 @@ def alter(node: "Node", request: Request) -> Steps:
         )
         for resource in body.resources
     ]
-    node.effects.controller(
-        lambda controller: controller.replace_configs(asked, validate_only=body.validate_only),
+    node.effects.metadata(
+        lambda writer: writer.replace_configs(asked, validate_only=body.validate_only),
         lambda outcomes: _altered(node, request, [resource for resource, _ in asked], outcomes),
     )
 

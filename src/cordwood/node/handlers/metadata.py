@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.cluster.controller import CreatedTopic
 from cordwood.cluster.image import PartitionImage, TopicImage
+from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
 from cordwood.node.request import Made, Request, serves

@@ -33,9 +33,7 @@ def create_topics(node: "Node", request: Request) -> Steps:
         names = list(dict.fromkeys(topic.name for topic in asked))
         request.answer(topics=Made(each_outcome(node, outcomes, names), _created))
 
-    node.effects.controller(
-        lambda controller: controller.create_topics(asked, validate_only=body.validate_only), created
-    )
+    node.effects.metadata(lambda writer: writer.create_topics(asked, validate_only=body.validate_only), created)
 
 
 def _created(topic: tuple[str, Any]) -> dict[str, Any]:
@@ -70,7 +68,7 @@ def delete_topics(node: "Node", request: Request) -> Steps:
     def deleted(outcomes: Any) -> None:
         request.answer(responses=Made(each_outcome(node, outcomes, list(dict.fromkeys(asked))), _deleted))
 
-    node.effects.controller(lambda controller: controller.delete_topics(asked), deleted)
+    node.effects.metadata(lambda writer: writer.delete_topics(asked), deleted)
 
 
 def _deleted(topic: tuple[TopicReference, Any]) -> dict[str, Any]:
@@ -100,9 +98,7 @@ def create_partitions(node: "Node", request: Request) -> Steps:
             results=Made(each_outcome(node, outcomes, names), lambda topic: {"name": topic[0], **status(topic[1])})
         )
 
-    node.effects.controller(
-        lambda controller: controller.create_partitions(asked, validate_only=body.validate_only), grown
-    )
+    node.effects.metadata(lambda writer: writer.create_partitions(asked, validate_only=body.validate_only), grown)
 
 
 HANDLERS = (

@@ -1,4 +1,4 @@
-"""The controller carries changes out over a real store, survives being interrupted anywhere, and knows when to stop."""
+"""The writer carries changes out over a real store, survives being interrupted anywhere, and knows when to stop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -10,8 +10,10 @@ import pytest
 from tests.unit.cluster.forgetful_store import Fate, ForgetfulStore
 from tests.unit.cluster.metadata import refusal
 
-from cordwood.cluster.controller import Controller, CreatedTopic, Fenced
-from cordwood.cluster.image import ImageDelta
+from cordwood.cluster.authority import Fenced
+from cordwood.cluster.follower import ImageFollower
+from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata_writer import CreatedTopic, MetadataWriter
 from cordwood.cluster.planner.configs import AlterOperation, ConfigChange, ConfigResource, ResourceType
 from cordwood.cluster.planner.topics import MorePartitions, NewTopic, PartitionAddition, TopicDeletion, TopicReference
 from cordwood.cluster.rows import Endpoint
@@ -65,24 +67,25 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
 
 
 @asynccontextmanager
-async def started(store: MetadataStore, **texts: str) -> AsyncIterator[Controller]:
+async def started(store: MetadataStore, **texts: str) -> AsyncIterator[MetadataWriter]:
     settings = BrokerSettings.from_texts({name.replace("_", "."): text for name, text in texts.items()})
-    controller = Controller(store, settings)
-    await controller.start(ENDPOINTS)
+    follower = ImageFollower(store, ClusterImage(settings.node_id, settings))
+    writer = MetadataWriter(store, follower)
+    await writer.start(ENDPOINTS)
     try:
-        yield controller
+        yield writer
     finally:
-        await controller.stop()
+        await writer.stop()
 
 
 async def test_a_new_store_becomes_a_cluster_of_one(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store, broker_rack="r1") as controller:
-        image = controller.image
+    async with open_store() as store, started(store, broker_rack="r1") as writer:
+        image = writer.image
         assert len(image.cluster_id) == 22
         assert image.controller_id == 1
         broker = image.brokers[1]
         assert (broker.epoch, broker.endpoints, broker.rack) == (1, tuple(ENDPOINTS), "r1")
-        assert controller.broker_epoch == 1
+        assert writer.broker_epoch == 1
 
 
 async def test_the_cluster_keeps_its_id_and_the_broker_gets_a_new_epoch_at_every_start(open_store: OpenStore) -> None:
@@ -97,16 +100,16 @@ async def test_the_cluster_keeps_its_id_and_the_broker_gets_a_new_epoch_at_every
 
 
 async def test_a_created_topic_is_in_the_image_when_its_creation_returns(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store) as controller:
+    async with open_store() as store, started(store) as writer:
         deltas: list[ImageDelta] = []
-        controller.on_change = deltas.append
-        outcomes = await controller.create_topics(
+        writer.follower.on_change = deltas.append
+        outcomes = await writer.create_topics(
             [NewTopic("big", 1000, configs={"retention.ms": "5"}), NewTopic("bad name"), NewTopic("small")]
         )
         assert list(outcomes) == ["big", "bad name", "small"]
         created = outcomes["big"]
         assert isinstance(created, CreatedTopic)
-        topic = controller.image.topics["big"]
+        topic = writer.image.topics["big"]
         assert (created.topic_id, created.partition_count, created.replication_factor) == (topic.topic_id, 1000, 1)
         assert {entry.name: entry.value for entry in created.configs}["retention.ms"] == "5"
         assert len(topic.partitions) == 1000
@@ -115,57 +118,57 @@ async def test_a_created_topic_is_in_the_image_when_its_creation_returns(open_st
 
 
 async def test_validating_only_says_what_would_happen_and_does_nothing(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store) as controller:
-        await controller.create_topics([NewTopic("t")])
+    async with open_store() as store, started(store) as writer:
+        await writer.create_topics([NewTopic("t")])
         before = await store.list("")
-        created = (await controller.create_topics([NewTopic("u", 3)], validate_only=True))["u"]
+        created = (await writer.create_topics([NewTopic("u", 3)], validate_only=True))["u"]
         assert isinstance(created, CreatedTopic)
         assert created.partition_count == 3
-        grown = (await controller.create_partitions([MorePartitions("t", 3)], validate_only=True))["t"]
+        grown = (await writer.create_partitions([MorePartitions("t", 3)], validate_only=True))["t"]
         assert isinstance(grown, PartitionAddition)
         change = ConfigChange("retention.ms", AlterOperation.SET, "x")
-        altered = (await controller.incremental_alter_configs([(TOPIC, [change])], validate_only=True))[TOPIC]
+        altered = (await writer.incremental_alter_configs([(TOPIC, [change])], validate_only=True))[TOPIC]
         assert refusal(altered)[0] is ErrorCode.INVALID_CONFIG
         assert await store.list("") == before
 
 
 async def test_topics_grow_change_and_go(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store) as controller:
-        await controller.create_topics([NewTopic("t")])
-        await controller.create_partitions([MorePartitions("t", 400)])
-        assert len(controller.image.topics["t"].partitions) == 400
-        await controller.incremental_alter_configs([(TOPIC, [ConfigChange("retention.ms", 0, "5")])])
-        assert controller.image.topics["t"].settings.retention_ms == 5
-        await controller.replace_configs([(TOPIC, [("segment.bytes", "5000")])])
-        assert controller.image.topics["t"].overrides == {"segment.bytes": "5000"}
-        outcome = (await controller.delete_topics([TopicReference("t")]))[TopicReference("t")]
+    async with open_store() as store, started(store) as writer:
+        await writer.create_topics([NewTopic("t")])
+        await writer.create_partitions([MorePartitions("t", 400)])
+        assert len(writer.image.topics["t"].partitions) == 400
+        await writer.incremental_alter_configs([(TOPIC, [ConfigChange("retention.ms", 0, "5")])])
+        assert writer.image.topics["t"].settings.retention_ms == 5
+        await writer.replace_configs([(TOPIC, [("segment.bytes", "5000")])])
+        assert writer.image.topics["t"].overrides == {"segment.bytes": "5000"}
+        outcome = (await writer.delete_topics([TopicReference("t")]))[TopicReference("t")]
         assert isinstance(outcome, TopicDeletion)
-        assert controller.image.topics == {}
+        assert writer.image.topics == {}
         assert (await store.list("partitions/")).items == []
 
 
 async def test_many_requests_at_once_are_all_carried_out(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store) as controller:
+    async with open_store() as store, started(store) as writer:
         outcomes = await asyncio.gather(
-            *(controller.create_topics([NewTopic(f"t{number % 20}", 2)]) for number in range(40))
+            *(writer.create_topics([NewTopic(f"t{number % 20}", 2)]) for number in range(40))
         )
         created = [name for outcome in outcomes for name, each in outcome.items() if isinstance(each, CreatedTopic)]
         refused = [refusal(each)[0] for outcome in outcomes for each in outcome.values() if isinstance(each, Exception)]
-        assert sorted(created) == sorted(controller.image.topics)
+        assert sorted(created) == sorted(writer.image.topics)
         assert refused == [ErrorCode.TOPIC_ALREADY_EXISTS] * 20
 
 
 async def test_the_brokers_own_topic_is_created_once_by_whoever_needs_it_first(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store) as controller:
-        topics = await asyncio.gather(*(controller.ensure_internal_topic(CONSUMER_OFFSETS_TOPIC) for _ in range(5)))
-        assert {topic.topic_id for topic in topics} == {controller.image.topics[CONSUMER_OFFSETS_TOPIC].topic_id}
+    async with open_store() as store, started(store) as writer:
+        topics = await asyncio.gather(*(writer.ensure_internal_topic(CONSUMER_OFFSETS_TOPIC) for _ in range(5)))
+        assert {topic.topic_id for topic in topics} == {writer.image.topics[CONSUMER_OFFSETS_TOPIC].topic_id}
         assert topics[0].internal
 
 
 async def test_the_brokers_own_topic_needs_the_brokers_that_its_settings_ask_for(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store, offsets_topic_replication_factor="3") as controller:
+    async with open_store() as store, started(store, offsets_topic_replication_factor="3") as writer:
         with pytest.raises(ProtocolError) as refused:
-            await controller.ensure_internal_topic(CONSUMER_OFFSETS_TOPIC)
+            await writer.ensure_internal_topic(CONSUMER_OFFSETS_TOPIC)
         assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
@@ -173,8 +176,8 @@ async def test_no_producer_id_is_ever_given_twice(open_store: OpenStore) -> None
     async with open_store() as store:
         blocks: list[range] = []
         for _ in range(2):
-            async with started(store) as controller:
-                blocks += await asyncio.gather(*(controller.allocate_producer_ids(0) for _ in range(5)))
+            async with started(store) as writer:
+                blocks += await asyncio.gather(*(writer.allocate_producer_ids(0) for _ in range(5)))
         assert len({producer_id for block in blocks for producer_id in block}) == 10_000
         assert {len(block) for block in blocks} == {1000}
 
@@ -188,8 +191,8 @@ async def test_two_brokers_that_create_the_same_topic_at_once_create_it_once(ope
         refused = [refusal(each)[0] for outcome in outcomes for each in outcome.values() if isinstance(each, Exception)]
         assert len(created) == 1
         assert refused == [ErrorCode.TOPIC_ALREADY_EXISTS]
-        await one.reach(other.image.revision)
-        await other.reach(one.image.revision)
+        await one.follower.reach(other.image.revision)
+        await other.follower.reach(one.image.revision)
         assert one.image.topics == other.image.topics
         assert len((await store.list("partitions/")).items) == created[0].partition_count
         assert one.image.strays() == other.image.strays() == Strays()
@@ -198,11 +201,11 @@ async def test_two_brokers_that_create_the_same_topic_at_once_create_it_once(ope
 async def test_two_brokers_that_grow_the_same_topic_at_once_leave_whole_partitions(open_store: OpenStore) -> None:
     async with open_store() as store, started(store) as one, started(store, node_id="2") as other:
         await one.create_topics([NewTopic("t", 1)])
-        await other.reach(one.image.revision)
+        await other.follower.reach(one.image.revision)
         await asyncio.gather(
             one.create_partitions([MorePartitions("t", 400)]), other.create_partitions([MorePartitions("t", 300)])
         )
-        await one.reach((await store.list("none")).revision)
+        await one.follower.reach((await store.list("none")).revision)
         count = len(one.image.topics["t"].partitions)
         assert count in (300, 400)
         assert len((await store.list("partitions/")).items) == count
@@ -213,12 +216,12 @@ async def test_two_brokers_that_change_different_settings_of_a_topic_at_once_bot
 ) -> None:
     async with open_store() as store, started(store) as one, started(store, node_id="2") as other:
         await one.create_topics([NewTopic("t")])
-        await other.reach(one.image.revision)
+        await other.follower.reach(one.image.revision)
         await asyncio.gather(
             one.incremental_alter_configs([(TOPIC, [ConfigChange("retention.ms", AlterOperation.SET, "5")])]),
             other.incremental_alter_configs([(TOPIC, [ConfigChange("segment.ms", AlterOperation.SET, "6")])]),
         )
-        await one.reach(other.image.revision)
+        await one.follower.reach(other.image.revision)
         assert one.image.topics["t"].overrides == {"retention.ms": "5", "segment.ms": "6"}
 
 
@@ -232,34 +235,34 @@ async def test_a_broker_that_was_registered_again_elsewhere_may_not_write_any_mo
 
 
 async def test_an_image_that_fell_behind_a_compaction_is_listed_again(open_store: OpenStore) -> None:
-    async with open_store(retained_revisions=1) as store, started(store) as controller:
+    async with open_store(retained_revisions=1) as store, started(store) as writer:
         puts = (store.txn((), [Put("cluster_id", b"%d" % number)]) for number in range(50))
         await asyncio.gather(*puts, return_exceptions=True)
-        outcomes = await controller.create_topics([NewTopic(f"t{number}") for number in range(50)])
+        outcomes = await writer.create_topics([NewTopic(f"t{number}") for number in range(50)])
         assert all(isinstance(outcome, CreatedTopic) for outcome in outcomes.values())
-        assert len(controller.image.topics) == 50
+        assert len(writer.image.topics) == 50
         cluster_id = await store.get("cluster_id")
         assert cluster_id is not None
-        assert controller.image.cluster_id == cluster_id.value.decode()
+        assert writer.image.cluster_id == cluster_id.value.decode()
 
 
-async def test_a_store_that_fails_stops_the_controller_and_says_why(open_store: OpenStore) -> None:
-    async with open_store() as store, started(store) as controller:
+async def test_a_store_that_fails_stops_the_writer_and_says_why(open_store: OpenStore) -> None:
+    async with open_store() as store, started(store) as writer:
         await store.close()
         with pytest.raises(StoreClosed):
-            await controller.stopped
+            await writer.follower.stopped
         with pytest.raises(StoreFailure):
-            await controller.create_topics([NewTopic("t")])
+            await writer.create_topics([NewTopic("t")])
 
 
-async def test_a_controller_that_is_stopped_ends_quietly(open_store: OpenStore) -> None:
+async def test_a_writer_that_is_stopped_ends_quietly(open_store: OpenStore) -> None:
     async with open_store() as store:
-        async with started(store) as controller:
+        async with started(store) as writer:
             pass
-        assert controller.stopped.done()
-        await controller.stopped
+        assert writer.follower.stopped.done()
+        await writer.follower.stopped
         with pytest.raises(StoreFailure):
-            await controller.reach(controller.image.revision + 1)
+            await writer.follower.reach(writer.image.revision + 1)
 
 
 class InterruptedStore:
@@ -313,7 +316,7 @@ class InterruptedStore:
 
 
 async def interrupted_everywhere(
-    change: Callable[[Controller], Awaitable[object]], outcome: Callable[[Controller], object]
+    change: Callable[[MetadataWriter], Awaitable[object]], outcome: Callable[[MetadataWriter], object]
 ) -> list[object]:
     """What a restarted broker sees after the change was interrupted at its first, second, ... transaction."""
     seen = []
@@ -321,11 +324,11 @@ async def interrupted_everywhere(
         left = 0
         while True:
             store = InterruptedStore(MemoryStore(retained_revisions=10_000))
-            async with started(store) as controller:
-                await controller.create_topics([NewTopic("before", 3)])
+            async with started(store) as writer:
+                await writer.create_topics([NewTopic("before", 3)])
                 store.left, store.written_at_failure = left, after
                 try:
-                    await change(controller)
+                    await change(writer)
                     whole = True
                 except StoreFailure:
                     whole = False
@@ -333,7 +336,7 @@ async def interrupted_everywhere(
             async with started(store) as restarted:
                 seen.append(outcome(restarted))
                 revision = (await store.list("")).revision
-                await restarted.reach(revision)
+                await restarted.follower.reach(revision)
                 assert restarted.image.strays() == Strays()
                 assert len((await store.list("partitions/")).items) == restarted.image.partition_count
             if whole:
@@ -344,39 +347,35 @@ async def interrupted_everywhere(
 
 
 async def test_a_creation_interrupted_anywhere_leaves_no_topic_or_the_whole_topic() -> None:
-    def outcome(controller: Controller) -> int:
-        topic = controller.image.topics.get("t")
+    def outcome(writer: MetadataWriter) -> int:
+        topic = writer.image.topics.get("t")
         return 0 if topic is None else len(topic.partitions)
 
-    seen = await interrupted_everywhere(lambda controller: controller.create_topics([NewTopic("t", 700)]), outcome)
+    seen = await interrupted_everywhere(lambda writer: writer.create_topics([NewTopic("t", 700)]), outcome)
     assert set(seen) == {0, 700}
 
 
 async def test_an_addition_interrupted_anywhere_leaves_the_old_partitions_or_all_new_ones() -> None:
     seen = await interrupted_everywhere(
-        lambda controller: controller.create_partitions([MorePartitions("before", 700)]),
-        lambda controller: len(controller.image.topics["before"].partitions),
+        lambda writer: writer.create_partitions([MorePartitions("before", 700)]),
+        lambda writer: len(writer.image.topics["before"].partitions),
     )
     assert set(seen) == {3, 700}
 
 
 async def test_a_deletion_interrupted_anywhere_leaves_the_whole_topic_or_nothing() -> None:
-    def outcome(controller: Controller) -> int:
-        topic = controller.image.topics.get("before")
+    def outcome(writer: MetadataWriter) -> int:
+        topic = writer.image.topics.get("before")
         return 0 if topic is None else len(topic.partitions)
 
-    seen = await interrupted_everywhere(
-        lambda controller: controller.delete_topics([TopicReference("before")]), outcome
-    )
+    seen = await interrupted_everywhere(lambda writer: writer.delete_topics([TopicReference("before")]), outcome)
     assert set(seen) == {0, 3}
 
 
 async def test_several_topics_of_one_request_interrupted_anywhere_are_whole_each() -> None:
     seen = await interrupted_everywhere(
-        lambda controller: controller.create_topics([NewTopic("a", 200), NewTopic("b", 2), NewTopic("c", 300)]),
-        lambda controller: tuple(
-            len(topic.partitions) for topic in controller.image.sorted_topics() if topic.name != "before"
-        ),
+        lambda writer: writer.create_topics([NewTopic("a", 200), NewTopic("b", 2), NewTopic("c", 300)]),
+        lambda writer: tuple(len(topic.partitions) for topic in writer.image.sorted_topics() if topic.name != "before"),
     )
     assert all(isinstance(each, tuple) and set(each) <= {200, 2, 300} for each in seen)
     assert (200, 2, 300) in seen

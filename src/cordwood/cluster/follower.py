@@ -1,0 +1,96 @@
+"""Keeps the image of the cluster's metadata up to date by following the store. Belongs to one event loop."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.stores.interface import Compacted, Event, MetadataStore, StoreFailure
+
+_EVENTS_AT_ONCE = 500
+
+
+class ImageFollower:
+    """An image and the watch that feeds it. Calls `on_change` in the loop after every change of the image."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        image: ClusterImage,
+        *,
+        on_change: Callable[[ImageDelta], None] = lambda delta: None,
+    ) -> None:
+        self.image = image
+        self.on_change = on_change
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the store is no longer followed: with the reason if the store failed."""
+        self._store = store
+        self._reaching: list[tuple[int, asyncio.Future[None]]] = []
+        self._following: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Loads the whole image, without a call of `on_change`. Raises StoreFailure."""
+        self.image.load(await self._store.list(""))
+
+    def follow(self) -> None:
+        """Follows the store from the image's revision on."""
+        assert self._following is None, "followed twice"
+        self._following = asyncio.create_task(self._follow(), name="follow the metadata store")
+        self._following.add_done_callback(self._followed)
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async for events in self._store.watch("", self.image.revision + 1):
+                    for group in _slices(events):
+                        self._image_changed(self.image.apply(group))
+                        await asyncio.sleep(0)
+            except Compacted:
+                self._image_changed(self.image.load(await self._store.list("")))
+
+    def _image_changed(self, delta: ImageDelta) -> None:
+        if delta:
+            self.on_change(delta)
+        for revision, waiter in self._reaching:
+            if revision <= self.image.revision and not waiter.done():
+                waiter.set_result(None)
+
+    def _followed(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        for _, waiter in self._reaching:
+            if not waiter.done():
+                waiter.set_exception(StoreFailure("the metadata store is no longer followed"))
+        if self.stopped.done():
+            return
+        if error is None:
+            self.stopped.set_result(None)
+        else:
+            self.stopped.set_exception(error)
+
+    async def reach(self, revision: int) -> None:
+        """Waits until the image is at this revision of the store."""
+        if self.image.revision >= revision:
+            return
+        if self._following is None or self._following.done():
+            raise StoreFailure("the metadata store is not followed")
+        waiter = asyncio.get_running_loop().create_future()
+        entry = (revision, waiter)
+        self._reaching.append(entry)
+        try:
+            await waiter
+        finally:
+            self._reaching.remove(entry)
+
+
+def _slices(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Groups the events by whole revisions, about _EVENTS_AT_ONCE in a group, so that the loop is not held up."""
+    start = 0
+    for index in range(1, len(events)):
+        if index - start >= _EVENTS_AT_ONCE and events[index].mod_revision != events[index - 1].mod_revision:
+            yield events[start:index]
+            start = index
+    yield events[start:]
