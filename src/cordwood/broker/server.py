@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from cordwood.broker import descriptors
+from cordwood.broker import clocks, descriptors
 from cordwood.broker.connection import Connection
 from cordwood.broker.connections import ConnectionLimits, Connections
 from cordwood.broker.connections import Node as RequestHandler
@@ -122,7 +122,7 @@ class Server:
             self._metrics = await MetricsService.start(settings.metrics_address)
             logger.info("metrics at http://%s:%d/metrics", *self._metrics.address)
         image = ClusterImage(settings.node_id, settings)
-        follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply)
+        follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply, boot_ms=clocks.boot_ms)
         self._metadata_writer = writer = MetadataWriter(storage.metadata, follower)
         await writer.start([advertised(settings, self._socket)])
         follower.stopped.add_done_callback(self._metadata_lost)

@@ -1,12 +1,27 @@
-"""Keeps the image of the cluster's metadata up to date by following the store. Belongs to one event loop."""
+"""Keeps the image of the cluster's metadata up to date by following the store. Belongs to one event loop.
+
+A watch that broke is taken up at the revision after the image's, so no change is lost or seen twice. After a compaction
+the whole store is listed again. A store that went back in time is refused: following ends with StoreWentBack.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
 from cordwood.cluster.image import ClusterImage, ImageDelta
-from cordwood.cluster.stores.interface import Compacted, Event, MetadataStore, StoreFailure
+from cordwood.cluster.rows import CLUSTER_ID
+from cordwood.cluster.stores.interface import (
+    Compacted,
+    Event,
+    MetadataStore,
+    StoreFailure,
+    StoreUnavailable,
+    StoreWentBack,
+)
+from cordwood.cluster.stores.leases import monotonic_ms
 
 _EVENTS_AT_ONCE = 500
+FIRST_PAUSE_MS = 50
+LONGEST_PAUSE_MS = 5_000
 
 
 class ImageFollower:
@@ -18,7 +33,9 @@ class ImageFollower:
         image: ClusterImage,
         *,
         on_change: Callable[[ImageDelta], None] = lambda delta: None,
+        boot_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
+        """`boot_ms` reads the boot clock."""
         self.image = image
         self.on_change = on_change
         self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -26,6 +43,9 @@ class ImageFollower:
         self._store = store
         self._reaching: list[tuple[int, asyncio.Future[None]]] = []
         self._following: asyncio.Task[None] | None = None
+        self._boot_ms = boot_ms
+        self._pause_ms = 0
+        self._broke_at_ms = 0
 
     async def load(self) -> None:
         """Loads the whole image, without a call of `on_change`. Raises StoreFailure."""
@@ -43,14 +63,37 @@ class ImageFollower:
             await asyncio.wait([self._following])
 
     async def _follow(self) -> None:
+        compacted = broken = False
         while True:
             try:
+                if compacted:
+                    self._image_changed(self.image.load(await self._store.list("")))
+                elif broken:
+                    await self._check_revision()
+                compacted = broken = False
                 async for events in self._store.watch("", self.image.revision + 1):
                     for group in _slices(events):
                         self._image_changed(self.image.apply(group))
                         await asyncio.sleep(0)
             except Compacted:
-                self._image_changed(self.image.load(await self._store.list("")))
+                compacted = True
+            except StoreUnavailable:
+                broken = True
+                await self._pause()
+
+    async def _check_revision(self) -> None:
+        """Refuses a store that went back: a watch from a revision in the future would wait without a word."""
+        revision = (await self._store.list(CLUSTER_ID)).revision
+        if revision < self.image.revision:
+            raise StoreWentBack(self.image.revision, revision)
+
+    async def _pause(self) -> None:
+        """Waits twice as long as the last time, unless the watch worked for longer than the longest pause."""
+        if self._boot_ms() - self._broke_at_ms > 2 * LONGEST_PAUSE_MS:
+            self._pause_ms = 0
+        self._broke_at_ms = self._boot_ms()
+        self._pause_ms = min(max(2 * self._pause_ms, FIRST_PAUSE_MS), LONGEST_PAUSE_MS)
+        await asyncio.sleep(self._pause_ms / 1000)
 
     def _image_changed(self, delta: ImageDelta) -> None:
         if delta:

@@ -31,7 +31,7 @@ from cordwood.cluster.rows import (
     decode_partition,
     decode_topic,
 )
-from cordwood.cluster.stores.interface import Event, KeyValue, Listing
+from cordwood.cluster.stores.interface import Event, KeyValue, Listing, StoreWentBack
 from cordwood.cluster.strays import StrayPartitions, Strays, StrayTopic
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.group_settings import OneGroupSettings, resolve_group
@@ -199,7 +199,12 @@ class ClusterImage:
         return Strays(tuple(topics), tuple(partitions))
 
     def load(self, listing: Listing) -> ImageDelta:
-        """Replaces the image by the store's content at one revision. Used at the start and after a compaction."""
+        """Replaces the image by the store's content at one revision. Used at the start and after a compaction.
+
+        Raises StoreWentBack if the image is of a later revision.
+        """
+        if listing.revision < self.revision:
+            raise StoreWentBack(self.revision, listing.revision)
         events: list[Event | KeyValue] = list(listing.items)
         if self.revision:
             listed = {item.key for item in listing.items}
@@ -229,7 +234,6 @@ class ClusterImage:
             yield from (f"{PARTITIONS}{topic_text}/{partition}" for partition in stored.partitions)
 
     def _apply(self, events: Sequence[Event | KeyValue], revision: int) -> ImageDelta:
-        assert revision >= self.revision, f"the store went back from revision {self.revision} to {revision}"
         touched = _Touched()
         for event in events:
             try:

@@ -123,7 +123,7 @@ class Life:
         image = ClusterImage(world.settings.node_id, world.settings)
         self.metadata_writer = MetadataWriter(
             self.store,
-            ImageFollower(self.store, image, on_change=self._image_changed),
+            ImageFollower(self.store, image, on_change=self._image_changed, boot_ms=lambda: world.clock.boot_ms),
             new_id=lambda: uuid.UUID(int=world.chance.getrandbits(128), version=4),
             lease_ms=LEASE_MS,
         )

@@ -36,6 +36,20 @@ class OutcomeUnknown(StoreFailure):
     """The store failed during a transaction: whether the transaction happened is unknown until the keys are read."""
 
 
+class StoreUnavailable(StoreFailure):
+    """The store cannot be reached for the moment. A watch that ends with this can be taken up where it broke."""
+
+
+class StoreWentBack(StoreFailure):
+    """The store is at an earlier revision than it was: it was restored from an older copy."""
+
+    def __init__(self, seen_revision: int, revision: int) -> None:
+        super().__init__(
+            f"the metadata store went back from revision {seen_revision} to {revision}: it was restored from an older "
+            "copy, and this broker's knowledge of the cluster is void; restart the broker once the store is right"
+        )
+
+
 class StoreClosed(StoreFailure):
     """The store was closed before or during the call."""
 
@@ -169,7 +183,8 @@ class MetadataStore(Protocol):
         """Yields every change under the prefix with mod_revision >= from_revision, in order of revision, as it happens.
 
         One step yields one or more whole revisions. Raises Compacted if from_revision, or a revision that a slow reader
-        has not taken yet, is no longer kept; StoreClosed when the store is closed.
+        has not taken yet, is no longer kept; StoreUnavailable when the connection broke: the caller watches from the
+        revision after the last one that it has taken; StoreClosed when the store is closed.
         """
         ...
 

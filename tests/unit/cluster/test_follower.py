@@ -1,0 +1,177 @@
+"""The follower of the image over a store whose watches break: no change is lost, and none is seen twice."""
+
+import random
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any
+
+import pytest
+from tests.unit.cluster.forgetful_store import ForgetfulStore
+from tests.unit.cluster.metadata import visible
+
+from cordwood.cluster.follower import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ImageFollower
+from cordwood.cluster.image import ClusterImage, ImageDelta
+from cordwood.cluster.metadata_writer import MetadataWriter
+from cordwood.cluster.planner.topics import MorePartitions, NewTopic, TopicReference
+from cordwood.cluster.rows import Endpoint
+from cordwood.cluster.stores.interface import Event, Listing, MetadataStore, Put, StoreUnavailable, StoreWentBack
+from cordwood.cluster.stores.memory import MemoryStore
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.simulation.clock import Clock
+from cordwood.simulation.turn_loop import TurnLoop
+
+SETTINGS = BrokerSettings.from_texts({})
+
+
+class BreakingStore(ForgetfulStore):
+    """A connection whose watches and listings break, by seed; `down` breaks all of them."""
+
+    def __init__(self, store: MetadataStore, seed: int = 0, share_broken: float = 0.0) -> None:
+        super().__init__(store, seed, 0.0)
+        self.chance = random.Random(seed)
+        self.share_broken = share_broken
+        self.down = False
+        self.attempts: list[int] = []
+        self.clock = Clock()
+
+    def _break(self) -> None:
+        if self.down or self.chance.random() < self.share_broken:
+            raise StoreUnavailable("the connection to the metadata store broke")
+
+    async def list(self, prefix: str, revision: int = 0) -> Listing:
+        self._break()
+        return await super().list(prefix, revision)
+
+    async def watch(self, prefix: str, from_revision: int) -> AsyncIterator[Sequence[Event]]:
+        self._break()
+        async for events in super().watch(prefix, from_revision):
+            self._break()
+            yield events
+            self._break()
+
+
+class Stage:
+    """A follower on a virtual clock, and a writer with a connection of its own that never breaks."""
+
+    def __init__(self, store: MemoryStore, seed: int = 0, share_broken: float = 0.0) -> None:
+        self.clock = Clock()
+        self.loop = TurnLoop(self.clock)
+        self.store = store
+        self.connection = BreakingStore(store, seed)
+        self.deltas: list[ImageDelta] = []
+        self.run(self._start())
+        self.connection.share_broken = share_broken
+
+    async def _start(self) -> None:
+        image = ClusterImage(1, SETTINGS)
+        self.writer = MetadataWriter(self.store, ImageFollower(self.store, image), lease_ms=10**9)
+        await self.writer.start([Endpoint("PLAINTEXT", "host", 9092)])
+        self.follower = ImageFollower(
+            self.connection,
+            ClusterImage(2, SETTINGS),
+            on_change=self.deltas.append,
+            boot_ms=lambda: self.clock.boot_ms,
+        )
+        await self.follower.load()
+        self.follower.follow()
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        task = self.loop.create_task(coroutine)
+        self.loop.run_until_idle()
+        return task.result()
+
+    def pass_time(self, ms: int) -> None:
+        end_ms = self.clock.boot_ms + ms
+        while (deadline_ms := self.loop.next_deadline_ms) is not None and deadline_ms <= end_ms:
+            self.clock.advance(max(0, deadline_ms - self.clock.boot_ms))
+            self.loop.run_until_idle()
+        self.clock.advance(end_ms - self.clock.boot_ms)
+
+    def check(self) -> None:
+        """The image is the store's, and the deltas tell each topic's changes once."""
+        listed = ClusterImage(2, SETTINGS)
+        listed.load(self.run(self.store.list("")))
+        assert visible(self.follower.image) == visible(listed)
+        assert not self.follower.stopped.done()
+        topics: dict[str, int] = {}
+        for delta in self.deltas:
+            for deleted in delta.deleted:
+                del topics[deleted.name]
+            for created in delta.created:
+                assert created.name not in topics
+                topics[created.name] = len(created.partitions)
+            for change in delta.changed:
+                assert topics[change.before.name] == len(change.before.partitions)
+                topics[change.after.name] = len(change.after.partitions)
+        assert topics == {name: len(topic.partitions) for name, topic in listed.topics.items()}
+
+
+@pytest.mark.parametrize("retained_revisions", [1, 1000])
+@pytest.mark.parametrize("seed", range(10))
+def test_watches_that_break_lose_nothing_and_repeat_nothing(seed: int, retained_revisions: int) -> None:
+    stage = Stage(MemoryStore(retained_revisions=retained_revisions), seed, share_broken=0.4)
+    chance = random.Random(seed)
+    for number in range(30):
+        topics = sorted(stage.writer.image.topics)
+        dice = chance.random()
+        if not topics or dice < 0.5:
+            stage.run(stage.writer.create_topics([NewTopic(f"t{number}", 2)]))
+        elif dice < 0.75:
+            stage.run(stage.writer.delete_topics([TopicReference(chance.choice(topics))]))
+        else:
+            name = chance.choice(topics)
+            count = len(stage.writer.image.topics[name].partitions) + 1
+            stage.run(stage.writer.create_partitions([MorePartitions(name, count)]))
+        stage.pass_time(chance.choice([0, 0, 60, 700]))
+    stage.connection.share_broken = 0.0
+    stage.pass_time(2 * LONGEST_PAUSE_MS)
+    stage.check()
+
+
+def test_a_store_that_is_away_is_asked_at_growing_intervals_up_to_a_bound() -> None:
+    stage = Stage(MemoryStore())
+    asked_at_ms: list[int] = []
+    list_once = stage.connection.list
+
+    async def noted(prefix: str, revision: int = 0) -> Listing:
+        asked_at_ms.append(stage.clock.boot_ms)
+        return await list_once(prefix, revision)
+
+    stage.connection.list = noted  # type: ignore[method-assign]
+    stage.connection.down = True
+    stage.run(stage.writer.create_topics([NewTopic("t")]))
+    stage.pass_time(60_000)
+    pauses_ms = [after - before for before, after in zip([0, *asked_at_ms], asked_at_ms, strict=False)]
+    assert pauses_ms[:3] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS]
+    assert set(pauses_ms[8:]) == {LONGEST_PAUSE_MS}
+    stage.connection.down = False
+    stage.pass_time(LONGEST_PAUSE_MS)
+    stage.check()
+    stage.pass_time(3 * LONGEST_PAUSE_MS)
+    stage.connection.down = True
+    stage.run(stage.writer.create_topics([NewTopic("u")]))
+    stage.connection.down = False
+    stage.pass_time(FIRST_PAUSE_MS)
+    stage.check()
+
+
+@pytest.mark.parametrize("retained_revisions", [1, 1000])
+def test_a_store_that_went_back_is_refused_with_words(retained_revisions: int) -> None:
+    stage = Stage(MemoryStore(retained_revisions=retained_revisions))
+    revision = stage.follower.image.revision
+    older = MemoryStore(retained_revisions=retained_revisions)
+    stage.run(older.txn((), [Put("cluster_id", b"the same")]))
+    stage.connection.down = True
+    stage.run(stage.writer.create_topics([NewTopic("t")]))
+    stage.connection._store = older
+    stage.connection.down = False
+    stage.pass_time(FIRST_PAUSE_MS)
+    refusal = stage.follower.stopped.exception()
+    assert isinstance(refusal, StoreWentBack)
+    assert f"went back from revision {revision} to 2" in str(refusal)
+
+
+def test_a_listing_older_than_the_image_is_refused() -> None:
+    image = ClusterImage(1, SETTINGS)
+    image.load(Listing(7, []))
+    with pytest.raises(StoreWentBack, match="from revision 7 to 6"):
+        image.load(Listing(6, []))
