@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from cordwood.cluster.metadata_version import FIRST_VERSION, ONLY_FIRST, VersionRange
 from cordwood.cluster.rows import (
     BROKER_EPOCHS,
     BROKERS,
     CLUSTER_ID,
     DELETED_TOPICS,
+    METADATA_VERSION,
     PARTITIONS,
     TOPIC_CONFIGS,
     TOPIC_NAMES,
@@ -26,6 +28,7 @@ from cordwood.cluster.rows import (
     Endpoint,
     PartitionRow,
     TopicRow,
+    Unknown,
     decode_broker,
     decode_overrides,
     decode_partition,
@@ -77,6 +80,8 @@ class TopicImage:
     """The revision of the key that holds the partition count."""
     config_mod_revision: int = 0
     """The revision of the key that holds the overrides; 0: no such key."""
+    unknown: Unknown = ()
+    """Fields of the row that this release does not know, for a row that is written again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,8 @@ class BrokerImage:
     incarnation: str
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    metadata_versions: VersionRange = ONLY_FIRST
+    """The versions of the metadata that the broker supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +149,8 @@ class ClusterImage:
         """The effective settings of this broker: those at its start, changed by dynamic settings."""
         self.revision = 0
         self.cluster_id = ""
+        self.metadata_version = FIRST_VERSION
+        """The finalised version, which writers write."""
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[TopicId, TopicImage] = {}
         self.deleted_topics: dict[TopicId, str] = {}
@@ -220,6 +229,7 @@ class ClusterImage:
         """Yields every key that the image was built from."""
         if self.cluster_id:
             yield CLUSTER_ID
+        yield METADATA_VERSION
         yield from (f"{BROKER_EPOCHS}{broker_id}" for broker_id in self.broker_epochs)
         yield from (f"{BROKERS}{broker_id}" for broker_id in self.brokers)
         yield from self.config_mod_revisions
@@ -282,6 +292,8 @@ class ClusterImage:
                 touched.epochs = True
             case "cluster_id":
                 self.cluster_id = (event.value or b"").decode()
+            case "metadata_version":
+                self.metadata_version = FIRST_VERSION if event.value is None else int(event.value)
 
     def _topic(self, topic_text: str) -> _Topic:
         stored = self._stored.get(topic_text)
@@ -349,7 +361,9 @@ class ClusterImage:
             self.brokers.pop(broker_id, None)
             return
         row: BrokerRow = decode_broker(event.key, event.value)
-        self.brokers[broker_id] = BrokerImage(broker_id, row.epoch, row.incarnation, row.endpoints, row.rack)
+        self.brokers[broker_id] = BrokerImage(
+            broker_id, row.epoch, row.incarnation, row.endpoints, row.rack, row.metadata_versions
+        )
 
     def _delta(self, touched: "_Touched") -> ImageDelta:
         created, deleted, changed = [], [], []
@@ -426,6 +440,7 @@ class ClusterImage:
             stored.name in INTERNAL_TOPICS,
             stored.row_revision,
             stored.overrides_revision,
+            stored.row.unknown,
         )
 
     def _partition_images(self, stored: _Topic, count: int) -> tuple[PartitionImage, ...]:

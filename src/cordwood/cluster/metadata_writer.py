@@ -11,7 +11,6 @@ method means that the store did not tell the outcome and cannot be read.
 
 import asyncio
 import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -19,6 +18,7 @@ from cordwood.cluster.authority import ATTEMPTS_ON_ONE_KEY, Authority
 from cordwood.cluster.config_descriptions import ConfigEntry, topic_entries
 from cordwood.cluster.follower import ImageFollower
 from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.metadata_version import SUPPORTED, VersionRange
 from cordwood.cluster.planner.configs import (
     ConfigAlteration,
     ConfigChange,
@@ -27,7 +27,7 @@ from cordwood.cluster.planner.configs import (
     plan_incremental_alter,
     plan_replace_configs,
 )
-from cordwood.cluster.planner.registration import plan_cluster_id, plan_producer_ids
+from cordwood.cluster.planner.registration import plan_producer_ids
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
     MorePartitions,
@@ -44,7 +44,7 @@ from cordwood.cluster.planner.topics import (
 )
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.registration import LEASE_MS, BrokerRegistration
-from cordwood.cluster.rows import CLUSTER_ID, PRODUCER_ID_BLOCK, Endpoint
+from cordwood.cluster.rows import PRODUCER_ID_BLOCK, Endpoint
 from cordwood.cluster.stores.interface import MetadataStore, OutcomeUnknown, TxnResult
 from cordwood.cluster.strays import StrayPartitions
 from cordwood.model.errors import ErrorCode, ProtocolError
@@ -82,6 +82,7 @@ class MetadataWriter:
         *,
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
         lease_ms: int = LEASE_MS,
+        metadata_versions: VersionRange = SUPPORTED,
     ) -> None:
         """`lease_ms`: how long the broker's registration outlives the broker."""
         self.follower = follower
@@ -89,7 +90,7 @@ class MetadataWriter:
         self._store = store
         self._new_id = new_id
         self._authority = Authority(store, follower.image.node_id)
-        self.registration = BrokerRegistration(store, self._authority, lease_ms)
+        self.registration = BrokerRegistration(store, self._authority, lease_ms, metadata_versions)
         self._one_request = asyncio.Lock()
         self._producer_ids = asyncio.Lock()
 
@@ -98,8 +99,10 @@ class MetadataWriter:
         return self._authority.broker_epoch
 
     async def start(self, endpoints: Sequence[Endpoint]) -> None:
-        """Registers the broker. Returns when the image is complete and followed. Raises StoreFailure."""
-        await self._name_cluster()
+        """Registers the broker. Returns when the image is complete and followed.
+
+        Raises StoreFailure, UnsupportedMetadata.
+        """
         await self.registration.start(self.image.static_settings, endpoints, self._new_id)
         await self.follower.load()
         await self._sweep()
@@ -110,13 +113,6 @@ class MetadataWriter:
         caller."""
         await self.registration.stop()
         await self.follower.stop()
-
-    async def _name_cluster(self) -> None:
-        plan = plan_cluster_id(_cluster_id(self._new_id()))
-        for _ in range(ATTEMPTS_ON_ONE_KEY):
-            if (await self._authority.commit(plan)).succeeded or await self._store.get(CLUSTER_ID) is not None:
-                return
-        raise OutcomeUnknown("the metadata store does not say whether it took the cluster's id")
 
     async def _sweep(self) -> None:
         """Removes what interrupted changes left. A change that another broker has under way is planned anew there."""
@@ -329,8 +325,3 @@ async def _all(calls: Iterable[Awaitable[TxnResult]]) -> list[TxnResult]:
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if not isinstance(result, BaseException)]
-
-
-def _cluster_id(unique: uuid.UUID) -> str:
-    """A cluster id as Kafka writes it: 22 characters."""
-    return urlsafe_b64encode(unique.bytes).decode().rstrip("=")

@@ -3,8 +3,10 @@
 Keys, relative to the cluster:
 
     cluster_id                      text, written once
+    metadata_version                the finalised version of the rows (metadata_version.py)
     broker_epoch/<broker>           a counter that every registration of the broker raises
-    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack; under a lease
+    brokers/<broker>                BrokerRow: epoch, incarnation, endpoints, rack, range of metadata versions; under a
+                                    lease
     topic_names/<name>              the topic's id. A topic exists if and only if this key does
     topics/<id>                     TopicRow: name and partition count. Partitions from the count on do not exist (yet);
                                     the count is 0 while a creation is under way
@@ -16,17 +18,20 @@ Keys, relative to the cluster:
     configs/groups/<group>          what was set on one consumer group
     producer_id_block               the first producer id that was never handed out
 
-A reader ignores unknown fields, so that a newer version may add fields.
+A newer release may add fields. A row keeps the fields that this release does not know in `unknown`, and puts them back
+when it is written again.
 """
 
 import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from cordwood.cluster.metadata_version import ONLY_FIRST, VersionRange
 from cordwood.model.errors import EnvironmentFailure
 from cordwood.model.identifiers import TopicId
 
 CLUSTER_ID = "cluster_id"
+METADATA_VERSION = "metadata_version"
 PRODUCER_ID_BLOCK = "producer_id_block"
 BROKER_EPOCHS = "broker_epoch/"
 BROKERS = "brokers/"
@@ -44,6 +49,10 @@ class DamagedMetadata(EnvironmentFailure):
     """The store holds a value that no version of this program writes."""
 
 
+Unknown = tuple[tuple[str, Any], ...]
+"""Fields that a newer release wrote, by name."""
+
+
 class Endpoint(NamedTuple):
     """The address at which clients reach a broker."""
 
@@ -57,11 +66,14 @@ class BrokerRow(NamedTuple):
     incarnation: str
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    metadata_versions: VersionRange = ONLY_FIRST
+    unknown: Unknown = ()
 
 
 class TopicRow(NamedTuple):
     name: str
     partition_count: int
+    unknown: Unknown = ()
 
 
 class PartitionRow(NamedTuple):
@@ -78,6 +90,7 @@ class PartitionRow(NamedTuple):
     removing: tuple[int, ...] = ()
     partition_epoch: int = 0
     recovering: bool = False
+    unknown: Unknown = ()
 
 
 def broker_epoch_key(broker_id: int) -> str:
@@ -120,6 +133,15 @@ def partition_key(topic_id: TopicId, partition: int) -> str:
     return f"{PARTITIONS}{topic_id}/{partition}"
 
 
+def _encode_row(row: BrokerRow | TopicRow | PartitionRow, **encoded: Any) -> bytes:
+    fields = row._asdict()
+    return _encode({**dict(fields.pop("unknown")), **fields, **encoded})
+
+
+def _unknown(row: type[BrokerRow | TopicRow | PartitionRow], fields: dict[str, Any]) -> Unknown:
+    return tuple((name, value) for name, value in fields.items() if name not in row._fields)
+
+
 def _encode(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
 
@@ -135,32 +157,40 @@ def _decode(key: str, value: bytes) -> dict[str, Any]:
 
 
 def encode_broker(row: BrokerRow) -> bytes:
-    return _encode({**row._asdict(), "endpoints": [endpoint._asdict() for endpoint in row.endpoints]})
+    return _encode_row(row, endpoints=[endpoint._asdict() for endpoint in row.endpoints])
 
 
 def decode_broker(key: str, value: bytes) -> BrokerRow:
     fields = _decode(key, value)
     try:
         endpoints = tuple(Endpoint(each["listener"], each["host"], each["port"]) for each in fields["endpoints"])
-        return BrokerRow(fields["epoch"], fields["incarnation"], endpoints, fields.get("rack"))
+        versions = VersionRange(*fields.get("metadata_versions", ONLY_FIRST))
+        return BrokerRow(
+            fields["epoch"],
+            fields["incarnation"],
+            endpoints,
+            fields.get("rack"),
+            versions,
+            _unknown(BrokerRow, fields),
+        )
     except (KeyError, TypeError) as error:
         raise DamagedMetadata(f"{key} lacks {error}") from None
 
 
 def encode_topic(row: TopicRow) -> bytes:
-    return _encode(row._asdict())
+    return _encode_row(row)
 
 
 def decode_topic(key: str, value: bytes) -> TopicRow:
     fields = _decode(key, value)
     try:
-        return TopicRow(str(fields["name"]), int(fields["partition_count"]))
+        return TopicRow(str(fields["name"]), int(fields["partition_count"]), _unknown(TopicRow, fields))
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedMetadata(f"{key} lacks {error}") from None
 
 
 def encode_partition(row: PartitionRow) -> bytes:
-    return _encode(row._asdict())
+    return _encode_row(row)
 
 
 # Many partitions of a topic are stored as the same bytes: decoding equal bytes once makes 10,000 partitions cheap to
@@ -180,6 +210,7 @@ def decode_partition(value: bytes) -> PartitionRow:
             removing=tuple(fields.get("removing", ())),
             partition_epoch=fields["partition_epoch"],
             recovering=fields.get("recovering", False),
+            unknown=_unknown(PartitionRow, fields),
         )
     except (KeyError, TypeError) as error:
         raise DamagedMetadata(f"a partition lacks {error}: {value[:200]!r}") from None

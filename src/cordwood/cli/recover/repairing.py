@@ -17,20 +17,16 @@ from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.rows import (
     BROKER_CONFIGS,
     BROKER_EPOCHS,
-    BROKERS,
     CLUSTER_ID,
     DELETED_TOPICS,
+    METADATA_VERSION,
     PRODUCER_ID_BLOCK,
     TOPIC_CONFIGS,
     TOPIC_NAMES,
     TOPICS,
-    BrokerRow,
-    Endpoint,
     broker_epoch_key,
-    broker_key,
     decode_overrides,
     decode_topic,
-    encode_broker,
 )
 from cordwood.cluster.stores.integrity import best_image
 from cordwood.cluster.stores.interface import MetadataStore, Put
@@ -49,7 +45,7 @@ DAMAGED = "-damaged"
 DRAFT = ".draft"
 _COUNTERS = {BROKER_EPOCHS: 10, PRODUCER_ID_BLOCK: 100_000}
 """Counters that must never go back, and how far each skips ahead: the witness may be a moment older than the store."""
-_COPIED = (BROKERS, BROKER_CONFIGS, DELETED_TOPICS)
+_COPIED = (METADATA_VERSION, BROKER_CONFIGS, DELETED_TOPICS)
 
 
 async def repair(filesystem: Filesystem, path: str) -> dict[str, Any]:
@@ -131,9 +127,6 @@ async def _add(store: MetadataStore, witness: Witness, identity: Identity, path:
                 there = await store.get(key)
                 known = max(int(witness.keys.get(key, 0)), 0 if there is None else int(there.value))
                 await store.txn((), (Put(key, b"%d" % (known + skip)),))
-    # A topic needs a broker that it is on. The broker writes this row anew when it registers.
-    nowhere = BrokerRow(1, "", (Endpoint("PLAINTEXT", "localhost", 0),), None)
-    keys.setdefault(broker_key(identity.node_id), encode_broker(nowhere))
     for key, value in sorted(keys.items()):
         if await store.get(key) is None:
             await store.txn((), (Put(key, value),))

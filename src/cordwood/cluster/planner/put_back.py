@@ -49,7 +49,7 @@ def plan_put_back(image: ClusterImage, topic: LostTopic) -> Plan | None:
     count_before = 0 if known is None else len(known.partitions)
     if known is not None and topic.partition_count <= count_before:
         return None
-    row = TopicRow(topic.name, topic.partition_count)
+    row = TopicRow(topic.name, topic.partition_count, () if known is None else known.unknown)
     partitions = _partitions(image, topic, range(count_before, topic.partition_count))
     if known is not None:
         put = Put(topic_key(topic.topic_id), encode_topic(row))

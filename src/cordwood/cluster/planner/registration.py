@@ -2,9 +2,11 @@
 
 from typing import NamedTuple
 
+from cordwood.cluster.metadata_version import FIRST_VERSION, SUPPORTED, VersionRange
 from cordwood.cluster.planner.transactions import Plan, StoreTxn
 from cordwood.cluster.rows import (
     CLUSTER_ID,
+    METADATA_VERSION,
     PRODUCER_ID_BLOCK,
     BrokerRow,
     DamagedMetadata,
@@ -28,6 +30,7 @@ class Registration(NamedTuple):
     """An id of this run of the broker."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    metadata_versions: VersionRange = SUPPORTED
 
 
 class RegisteredBroker(NamedTuple):
@@ -41,16 +44,29 @@ class ProducerIdBlock(NamedTuple):
     plan: Plan
 
 
-def plan_cluster_id(cluster_id: str) -> Plan:
-    """Names the cluster, if it has no id yet."""
-    commit = StoreTxn((absent(CLUSTER_ID),), (Put(CLUSTER_ID, cluster_id.encode()),))
-    return Plan((), commit, happened=(present(CLUSTER_ID),))
+def plan_cluster_id(cluster_id: str, metadata_version: int) -> Plan:
+    """Names the cluster, if it has no id yet, and finalises the version of its metadata."""
+    puts = (Put(CLUSTER_ID, cluster_id.encode()), Put(METADATA_VERSION, b"%d" % metadata_version))
+    return Plan((), StoreTxn((absent(CLUSTER_ID),), puts), happened=(present(CLUSTER_ID),))
 
 
-def plan_registration(registration: Registration, epoch: KeyValue | None, lease: int = 0) -> RegisteredBroker:
+def plan_first_metadata_version() -> Plan:
+    """Gives a store from before versions were stored the version that it has."""
+    commit = StoreTxn((absent(METADATA_VERSION),), (Put(METADATA_VERSION, b"%d" % FIRST_VERSION),))
+    return Plan((), commit, happened=(present(METADATA_VERSION),))
+
+
+def finalised_version(item: KeyValue) -> int:
+    return _number(item)
+
+
+def plan_registration(
+    registration: Registration, epoch: KeyValue | None, lease: int = 0, finalised: KeyValue | None = None
+) -> RegisteredBroker:
     """Raises the broker's epoch and replaces its row, which lives as long as the lease.
 
-    `epoch` is the epoch's key as it was read.
+    `epoch` and `finalised` are the epoch's key and that of the metadata version as they were read: no other version may
+    be finalised before the broker's range can be seen.
 
     The new broker epoch raises the leader epoch of every partition that the broker leads, without a write
     (docs/decisions/leader-epochs.md).
@@ -59,11 +75,20 @@ def plan_registration(registration: Registration, epoch: KeyValue | None, lease:
     new_epoch = 1 if epoch is None else _number(epoch) + 1
     row = Put(
         broker_key(registration.broker_id),
-        encode_broker(BrokerRow(new_epoch, registration.incarnation, registration.endpoints, registration.rack)),
+        encode_broker(
+            BrokerRow(
+                new_epoch,
+                registration.incarnation,
+                registration.endpoints,
+                registration.rack,
+                registration.metadata_versions,
+            )
+        ),
         lease,
     )
+    same_version = () if finalised is None else (unchanged_since(finalised),)
     commit = StoreTxn(
-        (absent(key) if epoch is None else unchanged_since(epoch),),
+        (absent(key) if epoch is None else unchanged_since(epoch), *same_version),
         (Put(key, b"%d" % new_epoch), row),
     )
     # No other registration has the incarnation.

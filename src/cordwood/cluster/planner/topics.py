@@ -21,7 +21,6 @@ from cordwood.cluster.rows import (
     deleted_topic_key,
     encode_partition,
     encode_topic,
-    partition_key,
     partitions_prefix,
     topic_config_key,
     topic_key,
@@ -359,7 +358,8 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
     # requires the count that was read.
     guards = (has_mod_revision(topic_key(topic_id), existing.mod_revision),)
     puts = _new_partitions(image, topic_id, partitions, replicas)
-    row = encode_topic(TopicRow(topic.name, topic.count))
+    before = TopicRow(topic.name, current, existing.unknown)
+    row = encode_topic(before._replace(partition_count=topic.count))
     plan = plan_in_chunks(
         puts,
         guards=guards,
@@ -369,7 +369,7 @@ def _plan_addition(image: ClusterImage, existing: TopicImage, topic: MorePartiti
             *_epochs_unchanged(image, replicas),
         ),
         commit_operations=(Put(topic_key(topic_id), row),),
-        leftovers=StrayPartitions(topic_id, TopicRow(topic.name, current), existing.mod_revision, tuple(partitions)),
+        leftovers=StrayPartitions(topic_id, before, existing.mod_revision, tuple(partitions)),
         happened=(has_value(topic_key(topic_id), row),),
     )
     return PartitionAddition(topic.name, topic.count, plan)
