@@ -44,3 +44,9 @@ HANDLERS: dict[int, Handler] = {
 }
 
 SERVED_APIS = tuple(handler.api for handler in HANDLERS.values())
+
+
+def served_versions(api_key: int) -> tuple[int, int] | None:
+    """The first and the last version of an API that a node serves; None if it serves none."""
+    handler = HANDLERS.get(api_key)
+    return None if handler is None else (handler.api.min_version, handler.api.max_version)

@@ -1,0 +1,327 @@
+"""Connections to other brokers: the node's port `Peers` over asyncio, one connection for each peer.
+
+A connection is made when the first request needs it. Versions are asked for once per connection (ApiVersions). Answers
+come in the order of requests, so a request that is not answered in time closes the connection: all others would wait
+behind it. A peer that cannot be reached is tried again after a pause that grows; requests wait for the next attempt,
+and fail with it.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.moment import Moment
+from cordwood.node.peers import (
+    Done,
+    PeerAnswer,
+    PeerFailed,
+    PeerFailure,
+    PeerOutcome,
+    PeerRequest,
+    common_version,
+    unsupported,
+)
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.asking import BadResponse, correlation_id_of, decode_response, encode_request, request_start
+
+_SIZE: Final = struct.Struct(">i")
+_ASK_WITH: Final = 3
+_MAX_CORRELATION_ID: Final = 2**31 - 1
+
+AddressOf = Callable[[int], tuple[str, int] | None]
+"""Host and port of a registered broker; None: no such broker is registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """Bounds for each peer."""
+
+    requests: int = 1000
+    """Requests without an answer, sent or not."""
+    request_bytes: int = 64 * 1024 * 1024
+    """Bytes of sent requests without an answer. One request may be larger."""
+    answer_bytes: int = 256 * 1024 * 1024
+    connect_timeout_ms: int = 5_000
+    first_pause_ms: int = 50
+    longest_pause_ms: int = 2_000
+
+
+class PeerConnections:
+    """The brokers besides this one. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker_id: int,
+        address_of: AddressOf,
+        run: Callable[[Callable[[], None]], object],
+        now: Callable[[], Moment],
+        limits: PeerLimits | None = None,
+    ) -> None:
+        """`run` runs an event on the node."""
+        self.loop = loop
+        self.client_id = f"cordwood-broker-{broker_id}".encode()
+        self.address_of = address_of
+        self.limits = limits or PeerLimits()
+        self._run = run
+        self._now = now
+        self._peers: dict[int, _Peer] = {}
+
+    def send(self, request: PeerRequest, done: Done) -> None:
+        peer = self._peers.get(request.broker_id)
+        if peer is None:
+            if self.address_of(request.broker_id) is None:
+                text = f"broker {request.broker_id} is not registered"
+                self.finish(done, PeerFailed(PeerFailure.UNKNOWN_BROKER, text))
+                return
+            peer = self._peers[request.broker_id] = _Peer(self, request.broker_id)
+        peer.send(request, done)
+
+    def finish(self, done: Done, outcome: PeerOutcome) -> None:
+        """Brings an outcome to the node, as an event of its own."""
+        self.loop.call_soon(self._run, lambda: done(outcome, self._now()))
+
+    def forget(self, broker_id: int) -> None:
+        self._peers.pop(broker_id, None)
+
+    def close(self) -> None:
+        """Closes all connections; requests without an answer fail."""
+        for peer in list(self._peers.values()):
+            peer.close()
+        self._peers.clear()
+
+
+class _Outgoing:
+    """One request until its outcome."""
+
+    __slots__ = ("correlation_id", "done", "request", "size", "timer", "version")
+
+    def __init__(self, request: PeerRequest, done: Done, timer: asyncio.TimerHandle | None) -> None:
+        self.request = request
+        self.done = done
+        self.timer = timer
+        self.version = -1
+        self.correlation_id = -1
+        self.size = 0
+
+
+class _Peer:
+    """One peer: its connection, the requests that wait for it, and those that wait for an answer."""
+
+    def __init__(self, connections: PeerConnections, broker_id: int) -> None:
+        self._connections = connections
+        self._limits = connections.limits
+        self._broker_id = broker_id
+        self._waiting: deque[_Outgoing] = deque()
+        self._sent: deque[_Outgoing] = deque()
+        self._sent_bytes = 0
+        self._link: _Link | None = None
+        """The connection, once its versions are known."""
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._connecting: asyncio.Task[None] | None = None
+        self._pause_ms = 0
+        self._last_correlation_id = 0
+
+    def send(self, request: PeerRequest, done: Done) -> None:
+        outgoing = _Outgoing(request, done, None)
+        if len(self._waiting) + len(self._sent) >= self._limits.requests:
+            self._fail(outgoing, PeerFailure.OVERLOADED, f"{self._limits.requests} requests have no answer yet")
+            return
+        outgoing.timer = self._connections.loop.call_later(request.timeout_ms / 1000, self._timed_out, outgoing)
+        if self._link is not None:
+            self._write(self._link, outgoing)
+            return
+        self._waiting.append(outgoing)
+        if self._connecting is None:
+            self._connecting = self._connections.loop.create_task(self._connect())
+
+    def close(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._link is not None:
+            self._link.abort()
+        self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, "this broker stops")
+        self._fail_all(self._sent, PeerFailure.DISCONNECTED, "this broker stops")
+
+    # Connecting
+
+    async def _connect(self) -> None:
+        try:
+            while self._waiting and self._link is None:
+                await asyncio.sleep(self._pause_ms / 1000)
+                await self._attempt()
+        finally:
+            self._connecting = None
+
+    async def _attempt(self) -> None:
+        """Connects once. If that fails, all requests that wait fail."""
+        address = self._connections.address_of(self._broker_id)
+        if address is None:
+            self._fail_all(self._waiting, PeerFailure.UNKNOWN_BROKER, f"broker {self._broker_id} is not registered")
+            self._connections.forget(self._broker_id)
+            return
+        host, port = address
+        link: _Link | None = None
+        try:
+            async with asyncio.timeout(self._limits.connect_timeout_ms / 1000):
+                _, link = await self._connections.loop.create_connection(lambda: _Link(self, self._limits), host, port)
+                self._versions = await self._ask_versions(link)
+        except (OSError, BadResponse, TimeoutError) as reason:
+            if link is not None:
+                link.abort()
+            self._pause()
+            why = str(reason) or f"none within {self._limits.connect_timeout_ms} ms"
+            self._fail_all(self._waiting, PeerFailure.NO_CONNECTION, f"no connection to {host}:{port}: {why}")
+            return
+        self._pause_ms = 0
+        self._link = link
+        waiting, self._waiting = self._waiting, deque()
+        for outgoing in waiting:
+            self._write(link, outgoing)
+
+    async def _ask_versions(self, link: "_Link") -> dict[int, tuple[int, int]]:
+        body = encode_request(
+            ApiKey.API_VERSIONS, _ASK_WITH, {"client_software_name": "cordwood", "client_software_version": "1"}
+        )
+        correlation_id = self._next_correlation_id()
+        link.write(self._start(ApiKey.API_VERSIONS, _ASK_WITH, correlation_id, body) + body)
+        frame = await link.first_answer
+        if correlation_id_of(frame) != correlation_id:
+            raise BadResponse("the answer to ApiVersions is that to another request")
+        answer = decode_response(ApiKey.API_VERSIONS, _ASK_WITH, frame)
+        if answer.error_code != ErrorCode.NONE:
+            raise BadResponse(f"ApiVersions was refused with error {answer.error_code}")
+        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _pause(self) -> None:
+        self._pause_ms = min(max(2 * self._pause_ms, self._limits.first_pause_ms), self._limits.longest_pause_ms)
+
+    # Requests and answers
+
+    def _write(self, link: "_Link", outgoing: _Outgoing) -> None:
+        request = outgoing.request
+        served = self._versions.get(request.api_key)
+        version = common_version(request.versions, served)
+        if version is None:
+            self._finish(outgoing, unsupported(request, served))
+            return
+        body = encode_request(request.api_key, version, request.values)
+        if self._sent and self._sent_bytes + len(body) > self._limits.request_bytes:
+            self._fail(outgoing, PeerFailure.OVERLOADED, f"{self._sent_bytes} bytes of requests have no answer yet")
+            return
+        outgoing.version, outgoing.size = version, len(body)
+        outgoing.correlation_id = self._next_correlation_id()
+        self._sent.append(outgoing)
+        self._sent_bytes += len(body)
+        link.write(self._start(request.api_key, version, outgoing.correlation_id, body))
+        link.write(body)
+
+    def _start(self, api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+        return request_start(api_key, version, correlation_id, self._connections.client_id, len(body))
+
+    def _next_correlation_id(self) -> int:
+        self._last_correlation_id = self._last_correlation_id % _MAX_CORRELATION_ID + 1
+        return self._last_correlation_id
+
+    def answered(self, link: "_Link", frame: bytes) -> None:
+        if link is not self._link:
+            return
+        try:
+            if not self._sent or correlation_id_of(frame) != self._sent[0].correlation_id:
+                raise BadResponse("an answer came that belongs to no request")
+            outgoing = self._sent[0]
+            body: Any = decode_response(outgoing.request.api_key, outgoing.version, frame)
+        except BadResponse as reason:
+            self._break(link, str(reason))
+            return
+        self._sent.popleft()
+        self._sent_bytes -= outgoing.size
+        self._finish(outgoing, PeerAnswer(outgoing.version, body))
+
+    def lost(self, link: "_Link", reason: str) -> None:
+        """The connection is gone. Requests that come are sent on a new one."""
+        if link is self._link:
+            self._link = None
+            self._sent_bytes = 0
+            self._fail_all(self._sent, PeerFailure.DISCONNECTED, f"the connection broke: {reason}")
+
+    def _break(self, link: "_Link", reason: str) -> None:
+        link.abort()
+        self._pause()
+        self.lost(link, reason)
+
+    def _timed_out(self, outgoing: _Outgoing) -> None:
+        text = f"no answer within {outgoing.request.timeout_ms} ms"
+        if outgoing in self._waiting:
+            self._waiting.remove(outgoing)
+            self._fail(outgoing, PeerFailure.TIMED_OUT, text)
+        elif outgoing in self._sent:
+            self._sent.remove(outgoing)
+            self._fail(outgoing, PeerFailure.TIMED_OUT, text)
+            if self._link is not None:
+                self._break(self._link, "another request was not answered in time")
+
+    def _fail_all(self, outgoing: deque[_Outgoing], reason: PeerFailure, text: str) -> None:
+        while outgoing:
+            self._fail(outgoing.popleft(), reason, text)
+
+    def _fail(self, outgoing: _Outgoing, reason: PeerFailure, text: str) -> None:
+        text = f"broker {self._broker_id}: {text}"
+        self._finish(outgoing, PeerFailed(reason, text, perhaps_handled=outgoing.correlation_id >= 0))
+
+    def _finish(self, outgoing: _Outgoing, outcome: PeerOutcome) -> None:
+        if outgoing.timer is not None:
+            outgoing.timer.cancel()
+        self._connections.finish(outgoing.done, outcome)
+
+
+class _Link(asyncio.Protocol):
+    """One connection: frames out and in."""
+
+    def __init__(self, peer: _Peer, limits: PeerLimits) -> None:
+        self._peer = peer
+        self._limits = limits
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self.first_answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        """The answer to ApiVersions."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(received)
+            if not 0 <= size <= self._limits.answer_bytes:
+                self.abort()
+                self.connection_lost(ConnectionError(f"an answer of {size} bytes"))
+                return
+            end = _SIZE.size + size
+            if len(received) < end:
+                return
+            frame = bytes(memoryview(received)[_SIZE.size : end])
+            del received[:end]
+            if not self.first_answer.done():
+                self.first_answer.set_result(frame)
+            else:
+                self._peer.answered(self, frame)
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        text = str(reason) if reason is not None else "the broker closed it"
+        if not self.first_answer.done():
+            self.first_answer.set_exception(ConnectionError(text))
+        self._peer.lost(self, text)

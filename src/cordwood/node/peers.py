@@ -1,0 +1,73 @@
+"""The port of a node towards other brokers: a request goes out, and its answer or its failure comes back as an event.
+
+Whoever talks to a broker (fetchers, writers of markers, verification) talks through this port, also to the broker that
+it runs on: nothing may depend on where a partition is led. The port promises one call of `done` for each request, and
+no order among requests. It repeats nothing: only the sender knows whether a request may be sent twice.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from cordwood.model.moment import Moment
+
+
+class PeerRequest(NamedTuple):
+    broker_id: int
+    api_key: int
+    versions: tuple[int, int]
+    """The first and the last version that `values` can be written in; the highest that the peer serves is used."""
+    values: Mapping[str, Any]
+    """The body, with Kafka's field names (`wire/messages`)."""
+    timeout_ms: int
+    """How long the sender waits from now on, connecting included."""
+
+
+class PeerAnswer(NamedTuple):
+    version: int
+    body: Any
+    """The response, with Kafka's field names as attributes."""
+
+
+class PeerFailure(Enum):
+    """Why there is no answer."""
+
+    UNKNOWN_BROKER = "no broker of this id is registered"
+    NO_CONNECTION = "the broker cannot be connected to"
+    UNSUPPORTED_VERSION = "the broker serves no version of the request"
+    OVERLOADED = "too much waits for the broker's answers already"
+    TIMED_OUT = "the broker did not answer in time"
+    DISCONNECTED = "the connection broke before the answer"
+
+
+class PeerFailed(NamedTuple):
+    reason: PeerFailure
+    text: str
+    perhaps_handled: bool = False
+    """Whether the peer may have got the request. If not, sending it again does nothing twice."""
+
+
+PeerOutcome = PeerAnswer | PeerFailed
+Done = Callable[[PeerOutcome, Moment], None]
+
+
+class Peers(Protocol):
+    def send(self, request: PeerRequest, done: Done) -> None:
+        """Calls `done` exactly once, as a later event of the node, no later than the request's timeout."""
+
+
+def common_version(wanted: tuple[int, int], served: tuple[int, int] | None) -> int | None:
+    """The highest version in both ranges; None if there is none."""
+    if served is None:
+        return None
+    version = min(wanted[1], served[1])
+    return version if version >= max(wanted[0], served[0]) else None
+
+
+def unsupported(request: PeerRequest, served: tuple[int, int] | None) -> PeerFailed:
+    serves = "none" if served is None else f"versions {served[0]} to {served[1]}"
+    return PeerFailed(
+        PeerFailure.UNSUPPORTED_VERSION,
+        f"API {request.api_key} is sent in versions {request.versions[0]} to {request.versions[1]}, "
+        f"and broker {request.broker_id} serves {serves}",
+    )

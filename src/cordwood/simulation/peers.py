@@ -1,0 +1,89 @@
+"""Other brokers on the made-up network: the node's port `Peers` towards the networks of other simulated brokers.
+
+Requests and answers travel as those of clients do: the world of the peer picks the moments of their arrival.
+"""
+
+from collections.abc import Callable
+
+from cordwood.model.moment import Moment
+from cordwood.node.loopback import Later
+from cordwood.node.peers import (
+    Done,
+    PeerAnswer,
+    PeerFailed,
+    PeerFailure,
+    PeerOutcome,
+    PeerRequest,
+    common_version,
+    unsupported,
+)
+from cordwood.simulation.exchange import Connection, Exchange, Network
+from cordwood.wire.apis import ApiKey
+
+
+class SimulatedPeers:
+    """The peers of one simulated broker, with one connection to each."""
+
+    def __init__(
+        self,
+        network_of: Callable[[int], Network | None],
+        served: Callable[[int], tuple[int, int] | None],
+        later: Later,
+        now: Callable[[], Moment],
+    ) -> None:
+        """`network_of` gives the network of a registered broker; `served` the versions of an API that brokers serve."""
+        self._network_of = network_of
+        self._served = served
+        self._later = later
+        self._now = now
+        self._connections: dict[int, Connection] = {}
+
+    def send(self, request: PeerRequest, done: Done) -> None:
+        refused = self._refused(request)
+        if refused is not None:
+            self._later(0, lambda: done(refused, self._now()))
+            return
+        version = common_version(request.versions, self._served(request.api_key))
+        assert version is not None
+        connection = self._connection(request.broker_id)
+        timed_out = False
+
+        def ended(exchange: Exchange) -> None:
+            timer.cancel()
+            outcome: PeerOutcome
+            if exchange.answered:
+                outcome = PeerAnswer(version, exchange.answer)
+            elif timed_out:
+                text = f"broker {request.broker_id}: no answer within {request.timeout_ms} ms"
+                outcome = PeerFailed(PeerFailure.TIMED_OUT, text, perhaps_handled=True)
+            else:
+                text = f"broker {request.broker_id}: {exchange.state.value}"
+                outcome = PeerFailed(PeerFailure.DISCONNECTED, text, perhaps_handled=True)
+            self._later(0, lambda: done(outcome, self._now()))
+
+        def give_up() -> None:
+            nonlocal timed_out
+            timed_out = True
+            exchange.lose()
+            connection.close()
+
+        exchange = connection.request(ApiKey(request.api_key), version, request.values, ended)
+        timer = self._later(request.timeout_ms, give_up)
+
+    def _refused(self, request: PeerRequest) -> PeerFailed | None:
+        network = self._network_of(request.broker_id)
+        if network is None:
+            text = f"broker {request.broker_id} is not registered"
+            return PeerFailed(PeerFailure.UNKNOWN_BROKER, text)
+        if not network.attached:
+            return PeerFailed(PeerFailure.NO_CONNECTION, f"broker {request.broker_id} does not run")
+        served = self._served(request.api_key)
+        return unsupported(request, served) if common_version(request.versions, served) is None else None
+
+    def _connection(self, broker_id: int) -> Connection:
+        connection = self._connections.get(broker_id)
+        if connection is None or not connection.open:
+            network = self._network_of(broker_id)
+            assert network is not None
+            connection = self._connections[broker_id] = network.connect()
+        return connection

@@ -1,0 +1,277 @@
+"""The port to other brokers over real sockets: a second real broker, and peers that misbehave."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from cordwood.broker import clocks
+from cordwood.broker.memory import Memory
+from cordwood.broker.peers import PeerConnections, PeerLimits
+from cordwood.broker.server import Server
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.moment import Moment
+from cordwood.node.apis import served_versions
+from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
+from cordwood.wire.apis import ApiKey
+
+LONG_MS = 15_000
+PEER = 7
+
+Address = tuple[str, int]
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def server_settings(port: int = 0, node_id: int = PEER) -> BrokerSettings:
+    return BrokerSettings.from_texts({"listeners": f"PLAINTEXT://127.0.0.1:{port}", "node.id": str(node_id)})
+
+
+def metadata(timeout_ms: int = LONG_MS, broker_id: int = PEER, **values: Any) -> PeerRequest:
+    return PeerRequest(broker_id, ApiKey.METADATA, (4, 12), {"topics": [], **values}, timeout_ms)
+
+
+class Book:
+    """Where brokers are registered, and the connections of one broker to them."""
+
+    def __init__(self, limits: PeerLimits | None = None, **addresses: Address) -> None:
+        self.addresses: dict[int, Address] = {int(name[1:]): address for name, address in addresses.items()}
+        self.events = 0
+        loop = asyncio.get_running_loop()
+        self.peers = PeerConnections(loop, 1, self.addresses.get, self._run, clocks.now, limits)
+
+    def _run(self, event: Callable[[], None]) -> None:
+        self.events += 1
+        event()
+
+    def ask(self, request: PeerRequest) -> "asyncio.Future[PeerOutcome]":
+        outcome: asyncio.Future[PeerOutcome] = asyncio.get_running_loop().create_future()
+
+        def done(result: PeerOutcome, now: Moment) -> None:
+            assert now.boot_ms <= clocks.now().boot_ms
+            outcome.set_result(result)  # fails if it is called twice
+
+        self.peers.send(request, done)
+        assert not outcome.done(), "done was called inside of send"
+        return outcome
+
+    async def failure(self, request: PeerRequest) -> tuple[PeerFailure, bool]:
+        outcome = await self.ask(request)
+        assert isinstance(outcome, PeerFailed), outcome
+        return outcome.reason, outcome.perhaps_handled
+
+
+@asynccontextmanager
+async def listening(handler: Handler) -> AsyncIterator[Address]:
+    async def ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(ended, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[:2]
+    finally:
+        server.close()
+
+
+async def frame_from(reader: asyncio.StreamReader) -> bytes:
+    size = await reader.readexactly(4)
+    return size + await reader.readexactly(int.from_bytes(size, "big"))
+
+
+def through(address: Address, on_request: Callable[[int], Awaitable[bool]]) -> Handler:
+    """Passes requests on to a real broker. `on_request` is told each one's number, and says whether it is passed on."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker_reader, broker_writer = await asyncio.open_connection(*address)
+        number = 0
+        try:
+            while True:
+                request = await frame_from(reader)
+                if not await on_request(number):
+                    return
+                number += 1
+                broker_writer.write(request)
+                writer.write(await frame_from(broker_reader))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            broker_writer.close()
+
+    return handle
+
+
+def refused_address() -> Address:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        host, port = free.getsockname()
+        return host, port
+
+
+async def test_a_second_broker_answers_in_the_highest_common_version() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    book = Book(_7=server.address)
+    answers = await asyncio.gather(*(book.ask(metadata()) for _ in range(20)))
+    for answer in answers:
+        assert isinstance(answer, PeerAnswer)
+        assert answer.version == 12
+        assert [broker.node_id for broker in answer.body.brokers] == [PEER]
+    older = await book.ask(metadata()._replace(versions=(4, 9)))
+    assert isinstance(older, PeerAnswer)
+    assert older.version == 9
+    assert book.events == 21
+    book.peers.close()
+    await server.stop()
+
+
+async def test_a_request_that_the_peer_does_not_serve_is_not_sent() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    book = Book(_7=server.address)
+    served = served_versions(ApiKey.METADATA)
+    assert served is not None
+    future = metadata()._replace(versions=(served[1] + 1, served[1] + 2))
+    assert await book.failure(future) == (PeerFailure.UNSUPPORTED_VERSION, False)
+    assert isinstance(await book.ask(metadata()), PeerAnswer)
+    book.peers.close()
+    await server.stop()
+
+
+async def test_a_broker_that_is_not_registered_is_unknown_and_may_register_later() -> None:
+    book = Book()
+    assert await book.failure(metadata()) == (PeerFailure.UNKNOWN_BROKER, False)
+    server = await Server.start(server_settings(), memory=Memory())
+    book.addresses[PEER] = server.address
+    assert isinstance(await book.ask(metadata()), PeerAnswer)
+    book.peers.close()
+    await server.stop()
+
+
+async def test_a_refused_connection_is_told_and_tried_again_after_a_pause() -> None:
+    book = Book(PeerLimits(first_pause_ms=1, longest_pause_ms=4), _7=refused_address())
+    for _ in range(4):
+        assert await book.failure(metadata()) == (PeerFailure.NO_CONNECTION, False)
+    server = await Server.start(server_settings(), memory=Memory())
+    book.addresses[PEER] = server.address
+    assert isinstance(await book.ask(metadata()), PeerAnswer)
+    book.peers.close()
+    await server.stop()
+
+
+async def test_a_broker_that_restarts_elsewhere_is_found_again() -> None:
+    memory = Memory()
+    server = await Server.start(server_settings(), memory=memory)
+    book = Book(PeerLimits(first_pause_ms=1), _7=server.address)
+    assert isinstance(await book.ask(metadata()), PeerAnswer)
+    await server.stop()
+    server = await Server.start(server_settings(), memory=memory)
+    book.addresses[PEER] = server.address
+    while isinstance(outcome := await book.ask(metadata()), PeerFailed):
+        # The request was sent before the end of the old connection was seen.
+        assert outcome.reason is PeerFailure.DISCONNECTED
+    book.peers.close()
+    await server.stop()
+
+
+async def test_a_request_that_is_not_answered_in_time_closes_the_connection() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    connections = 0
+
+    async def on_request(number: int) -> bool:
+        nonlocal connections
+        connections += number == 0
+        if connections == 1 and number > 1:
+            await asyncio.Event().wait()
+        return True
+
+    async with listening(through(server.address, on_request)) as address:
+        book = Book(PeerLimits(first_pause_ms=1), _7=address)
+        assert isinstance(await book.ask(metadata()), PeerAnswer)
+        late, behind = book.failure(metadata(timeout_ms=100)), book.failure(metadata())
+        assert list(await asyncio.gather(late, behind)) == [
+            (PeerFailure.TIMED_OUT, True),
+            (PeerFailure.DISCONNECTED, True),
+        ]
+        assert isinstance(await book.ask(metadata()), PeerAnswer)
+        assert connections == 2
+        book.peers.close()
+    await server.stop()
+
+
+async def test_a_connection_that_breaks_fails_what_was_sent_and_is_made_anew() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    broken = 0
+
+    async def on_request(number: int) -> bool:
+        nonlocal broken
+        if number == 2 and not broken:
+            broken += 1
+            return False
+        return True
+
+    async with listening(through(server.address, on_request)) as address:
+        book = Book(PeerLimits(first_pause_ms=1), _7=address)
+        outcomes = await asyncio.gather(*(book.ask(metadata()) for _ in range(4)))
+        assert isinstance(outcomes[0], PeerAnswer)
+        for outcome in outcomes[1:]:
+            assert isinstance(outcome, PeerFailed)
+            assert (outcome.reason, outcome.perhaps_handled) == (PeerFailure.DISCONNECTED, True)
+        assert isinstance(await book.ask(metadata()), PeerAnswer)
+        book.peers.close()
+    await server.stop()
+
+
+async def test_requests_and_bytes_without_an_answer_are_bounded() -> None:
+    server = await Server.start(server_settings(), memory=Memory())
+    go_on = asyncio.Event()
+
+    async def on_request(number: int) -> bool:
+        if number > 0:
+            await go_on.wait()
+        return True
+
+    async with listening(through(server.address, on_request)) as address:
+        book = Book(PeerLimits(requests=3), _7=address)
+        taken = [book.ask(metadata()) for _ in range(3)]
+        assert await book.failure(metadata()) == (PeerFailure.OVERLOADED, False)
+        go_on.set()
+        assert all(isinstance(outcome, PeerAnswer) for outcome in await asyncio.gather(*taken))
+        book.peers.close()
+        go_on.clear()
+        wide = [{"name": "x" * 200} for _ in range(10)]
+        book = Book(PeerLimits(request_bytes=3000), _7=address)
+        first, second = (book.ask(metadata(topics=wide, allow_auto_topic_creation=False)) for _ in range(2))
+        outcome = await second
+        assert isinstance(outcome, PeerFailed)
+        assert (outcome.reason, outcome.perhaps_handled) == (PeerFailure.OVERLOADED, False)
+        go_on.set()
+        assert isinstance(await first, PeerAnswer)
+        book.peers.close()
+    await server.stop()
+
+
+async def test_a_peer_that_speaks_nonsense_is_no_peer() -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await frame_from(reader)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+
+    async with listening(nonsense) as address:
+        book = Book(PeerLimits(answer_bytes=1000), _7=address)
+        assert await book.failure(metadata()) == (PeerFailure.NO_CONNECTION, False)
+        book.peers.close()
+
+
+async def test_closing_fails_what_is_under_way() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with listening(silent) as address:
+        book = Book(_7=address)
+        waiting = book.ask(metadata())
+        await asyncio.sleep(0)
+        book.peers.close()
+        outcome = await waiting
+        assert isinstance(outcome, PeerFailed)
+        assert (outcome.reason, outcome.perhaps_handled) == (PeerFailure.NO_CONNECTION, False)
