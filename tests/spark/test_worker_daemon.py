@@ -1,12 +1,13 @@
 """The daemon that Spark's Python workers are forked from."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 
 def test_workers_are_forked_from_a_daemon_that_has_imported_what_takes_long(spark: SparkSession) -> None:
@@ -19,27 +20,33 @@ def test_workers_are_forked_from_a_daemon_that_has_imported_what_takes_long(spar
     assert "cordwood.spark.worker_daemon pyspark.worker" in found["command"]
 
 
-def test_what_reads_and_what_writes_share_one_daemon(spark: SparkSession) -> None:
-    class Daemon(DataSource):
-        """One row: the process from which the worker that reads was forked."""
+COUNT_DAEMONS = """
+from pathlib import Path
 
-        def schema(self) -> str:
-            return "reader int"
+import cordwood.spark
+from cordwood.embedded import Broker
 
-        def reader(self, schema: object) -> DataSourceReader:
-            class Reader(DataSourceReader):
-                def read(self, partition: "InputPartition") -> "Iterator[tuple[int]]":
-                    yield (os.getppid(),)
+with Broker() as broker:
+    broker.log.append("orders", None, b"one")
+    spark = cordwood.spark.session(master="local[2]", **{"spark.ui.enabled": False})
+    read = spark.read.format("cordwood").option("kafka.bootstrap.servers", broker.bootstrap_servers)
+    rows = read.option("subscribe", "orders").load().select("value")
+    assert rows.mapInArrow(lambda batches: batches, rows.schema).count() == 1
+    java = spark._jvm.java.lang.ProcessHandle.current().pid()
+    children = Path(f"/proc/{java}/task").glob("*/children")
+    pids = [pid for each in children for pid in each.read_text().split()]
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids]
+    print(sum(b"worker_daemon\\0pyspark.worker" in command for command in commands))
+    spark.stop()
+"""
 
-            return Reader()
 
-    def with_writer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch.append_column("writer", pa.array([os.getppid()] * batch.num_rows, pa.int32()))
-
-    spark.dataSource.register(Daemon)
-    (row,) = spark.read.format("Daemon").load().mapInArrow(with_writer, "reader int, writer int").collect()
-    assert row["reader"] == row["writer"]
+def test_what_reads_and_what_computes_share_one_daemon() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNT_DAEMONS], env=environment, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert ran.stdout.split()[-1:] == ["1"], ran.stdout + ran.stderr
 
 
 def test_python_hashes_text_alike_in_all_workers(spark: SparkSession) -> None:
