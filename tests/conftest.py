@@ -57,7 +57,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         yield RunningBroker(EXTERNAL_BOOTSTRAP, None)
         return
     directory: Path = tmp_path_factory.mktemp("broker")
-    process = BrokerProcess(directory / "data", output=directory / "output")
+    # Tests write records of fixed times, long ago: retention must not remove them in a run of more than five minutes.
+    settings = {"log.retention.check.interval.ms": "86400000"}
+    process = BrokerProcess(directory / "data", settings=settings, output=directory / "output")
     process.start()
     yield RunningBroker(process.bootstrap, process)
     assert process.alive, f"the broker died during the tests:\n{process.output()[-8000:]}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 
@@ -41,10 +42,11 @@ with Broker() as broker:
 """
 
 
+@pytest.mark.timeout(300)
 def test_what_reads_and_what_computes_share_one_daemon() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     ran = subprocess.run(
-        [sys.executable, "-c", COUNT_DAEMONS], env=environment, capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, "-c", COUNT_DAEMONS], env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert ran.stdout.split()[-1:] == ["1"], ran.stdout + ran.stderr
 
