@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.broker_process import BrokerProcess
 from tests.deadline import eventually
 from tests.seeds import SOAKING
@@ -21,8 +21,9 @@ from tests.suites import suites_of
 # No JVM of a test runs long enough for what the second compiler does to be of use.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
-settings.register_profile("landing", derandomize=True)
-settings.register_profile("soak", print_blob=True)
+# No clock decides a test: a busy machine takes a second for an example of a millisecond.
+settings.register_profile("landing", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("soak", print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("soak" if SOAKING else "landing")
 
 EXTERNAL_BOOTSTRAP = os.environ.get("CORDWOOD_TEST_BOOTSTRAP", "")

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from cordwood.broker import clocks
@@ -16,7 +17,7 @@ from cordwood.node.apis import served_versions
 from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest
 from cordwood.wire.apis import ApiKey
 
-LONG_MS = 15_000
+LONG_MS = 60_000
 PEER = 7
 
 Address = tuple[str, int]
@@ -38,7 +39,8 @@ class Book:
         self.addresses: dict[int, Address] = {int(name[1:]): address for name, address in addresses.items()}
         self.events = 0
         loop = asyncio.get_running_loop()
-        self.peers = PeerConnections(loop, 1, self.addresses.get, self._run, clocks.now, limits)
+        patient = replace(limits or PeerLimits(), connect_timeout_ms=LONG_MS)
+        self.peers = PeerConnections(loop, 1, self.addresses.get, self._run, clocks.now, patient)
 
     def _run(self, event: Callable[[], None]) -> None:
         self.events += 1
