@@ -299,13 +299,18 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="less data, one round")
     parser.add_argument("--rounds", type=int, help="rounds per case")
     parser.add_argument("--batch-rows", type=int, help="records in each batch of `pipelines`")
+    parser.add_argument("--batches", type=int, help="batches of a run of `pipelines`")
     parser.epilog = "`pipelines`, with names of its own, is run apart from these: " + ", ".join(
         [*spark_pipelines.SCENARIOS, *spark_tables.SCENARIOS]
     )
     options = parser.parse_args()
     if options.names[:1] == ["pipelines"]:
         return spark_pipelines.main(
-            options.names[1:], quick=options.quick, rounds=options.rounds, batch_rows=options.batch_rows
+            options.names[1:],
+            quick=options.quick,
+            rounds=options.rounds,
+            batch_rows=options.batch_rows,
+            batches=options.batches,
         )
     if unknown := set(options.names) - set(SCENARIOS):
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")

@@ -250,7 +250,9 @@ SCENARIOS: dict[str, tuple[str, Callable[[Bench], None]]] = {
 }
 
 
-def main(names: Sequence[str], *, quick: bool, rounds: int | None, batch_rows: int | None = None) -> int:
+def main(
+    names: Sequence[str], *, quick: bool, rounds: int | None, batch_rows: int | None = None, batches: int | None = None
+) -> int:
     from benchmarks import spark_tables  # which builds on this module
 
     scenarios = {**SCENARIOS, **spark_tables.SCENARIOS}
@@ -263,6 +265,9 @@ def main(names: Sequence[str], *, quick: bool, rounds: int | None, batch_rows: i
         scale = replace(scale, rounds=rounds)
     if batch_rows:
         scale = replace(scale, batch_rows=batch_rows)
+    if batches:
+        # Of a longer run the first half is cold: the JVM goes on compiling for half a minute.
+        scale = replace(scale, batches=batches, cold=max(scale.cold, batches // 2))
     began = datetime.now().astimezone()
     PEERS.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="pipelines-", dir=PEERS))
