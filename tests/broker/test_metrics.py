@@ -55,7 +55,7 @@ class Stage:
 
     async def create(self, topic: str) -> None:
         await self.asked(lambda done: self.node.auto_create([topic], done))
-        await self.until(lambda: topic in self.node.topics)
+        await self.until(lambda: topic in self.node.hosted.topics)
 
     def append(
         self,
@@ -70,15 +70,15 @@ class Stage:
         now_ms = int(time.time() * 1000)
 
         def write() -> None:
-            self.node.append_internal(self.node.partition(topic, partition), batch, at(now_ms))
+            self.node.append_internal(self.node.hosted.leader(topic, partition), batch, at(now_ms))
 
         assert self.server.driver.run(write)
 
     async def commit(self, group: str, topic: str, offset: int) -> None:
-        partition = self.node.partition(topic, 0)
+        partition = self.node.hosted.leader(topic, 0)
         commits = [Commit(partition.name, offset, -1, None, partition.topic_id)]
         assert await self.asked(
-            lambda done: self.node.groups.positions.commit(CommitRequest(group, Author(), commits, [partition]), done)
+            lambda done: self.node.groups.positions.commit(CommitRequest(group, Author(), commits), done)
         ) == [ErrorCode.NONE]
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -152,7 +152,7 @@ async def test_a_warning_is_given_once_before_a_loss_and_once_when_it_happened(
         await stage.commit("finished", "t", 100)
         watch = stage.node.lag_watch
         await stage.until(lambda: [watched for watched in watch.positions.values() if watched.warned])
-        stage.server.driver.run(lambda: stage.node.partition("t", 0).replica.log.delete_records_before(70))
+        stage.server.driver.run(lambda: stage.node.hosted.leader("t", 0).replica.log.delete_records_before(70))
         await stage.until(lambda: watch.overtaken_total == 1)
         sweep = watch.positions
         await stage.until(lambda: watch.positions is not sweep)
@@ -398,7 +398,7 @@ async def test_retention_takes_what_was_foreseen_and_not_before() -> None:
         foreseen_ms = watch.positions[key].lag.time_to_data_loss_ms
         assert foreseen_ms is not None
         assert 0 <= foreseen_ms <= 3001
-        log = stage.node.partition("t", 0).replica.log
+        log = stage.node.hosted.leader("t", 0).replica.log
         await stage.until(lambda: log.log_start_offset > 30)
         assert time.time() * 1000 > came_ms + 3000
         await stage.until(lambda: watch.positions[key].lag.lost_records == log.log_start_offset - 30)

@@ -70,7 +70,7 @@ class Producer:
 
     def move(self, offset: int, version: int = 5, **author: Any) -> ErrorCode:
         position = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-        known_as = {"topic_id": self.world.node.topic_id(TOPIC)} if version >= 6 else {"name": TOPIC}
+        known_as = {"topic_id": self.world.node.image.topic_id(TOPIC)} if version >= 6 else {"name": TOPIC}
         answer = self.world.ask(
             ApiKey.TXN_OFFSET_COMMIT,
             version,

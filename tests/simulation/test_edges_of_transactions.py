@@ -43,7 +43,7 @@ def at_the_last_epoch(world: World) -> Producer:
     """As after thirty thousand transactions, with one that is open."""
     producer = Producer(world, timeout_ms=5000)
     log = world.node.transactions.log
-    shard = log._shards[transaction_partition(NAME, len(world.node.topics[log.topic]))]
+    shard = log._shards[transaction_partition(NAME, len(world.node.hosted.topics[log.topic]))]
     found = shard.machine.get(NAME)
     assert found is not None
     log.write(shard, [record_of(replace(found, producer_epoch=LAST_CLIENT_EPOCH))], lambda error: None)

@@ -246,7 +246,7 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     tasks = [Task(world, 0) for _ in range(5)]
     for task in tasks:
         task.write(b"value")
-    partition = next(each for each in world.node.topics["__transaction_state"] if each.opened is not None)
+    partition = next(each for each in world.node.hosted.led("__transaction_state") if each.opened is not None)
     end_before = partition.replica.log.log_end_offset
     exchange = begin_decision(world, 0, *tasks)
     appended: list[int] = []

@@ -86,7 +86,7 @@ def test_a_segment_that_grows_again_after_a_crash_keeps_its_indexes() -> None:
     world.disk.platter.remove("/data/durable-end-witness-0")
     world.disk.platter.cut("/data/orders-0/00000000000000000001.log", 60)
     world.start()
-    log = world.node.partition("orders", 0).replica.log
+    log = world.node.hosted.leader("orders", 0).replica.log
     assert (log.log_end_offset, len(log.segments)) == (1, 2)
     assert log.active is not None
     assert log.active not in log.closing
@@ -114,7 +114,7 @@ def test_a_flush_may_find_that_retention_took_its_segment() -> None:
     for _ in range(700):
         world.clock.advance(500)
         settle_without_syncs(world)
-    log = world.node.partition("orders", 0).replica.log
+    log = world.node.hosted.leader("orders", 0).replica.log
     assert log.log_start_offset > 1
     world.settle()
     assert all(exchange.answered for exchange in exchanges)
@@ -131,7 +131,7 @@ def test_an_answer_under_way_never_reads_a_later_segment_of_the_same_last_name()
     fill(world, "orders", *[bytes(100)] * 3)
     exchange = answer_under_way(world, "orders")
     world.advance(200_000)
-    assert world.node.logs.clean_offset(world.node.partition("orders", 0).name) > 0
+    assert world.node.logs.clean_offset(world.node.hosted.leader("orders", 0).name) > 0
     alter_topic(world, "orders", file_delete_delay_ms=str(HOUR_MS))
     fill(world, "orders", *[bytes(100)] * 3)
     world.advance(200_000)
@@ -151,7 +151,7 @@ def test_an_answer_under_way_never_reads_a_later_topic_of_the_same_name() -> Non
         create_topic(world)
         fill(world, "orders", value)
     world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["orders"], "timeout_ms": 1000})
-    while "orders" in world.node.topics:
+    while "orders" in world.node.hosted.topics:
         assert world.life is not None
         world.do(next(do for name, do in world.steps() if name in ("request", "turn", "the store answers")))
     world.disk.give_up_handles()
@@ -168,7 +168,7 @@ def test_a_fetch_that_waits_is_answered_from_the_segments_that_compaction_made()
     fill(world, "orders", *[bytes(100)] * 4)
     exchange = begin_fetch(world, ("orders", 0, 0), min_bytes=100_000, max_wait_ms=300_000)
     world.advance(299_000)
-    assert world.node.logs.clean_offset(world.node.partition("orders", 0).name) > 0
+    assert world.node.logs.clean_offset(world.node.hosted.leader("orders", 0).name) > 0
     assert not exchange.answered
     world.advance(1000)
     assert exchange.answered
@@ -183,7 +183,7 @@ def test_what_compaction_left_out_is_no_damage_after_the_policy_was_changed(step
     world = World(seed=9, settings={"log.cleaner.backoff.ms": "1000"}).start()
     create_topic(world, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0")
     fill(world, "orders", *[bytes(100)] * 4)
-    name = world.node.partition("orders", 0).name
+    name = world.node.hosted.leader("orders", 0).name
     left_ms = 200_000
     while left_ms > 0 and not world.node.logs.clean_offset(name):
         world.advance(step_ms)
@@ -194,7 +194,7 @@ def test_what_compaction_left_out_is_no_damage_after_the_policy_was_changed(step
     world.start()
     part = only(fetch(world, ("orders", 0, 0)))
     assert (part.error_code, len(values_in(part))) == (0, 1)
-    assert world.node.partition("orders", 0).replica.log.damage == []
+    assert world.node.hosted.leader("orders", 0).replica.log.damage == []
     world.kill()
 
 

@@ -20,7 +20,7 @@ def test_a_position_that_was_aborted_later_does_not_outlive_the_one_that_holds()
         assert producer.move(number) is ErrorCode.NONE
         assert producer.end(commit=True) is ErrorCode.NONE
         assert producer.move(1000) is ErrorCode.NONE
-        partition = world.node.topics["__consumer_offsets"][0]
+        partition = world.node.hosted.topics["__consumer_offsets"][0]
         partition.replica.log.roll_if_due(world.clock.wall_ms + 365 * 86_400_000)
         assert producer.end(commit=False) is ErrorCode.NONE
         world.advance(5000)

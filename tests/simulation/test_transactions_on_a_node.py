@@ -514,7 +514,7 @@ def test_the_coordinator_of_a_transactional_id_is_found(world: World) -> None:
     found = world.ask(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=[NAME, ""]).coordinators
     assert [each.error_code for each in found] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert found[0].node_id == world.node.broker_id
-    assert len(world.node.topics[TRANSACTION_STATE]) == 2
+    assert len(world.node.hosted.topics[TRANSACTION_STATE]) == 2
 
 
 def test_the_stable_end_is_never_before_the_start_though_an_open_transaction_is(world: World) -> None:
@@ -535,4 +535,4 @@ def test_transactions_in_a_topic_that_nobody_reads_leave_nothing_in_memory(world
     for _ in range(20):
         assert producer.write(12, b"value") is ErrorCode.NONE
         assert producer.end(commit=True) is ErrorCode.NONE
-    assert world.node.partition(TOPIC, 0).replica.log.producers.undecided == 0
+    assert world.node.hosted.leader(TOPIC, 0).replica.log.producers.undecided == 0

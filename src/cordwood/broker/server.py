@@ -132,6 +132,7 @@ class Server:
             storage.logs,
             self.driver,
             self.driver.now(),
+            broker_epoch=writer.broker_epoch,
             compact=storage.compact,
             apart=self._apart,
             log_levels=PythonLogLevels(),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from cordwood.cluster.metadata_version import FIRST_VERSION, ONLY_FIRST, VersionRange
+from cordwood.cluster.partition_image import Leadership, PartitionImage, partition_image, partition_images
 from cordwood.cluster.rows import (
     BROKER_EPOCHS,
     BROKERS,
@@ -38,32 +39,11 @@ from cordwood.cluster.stores.interface import Event, KeyValue, Listing, StoreWen
 from cordwood.cluster.strays import StrayPartitions, Strays, StrayTopic
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.group_settings import OneGroupSettings, resolve_group
-from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
+from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, TopicId
 from cordwood.model.settings import InvalidSetting
 from cordwood.model.topic_settings import TopicSettings, resolve
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
-    """One partition. Equal partitions of a topic may share one object."""
-
-    leader: int
-    """The leader's broker id; -1: no leader."""
-    leader_epoch: int
-    """The present epoch of the leader. It rises at every restart of the leader, without a write."""
-    leader_broker_epoch: int
-    """The leader's broker epoch that leader_epoch belongs to."""
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    partition_epoch: int
-    elr: tuple[int, ...] = ()
-    adding: tuple[int, ...] = ()
-    removing: tuple[int, ...] = ()
-    recovering: bool = False
-    mod_revision: int = 0
-    """The revision of the partition's key, for a compare-and-set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +91,17 @@ class ImageDelta:
     changed: tuple[TopicChange, ...] = ()
     brokers_changed: bool = False
     broker_settings_changed: bool = False
+    registered: frozenset[int] = frozenset()
+    """Brokers whose broker epoch changed. Leaderships that depend on these epochs are not in `changed`."""
 
     def __bool__(self) -> bool:
         return bool(
-            self.created or self.deleted or self.changed or self.brokers_changed or self.broker_settings_changed
+            self.created
+            or self.deleted
+            or self.changed
+            or self.brokers_changed
+            or self.broker_settings_changed
+            or self.registered
         )
 
 
@@ -157,6 +144,8 @@ class ClusterImage:
         """Tombstones of deleted topics whose directories may still exist: names by id."""
         self.brokers: dict[int, BrokerImage] = {}
         self.broker_epochs: dict[int, int] = {}
+        self.epochs_revision = 0
+        """The revision of the last change of a broker epoch, for caches of leaderships."""
         self.default_broker_config: Mapping[str, str] = _NOTHING
         self.broker_configs: dict[int, Mapping[str, str]] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
@@ -176,6 +165,38 @@ class ClusterImage:
     def controller_id(self) -> int:
         """The controller's broker id; -1: no broker is registered yet."""
         return min(self.brokers, default=-1)
+
+    def leadership(self, partition: PartitionImage) -> Leadership:
+        """Who leads the partition, and in which epoch.
+
+        A lone replica leads on after a restart of its broker: its epoch rises by as much as the broker's epoch. A
+        partition with several replicas has no leader then, until the controller writes one.
+        """
+        leader = partition.leader
+        broker_epoch = self.broker_epochs.get(leader, partition.leader_broker_epoch)
+        registrations = broker_epoch - partition.leader_broker_epoch
+        if not registrations:
+            return Leadership(leader, partition.leader_epoch)
+        assert registrations > 0, f"broker {leader} lost its epoch"
+        if len(partition.replicas) == 1:
+            return Leadership(leader, partition.leader_epoch + registrations)
+        return Leadership(-1, partition.leader_epoch)
+
+    def partition_of(self, topic: str, index: int) -> PartitionImage | None:
+        """The partition; None if it does not exist."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def topic_id(self, name: str) -> TopicId:
+        """The topic's id; ZERO_TOPIC_ID if there is no such topic."""
+        topic = self.topics.get(name)
+        return ZERO_TOPIC_ID if topic is None else topic.topic_id
 
     def topic_like(self, name: str) -> str | None:
         """The topic whose name differs from `name` only in '.' and '_', if any: metrics would mix the two."""
@@ -259,7 +280,9 @@ class ClusterImage:
             self.settings = self.static_settings.changed_by(
                 self.default_broker_config, self.broker_configs.get(self.node_id, _NOTHING)
             )
-        if touched.epochs or self.settings.topic_defaults != defaults_before:
+        if touched.registered:
+            self.epochs_revision = revision
+        if self.settings.topic_defaults != defaults_before:
             touched.topics.update(dict.fromkeys(self._stored))
         return self._delta(touched)
 
@@ -289,7 +312,7 @@ class ClusterImage:
                     self.broker_epochs.pop(int(rest), None)
                 else:
                     self.broker_epochs[int(rest)] = int(event.value)
-                touched.epochs = True
+                touched.registered.add(int(rest))
             case "cluster_id":
                 self.cluster_id = (event.value or b"").decode()
             case "metadata_version":
@@ -398,6 +421,7 @@ class ClusterImage:
             tuple(sorted(changed, key=lambda change: change.after.name)),
             touched.brokers,
             touched.broker_settings,
+            frozenset(touched.registered),
         )
 
     def _drop(self, topic: TopicImage) -> None:
@@ -425,10 +449,10 @@ class ClusterImage:
                 renewed = list(before.partitions)
                 for partition in partitions:
                     if partition < count:
-                        renewed[partition] = self._partition_image(*stored.partitions[partition])
+                        renewed[partition] = partition_image(*stored.partitions[partition])
                 images = tuple(renewed)
             else:
-                images = self._partition_images(stored, count)
+                images = partition_images(stored.partitions, count)
         except KeyError as error:
             raise DamagedMetadata(f"topic {stored.name} lacks partition {error}") from None
         return TopicImage(
@@ -441,35 +465,6 @@ class ClusterImage:
             stored.row_revision,
             stored.overrides_revision,
             stored.row.unknown,
-        )
-
-    def _partition_images(self, stored: _Topic, count: int) -> tuple[PartitionImage, ...]:
-        """Shares one object between partitions with equal rows: a topic of 10,000 partitions has about 80 objects."""
-        shared: dict[tuple[int, int], PartitionImage] = {}
-        images = []
-        for partition in range(count):
-            row, mod_revision = stored.partitions[partition]
-            image = shared.get((id(row), mod_revision))
-            if image is None:
-                image = shared[id(row), mod_revision] = self._partition_image(row, mod_revision)
-            images.append(image)
-        return tuple(images)
-
-    def _partition_image(self, row: PartitionRow, mod_revision: int) -> PartitionImage:
-        broker_epoch = self.broker_epochs.get(row.leader, row.leader_broker_epoch)
-        assert broker_epoch >= row.leader_broker_epoch, f"broker {row.leader} lost its epoch"
-        return PartitionImage(
-            row.leader,
-            row.leader_epoch + broker_epoch - row.leader_broker_epoch,
-            broker_epoch,
-            row.replicas,
-            row.isr,
-            row.partition_epoch,
-            row.elr,
-            row.adding,
-            row.removing,
-            row.recovering,
-            mod_revision,
         )
 
     def _topic_settings(self, name: str, overrides: Mapping[str, str]) -> TopicSettings:
@@ -493,7 +488,7 @@ class _Touched:
     def __init__(self) -> None:
         self.topics: dict[str, set[int] | None] = {}
         self.brokers = False
-        self.epochs = False
+        self.registered: set[int] = set()
         self.broker_settings = False
 
 

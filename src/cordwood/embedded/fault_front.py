@@ -55,7 +55,7 @@ class FaultFront:
                 self._refuse(header, request, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, reply)
                 return
             frame = _without_session(header, frame)
-        fault = self._faults.take(header, lambda: named_partitions(request, self._node.topic_name))
+        fault = self._faults.take(header, lambda: named_partitions(request, self._node.image.topic_name))
         self.refresh()
         if fault is None:
             self._node.handle(header, frame, reply, now)

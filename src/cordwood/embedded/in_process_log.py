@@ -88,8 +88,9 @@ class InProcessLog:
         def start(server: Server, done: Appending) -> None:
             deadline_ms = server.node.now.boot_ms + int(timeout_s * 1000)
 
-            def append(partitions: list[Partition]) -> None:
-                _append(server, self._choose(topic, partitions, partition, key_bytes), batch, deadline_ms, done)
+            def append(count: int) -> None:
+                chosen = self._choose(count, partition, key_bytes)
+                _append(server, server.node.hosted.leader(topic, chosen), batch, deadline_ms, done)
 
             _with_topic(server, topic, append, done)
 
@@ -148,14 +149,8 @@ class InProcessLog:
         """The number of partitions of each topic, sorted by name. With `internal`, also of the broker's own topics."""
 
         def start(server: Server, done: Callable[[dict[str, int] | Exception], None]) -> None:
-            image, node = server.node.image, server.node
-            done(
-                {
-                    name: len(node.topics[name])
-                    for name in sorted(node.topics)
-                    if internal or not image.topics[name].internal
-                }
-            )
+            topics = server.node.image.sorted_topics()
+            done({topic.name: len(topic.partitions) for topic in topics if internal or not topic.internal})
 
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
@@ -172,31 +167,30 @@ class InProcessLog:
         _check_type("partition", partition, int)
 
         def start(server: Server, done: Callable[[int | Exception], None]) -> None:
-            done(question(server.node.partition(topic, partition)))
+            done(question(server.node.hosted.leader(topic, partition)))
 
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
     def _partition_count(self, topic: str) -> int:
         def start(server: Server, done: Callable[[int | Exception], None]) -> None:
-            if topic not in server.node.topics:
+            found = server.node.image.topics.get(topic)
+            if found is None:
                 raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
-            done(len(server.node.topics[topic]))
+            done(len(found.partitions))
 
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
     def _look(self, topic: str, index: int, offset: int | None, committed: bool) -> _Part:
         def start(server: Server, done: Callable[[_Part | Exception], None]) -> None:
-            done(_part(server.node.partition(topic, index), offset, committed))
+            done(_part(server.node.hosted.leader(topic, index), offset, committed))
 
         return self._calls.ask(start, DEFAULT_TIMEOUT_S)
 
-    def _choose(self, topic: str, partitions: list[Partition], partition: int | None, key: bytes | None) -> Partition:
-        if partition is None:
-            chosen = next(self._without_key) if key is None else partition_of(key, len(partitions))
-            return partitions[chosen % len(partitions)]
-        if not 0 <= partition < len(partitions):
-            raise no_such_partition(topic, partition)
-        return partitions[partition]
+    def _choose(self, count: int, partition: int | None, key: bytes | None) -> int:
+        """The partition for a record, of `count` partitions."""
+        if partition is not None:
+            return partition
+        return next(self._without_key) % count if key is None else partition_of(key, count)
 
 
 # Checks of arguments
@@ -228,11 +222,12 @@ def _check_headers(headers: Headers) -> None:
 # In the loop
 
 
-def _with_topic(server: Server, name: str, use: Callable[[list[Partition]], None], done: Appending) -> None:
+def _with_topic(server: Server, name: str, use: Callable[[int], None], done: Appending) -> None:
+    """Calls `use` with the number of the topic's partitions."""
     node = server.node
-    partitions = node.topics.get(name)
-    if partitions is not None:
-        use(partitions)
+    topics = node.image.topics
+    if name in topics:
+        use(len(topics[name].partitions))
         return
     if not node.settings.auto_create_topics_enable:
         raise no_such_partition(name, 0)
@@ -240,8 +235,8 @@ def _with_topic(server: Server, name: str, use: Callable[[list[Partition]], None
     def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
         refusal = results if isinstance(results, Exception) else results[name]
         try:
-            if name in node.topics:
-                use(node.topics[name])
+            if name in topics:
+                use(len(topics[name].partitions))
             else:
                 assert isinstance(refusal, Exception)
                 done(refusal)
@@ -275,7 +270,7 @@ def _append_next(node: Node, partition: Partition, batch: Outcome, deadline_ms: 
     try:
         if isinstance(batch, ProtocolError):
             raise batch
-        if not node.owns(partition):
+        if not node.hosted.hosts(partition):
             raise no_such_partition(*partition.name)
         _append_now(node, partition, batch, deadline_ms, done)
     except Exception as failure:

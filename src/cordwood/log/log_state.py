@@ -45,7 +45,6 @@ class LogState:
         "log_append_time",
         "log_end_offset",
         "log_start_offset",
-        "min_insync_replicas",
         "names_version",
         "newest_snapshot_is_empty",
         "on_cut",
@@ -162,7 +161,6 @@ class LogState:
         self.log_append_time = settings.log_append_time
         self.segment_bytes = settings.segment_bytes
         self.acks_mean_disk = settings.acks_mean_disk
-        self.min_insync_replicas = settings.min_insync_replicas
 
     @property
     def recovery(self) -> RecoveryReport:

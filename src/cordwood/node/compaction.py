@@ -56,27 +56,27 @@ class Compaction:
         """Looks at a few logs in each step, and compacts the one with the highest dirty ratio in the end."""
         best: Candidate | None = None
         segments = 0
-        for number, partition in enumerate(list(self._node.partitions()), 1):
+        for number, partition in enumerate(list(self._node.hosted), 1):
             if number % PASSED_PER_STEP == 0 or segments >= EXAMINED_PER_STEP:
                 segments = 0
                 yield
-            if not partition.settings.compacted or not self._node.owns(partition):
+            if not partition.settings.compacted or not self._node.hosted.hosts(partition):
                 continue
             candidate = self._candidate(partition, self._node.now)
             opened = partition.opened
-            segments += 1 if opened is None else len(opened.log.segments)
+            segments += 1 if opened is None else len(opened.segments)
             if candidate is not None and (best is None or candidate[:2] > best[:2]):
                 best = candidate
         # The log may have changed since it was looked at.
         chosen = best and self._candidate(best.partition, self._node.now)
-        if chosen is not None and self._node.owns(chosen.partition):
+        if chosen is not None and self._node.hosted.hosts(chosen.partition):
             self._compact(chosen)
         else:
             self._working = False
 
     def _compact(self, chosen: Candidate) -> None:
         def compacted(result: CompactionResult | Exception) -> None:
-            if not self._node.owns(chosen.partition):
+            if not self._node.hosted.hosts(chosen.partition):
                 self._working = False  # the topic was deleted with its files; a new topic may have its name
             elif isinstance(result, Exception):
                 self._working = False
@@ -109,13 +109,12 @@ class Compaction:
             return None
 
     def _examine(self, partition: Partition, now: Moment) -> Candidate | None:
-        replica, settings = partition.replica, partition.settings
-        log = replica.log
+        log, settings = partition.log, partition.settings
         if any(damage.end_offset > log.log_start_offset for damage in log.damage):
             return None
         # The saved recovery point bounds compaction: above it recovery expects no gaps, and compaction leaves some.
         settled = min(log.recovery_point, self._node.logs.durable_recovery_point(partition.name))
-        end_offset, count = self._closed_part(log, min(replica.last_stable_offset, settled), now)
+        end_offset, count = self._closed_part(log, min(partition.last_stable_offset, settled), now)
         segments = log.segments[:count]
         clean_offset = max(log.log_start_offset, self._node.logs.clean_offset(partition.name))
         dirty_bytes = sum(
@@ -196,9 +195,9 @@ class Compaction:
     def _replaced(self, partition: Partition, old: list[int], new: int) -> bool:
         """Replaces neighbouring segments by one. False if retention or a deletion was faster, or the disk failed: the
         next round looks again."""
-        if not self._node.owns(partition):
+        if not self._node.hosted.hosts(partition):
             return False
-        log = partition.replica.log
+        log = partition.log
         present = {segment.base_offset for segment in log.segments}
         if not present.issuperset(old):
             return False

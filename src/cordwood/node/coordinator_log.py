@@ -2,7 +2,8 @@
 
 The contract of every coordinator: a request yields records and an answer; state changes only when those records are
 replayed, at append; the answer, and every read of that state, waits until the records are committed. The first request
-for a shard loads it from its log, and requests wait for the load.
+for a shard loads it from its log, and requests wait for the load. A shard is unloaded when this broker's leadership of
+its partition ends, or goes over to a new epoch: whoever still holds it is told NOT_COORDINATOR.
 
 Records of a transaction are held back until its marker: a commit replays the records, an abort drops them, in every
 kind of machine.
@@ -67,12 +68,14 @@ M = TypeVar("M", bound=Machine)
 class Shard(Generic[M]):
     """The machine of one partition of the internal topic."""
 
-    __slots__ = ("last_written_offset", "loaded", "machine", "partition", "pending", "waiting")
+    __slots__ = ("last_written_offset", "loaded", "machine", "partition", "pending", "unloaded", "waiting")
 
     def __init__(self, partition: Partition, machine: M) -> None:
         self.partition = partition
         self.machine = machine
         self.loaded = False
+        self.unloaded = False
+        """Whether the leadership that this shard belongs to is over."""
         self.waiting: list[Done] = []
         self.last_written_offset = -1
         self.pending = PendingRecords()
@@ -101,9 +104,11 @@ class CoordinatorLog(Generic[M]):
         topic: str,
         new_machine: Callable[[], M],
         after_loading: Callable[[Shard[M]], None] = lambda shard: None,
+        after_unloading: Callable[[Shard[M]], None] = lambda shard: None,
     ) -> None:
         self._node = node
         self._after_loading = after_loading
+        self._after_unloading = after_unloading
         self.topic = topic
         self._new_machine = new_machine
         self._shards: dict[int, Shard[M]] = {}
@@ -112,7 +117,7 @@ class CoordinatorLog(Generic[M]):
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         """Calls back once the internal topic exists; the first request for a coordinator creates the topic."""
         # A request must not overtake requests that still wait for the topic: the later of two commits has to win.
-        if self.topic in self._node.topics and not self._waiting_for_topic:
+        if self.topic in self._node.image.topics and not self._waiting_for_topic:
             done(None)
             return
         self._waiting_for_topic.append(done)
@@ -128,9 +133,9 @@ class CoordinatorLog(Generic[M]):
 
     def with_shard(self, index_of: Callable[[int], int], done: Callable[[Shard[M]], None], failed: Done) -> None:
         """Calls `done` with the loaded shard of the partition that `index_of` picks, given the number of partitions."""
-        partitions = self._node.topics.get(self.topic)
-        if partitions is not None and not self._waiting_for_topic:
-            found = self._shards.get(index_of(len(partitions)))
+        topic = self._node.image.topics.get(self.topic)
+        if topic is not None and not self._waiting_for_topic:
+            found = self._shards.get(index_of(len(topic.partitions)))
             if found is not None and found.loaded:
                 done(found)
                 return
@@ -139,8 +144,12 @@ class CoordinatorLog(Generic[M]):
             if error is not None:
                 failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
-            partitions = self._node.topics[self.topic]
-            shard = self._shard(index_of(len(partitions)))
+            index = index_of(len(self._node.image.topics[self.topic].partitions))
+            try:
+                shard = self._shard(self._node.hosted.leader(self.topic, index))
+            except ProtocolError:
+                failed(ErrorCode.NOT_COORDINATOR)
+                return
             self._load_then(shard, lambda code: done(shard) if code is ErrorCode.NONE else failed(code))
 
         self.when_topic_exists(topic_exists)
@@ -149,18 +158,14 @@ class CoordinatorLog(Generic[M]):
         self, done: Callable[[Shard[M]], None], finished: Done = lambda worst_error: None
     ) -> None:
         """Calls `done` for the shard of every partition with records once the shard is loaded, then `finished` once."""
-        holding = [
-            index
-            for index, partition in enumerate(self._node.topics.get(self.topic, ()))
-            if partition.opened is not None or self._node.logs.has_log(partition.name)
-        ]
+        holding = self._with_records()
         left = len(holding)
         worst = ErrorCode.NONE
         if not holding:
             finished(worst)
 
-        for index in holding:
-            shard = self._shard(index)
+        for partition in holding:
+            shard = self._shard(partition)
 
             def loaded(code: ErrorCode, shard: Shard[M] = shard) -> None:
                 nonlocal left, worst
@@ -174,16 +179,21 @@ class CoordinatorLog(Generic[M]):
 
             self._load_then(shard, loaded)
 
+    def _with_records(self) -> list[Partition]:
+        """The partitions that this broker leads and that have a log."""
+        node = self._node
+        return [
+            partition
+            for partition in node.hosted.led(self.topic)
+            if partition.opened is not None or node.logs.has_log(partition.name)
+        ]
+
     def loaded_shards(self) -> list[Shard[M]]:
         return [shard for shard in self._shards.values() if shard.loaded]
 
     def when_loaded(self, done: Callable[[list[Shard[M]]], None]) -> None:
         """Calls back once, with all shards that have records and could be loaded."""
-        shards = [
-            self._shard(index)
-            for index, partition in enumerate(self._node.topics.get(self.topic, ()))
-            if partition.opened is not None or self._node.logs.has_log(partition.name)
-        ]
+        shards = list(map(self._shard, self._with_records()))
         outstanding = len(shards)
         if not shards:
             done([])
@@ -203,6 +213,9 @@ class CoordinatorLog(Generic[M]):
         With a writer the records are part of the writer's transaction. The caller has made sure that the transaction is
         open and includes this partition.
         """
+        if shard.unloaded:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
         if not records:
             done(ErrorCode.NONE)
             return
@@ -273,6 +286,9 @@ class CoordinatorLog(Generic[M]):
 
     def when_committed(self, shard: Shard[M], done: Done) -> None:
         """Calls back when every record behind this shard's state is committed."""
+        if shard.unloaded:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
         if shard.partition.replica.high_watermark > shard.last_written_offset:
             done(ErrorCode.NONE)
             return
@@ -281,13 +297,39 @@ class CoordinatorLog(Generic[M]):
             shard.partition, shard.last_written_offset, deadline_ms, lambda error: done(_told(error))
         )
 
-    # Loading
+    def when_durable(self, shard: Shard[M], done: Done) -> None:
+        """Calls back when every record behind this shard's state is on this broker's disk."""
+        if shard.unloaded:
+            done(ErrorCode.NOT_COORDINATOR)
+            return
+        deadline_ms = self._node.now.boot_ms + COMMIT_TIMEOUT_MS
 
-    def _shard(self, index: int) -> Shard[M]:
+        def durable(error: ErrorCode) -> None:
+            done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
+
+        self._node.when_durable(shard.partition, shard.last_written_offset, deadline_ms, durable)
+
+    # Loading and unloading
+
+    def _shard(self, partition: Partition) -> Shard[M]:
+        index = partition.name.partition
         shard = self._shards.get(index)
         if shard is None:
-            shard = self._shards[index] = Shard(self._node.topics[self.topic][index], self._new_machine())
+            shard = self._shards[index] = Shard(partition, self._new_machine())
         return shard
+
+    def deposed(self, partition: Partition) -> None:
+        """Unloads the shard of a partition whose leadership ended, if it is one of this topic."""
+        topic, index = partition.name
+        shard = self._shards.pop(index, None) if topic == self.topic else None
+        if shard is None:
+            return
+        shard.unloaded = True
+        waiting, shard.waiting = shard.waiting, []
+        if shard.loaded:
+            self._after_unloading(shard)
+        for done in waiting:
+            done(ErrorCode.NOT_COORDINATOR)
 
     def _load_then(self, shard: Shard[M], done: Done) -> None:
         if shard.loaded:
@@ -323,6 +365,8 @@ class CoordinatorLog(Generic[M]):
             return
 
         def replay(read: tuple[list[Found], int, bool] | Exception) -> None:
+            if shard.unloaded:
+                return
             if isinstance(read, Exception):
                 self._loaded(shard, read)
                 return
@@ -403,4 +447,4 @@ def _told(error: ErrorCode) -> ErrorCode:
     """The error code for a coordinator's client when the append to the coordinator's log was not committed."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return error
+    return ErrorCode.NOT_COORDINATOR if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else error

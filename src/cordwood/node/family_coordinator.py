@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
-from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Done, Shard
 from cordwood.node.timers import Timer
 from cordwood.transactions import families_deciding, families_joining
@@ -68,6 +67,18 @@ class FamilyCoordinator:
         """Leases by partition of __transaction_state."""
         self._waiting: dict[str, list[_Waiting]] = {}
         """Waiting decisions by the slot whose markers are missing."""
+
+    def unloaded(self, shard: Shard[Transactions]) -> None:
+        """Sends decisions that wait for markers to another coordinator."""
+        self._leases.pop(shard.partition.name.partition, None)
+        waiting = {
+            each: None
+            for name in shard.machine.families.names()
+            for slot in shard.machine.families.get(name).slots.values()
+            for each in self._waiting.get(slot.transactional_id, ())
+        }
+        for each in waiting:
+            self._end(each, ErrorCode.NOT_COORDINATOR)
 
     # Requests
 
@@ -211,16 +222,21 @@ class FamilyCoordinator:
         for slot in slots:
             self._waiting.setdefault(slot, []).append(waiting)
 
-        def give_up(_: Moment) -> None:
-            for slot in waiting.slots:
-                others = self._waiting[slot]
-                others.remove(waiting)
-                if not others:
-                    del self._waiting[slot]
-            done(ErrorCode.REQUEST_TIMED_OUT)
-
-        waiting.timer = self._node.timers.at(self._node.now.boot_ms + timeout_ms, give_up)
+        waiting.timer = self._node.timers.at(
+            self._node.now.boot_ms + timeout_ms, lambda _: self._end(waiting, ErrorCode.REQUEST_TIMED_OUT)
+        )
         self._node.effects.wake()
+
+    def _end(self, waiting: _Waiting, error: ErrorCode) -> None:
+        """Ends a wait before all markers are committed."""
+        for slot in waiting.slots:
+            others = self._waiting[slot]
+            others.remove(waiting)
+            if not others:
+                del self._waiting[slot]
+        assert waiting.timer is not None
+        waiting.timer.cancel()
+        waiting.done(error)
 
     def marked(self, transactional_id: str) -> None:
         """Answers decisions that waited for the markers of this id's transaction: the markers are committed."""

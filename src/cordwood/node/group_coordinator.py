@@ -12,6 +12,7 @@ from cordwood.node.coordinator_log import Done, Shard
 from cordwood.node.group_membership import GroupMembership
 from cordwood.node.group_positions import GroupPositions
 from cordwood.node.group_shards import GroupShards, pending_positions
+from cordwood.node.partition import Partition
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -30,6 +31,10 @@ class GroupCoordinator:
     def topics_changed(self, created: list[str], deleted: list[str]) -> None:
         """Tells topic subscriptions of new and deleted topics. The image is up to date already."""
         self.shards.topics.topics_changed(created, deleted)
+
+    def deposed(self, partition: Partition) -> None:
+        """Gives up the groups of a partition of __consumer_offsets: its leadership ended."""
+        self._log.deposed(partition)
 
     def stop_waiting(self) -> None:
         self.shards.stop_waiting()

@@ -17,7 +17,6 @@ from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPar
 from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Done, Shard, Writer
 from cordwood.node.group_shards import Author, GroupShards, nothing, pending_positions
-from cordwood.node.partition import Partition
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -39,8 +38,6 @@ class CommitRequest(NamedTuple):
     group_id: str
     author: Author
     commits: list[Commit]
-    partitions: list[Partition]
-    """The partition of each commit."""
     knows_epochs: bool = True
     """Whether members of the consumer protocol may use the version of the request."""
 
@@ -102,8 +99,8 @@ class GroupPositions:
 
     def _records(self, asked: CommitRequest, machine: GroupShard, now: Moment) -> CommitOutcome:
         """Checks again that each topic exists: it may have been deleted, and created anew, while the commit waited."""
-        owns, partitions = self._node.owns, asked.partitions
-        present = [commit for commit, partition in zip(asked.commits, partitions, strict=True) if owns(partition)]
+        there = list(map(self._exists, asked.commits))
+        present = [commit for commit, exists in zip(asked.commits, there, strict=True) if exists]
         outcome = machine.positions.commit(
             asked.group_id,
             present,
@@ -111,17 +108,21 @@ class GroupPositions:
             wall_ms=now.wall_ms,
             room=self._shards.room_for_positions(),
         )
-        if len(present) == len(partitions):
+        if len(present) == len(there):
             return outcome
         errors = iter(outcome.errors)
         return CommitOutcome(
             outcome.records,
-            [next(errors) if owns(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for partition in partitions],
+            [next(errors) if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for exists in there],
         )
+
+    def _exists(self, commit: Commit) -> bool:
+        topic = self._node.image.topics.get(commit.partition.topic)
+        return topic is not None and topic.topic_id == commit.topic_id
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """The partition that stores the positions of a group. __consumer_offsets has to exist."""
-        count = len(self._node.topics[CONSUMER_OFFSETS_TOPIC])
+        count = len(self._node.image.topics[CONSUMER_OFFSETS_TOPIC].partitions)
         return TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinating_partition(group_id, count))
 
     # Reading and deleting

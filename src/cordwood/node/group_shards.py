@@ -53,7 +53,9 @@ class GroupShards:
         self._held = node.held_heartbeats
         self._alarms: dict[str, Alarm] = {}
         self.topics = TopicMatching(node)
-        self.log = CoordinatorLog(node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self.topics), self._loaded)
+        self.log = CoordinatorLog(
+            node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self.topics), self._loaded, self._unloaded
+        )
 
     def with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Done) -> None:
         if is_too_long(group_id):
@@ -98,7 +100,7 @@ class GroupShards:
         def committed(error: ErrorCode) -> None:
             out.settle(error)
             done(error)
-            if error is not ErrorCode.NONE and out.records:
+            if error is not ErrorCode.NONE and out.records and not shard.unloaded:
                 again = Outbox()
                 shard.machine.not_written(group_id, again, self._node.now, self.limits(shard))
                 self.settle(shard, group_id, again)
@@ -126,8 +128,22 @@ class GroupShards:
         for group_id in chain(shard.machine.groups, shard.machine.consumer_groups):
             self.set_alarm(shard, group_id)
 
+    def _unloaded(self, shard: Shard[GroupShard]) -> None:
+        """Sends the members of all groups to another coordinator."""
+        machine = shard.machine
+        for group_id in chain(machine.groups, machine.consumer_groups):
+            alarm = self._alarms.pop(group_id, None)
+            if alarm is not None:
+                alarm.timer.cancel()
+            self._held.answer_all(group_id, self._node.now)
+        out = Outbox()
+        machine.refuse_all(out, ErrorCode.NOT_COORDINATOR)
+        out.settle(ErrorCode.NONE)
+
     def set_alarm(self, shard: Shard[GroupShard], group_id: str) -> None:
         """Keeps one timer per group, never later than the group's next deadline: heartbeats need not move it."""
+        if shard.unloaded:
+            return
         wake_ms = shard.machine.wake_ms(group_id)
         alarm = self._alarms.get(group_id)
         if alarm is not None:

@@ -88,6 +88,11 @@ class HeldHeartbeats:
             if waiting.has_news():
                 waiting.hurry(now)
 
+    def answer_all(self, group_id: str, now: Moment) -> None:
+        """Answers the held heartbeats of a group: its coordinator is elsewhere from now on."""
+        for waiting in list(self._of_group.get(group_id, ())):
+            waiting.hurry(now)
+
     def forget(self, waiting: HeldHeartbeat) -> None:
         if waiting.timer is not None:
             waiting.timer.cancel()

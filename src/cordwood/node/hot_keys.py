@@ -56,11 +56,12 @@ class HotKeys:
         self._sketches = {name: self._sketches.get(name) or HeavyKeys(KEYS_PER_PARTITION) for name in hot}
         self._sampled_end = {name: end for name, end in self._sampled_end.items() if name in self._sketches}
         for name in hot:
-            if self._node.has_partition(*name):
-                self._sample(self._node.partition(*name))
+            partition = self._node.hosted.get(*name)
+            if partition is not None:
+                self._sample(partition)
 
     def _sample(self, partition: Partition) -> None:
-        name, replica = partition.name, partition.opened
+        name, replica = partition.name, partition.leading
         if replica is None:
             return
         end_offset = replica.high_watermark

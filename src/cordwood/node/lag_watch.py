@@ -118,14 +118,17 @@ class LagWatch:
                 for found in shard.watched_positions(group_id, self._partition_count):
                     # Each position is a step, also if it is left out: a group may have any number of positions.
                     yield
-                    if found is None or not self._node.has_partition(*found[0]):
+                    if found is None:
                         continue
                     name, position = found
+                    partition = self._node.hosted.get(*name)
+                    if partition is None or not partition.leads:
+                        continue
                     if len(watched) >= MAX_WATCHED:
                         left_out += 1
                         continue
                     try:
-                        watched[group_id, name] = self._look(group_id, self._node.partition(*name), position, spans)
+                        watched[group_id, name] = self._look(group_id, partition, position, spans)
                     except StorageFailure as failure:
                         self._node.report_storage_failure(failure)
                 # Groups whose positions are all left out are steps, too: there may be any number of such groups.
@@ -136,8 +139,8 @@ class LagWatch:
     def _sample_traffic(self) -> Iterator[None]:
         traffic: dict[TopicPartition, PartitionTraffic] = {}
         before = self.traffic
-        for partition in list(self._node.partitions()):
-            replica = partition.opened
+        for partition in list(self._node.hosted):
+            replica = partition.leading
             if replica is None:
                 continue
             now = self._node.now
@@ -157,7 +160,8 @@ class LagWatch:
         self._node.hot_keys.sample(traffic)
 
     def _partition_count(self, topic: str) -> int:
-        return len(self._node.topics.get(topic, ()))
+        found = self._node.image.topics.get(topic)
+        return 0 if found is None else len(found.partitions)
 
     def _look(
         self, group_id: str, partition: Partition, position: int | None, spans: dict[TopicPartition, LogSpan]
@@ -226,7 +230,7 @@ class LagWatch:
             for segment in span.segments
             if segment.newest_ms != NO_TIMESTAMP_MS
         ]
-        return ends + segment_ends + _time_index_marks(partition.opened.log, first_unread)
+        return ends + segment_ends + _time_index_marks(partition.opened, first_unread)
 
     # Warnings: once for each event
 

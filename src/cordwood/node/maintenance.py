@@ -52,7 +52,7 @@ class Maintenance:
         settings = self._node.settings
         self._node.timers.at(now.boot_ms + settings.log_retention_check_interval_ms, self._begin_sweep)
         if self._sweep is None:
-            self._sweep = iter(list(self._node.partitions()))
+            self._sweep = iter(list(self._node.hosted))
             self._continue_sweep(now)
 
     def _continue_sweep(self, now: Moment) -> None:
@@ -81,17 +81,16 @@ class Maintenance:
 
     def _visit(self, partition: Partition, now: Moment) -> int:
         """Rolls and drops segments of a partition as its settings ask. Returns the number of dropped segments."""
-        if not self._node.owns(partition):
+        if not self._node.hosted.hosts(partition):
             return 0
         if partition.opened is None and not self._node.logs.has_log(partition.name):
             return 0
         try:
-            replica = partition.replica
-            log = replica.log
+            log = partition.log
             if log.roll_if_due(now.wall_ms):
                 # Compaction takes only segments below the saved recovery point.
                 self.checkpoint_soon()
-            removed = log.apply_retention(now, limit_offset=replica.high_watermark)
+            removed = log.apply_retention(now, limit_offset=partition.high_watermark)
         except StorageFailure as failure:
             self._node.storage_failed(failure)
             return 0
@@ -179,10 +178,10 @@ class Maintenance:
 
     # Files that go
 
-    def delete_logs(self, deleted: dict[TopicId, list[Partition]]) -> None:
+    def delete_logs(self, deleted: dict[TopicId, list[TopicPartition]]) -> None:
         """Removes the files of deleted topics soon; then the topics' tombstones are removed."""
         node = self._node
-        names = [partition.name for partitions in deleted.values() for partition in partitions]
+        names = [name for partitions in deleted.values() for name in partitions]
 
         def freed(result: Exception | None) -> None:
             if isinstance(result, Exception):
@@ -206,7 +205,7 @@ class Maintenance:
         node = self._node
         tombstones = dict(node.image.deleted_topics)
         remaining: set[TopicId] = set()
-        for name, verdict in node.logs.strays(Known(node.topic_id_of, tombstones)).items():
+        for name, verdict in node.logs.strays(Known(self._topic_id_of, tombstones)).items():
             try:
                 self._sort_out(name, verdict)
             except DiskFull as failure:
@@ -221,8 +220,12 @@ class Maintenance:
             # The metadata is written later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
             node.timers.at(node.now.boot_ms, lambda _: self._forget_deletions(forgotten))
-        for name in node.logs.missing([partition.name for partition in node.partitions()]):
+        for name in node.logs.missing([partition.name for partition in node.hosted]):
             logger.error("%s had records, and its directory is missing", name)
+
+    def _topic_id_of(self, name: TopicPartition) -> TopicId | None:
+        image = self._node.image
+        return None if image.partition_of(*name) is None else image.topic_id(name.topic)
 
     def _sort_out(self, name: TopicPartition, verdict: Verdict) -> None:
         logs = self._node.logs

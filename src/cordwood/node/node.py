@@ -23,7 +23,7 @@ from cordwood.log.log import Appended, Log
 from cordwood.log.record_work import HERE, RecordWork
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError, StorageFailure, SyncFailure
-from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import NO_LIMIT, TopicSettings
 from cordwood.node.apis import HANDLERS, SERVED_APIS
@@ -33,12 +33,13 @@ from cordwood.node.fetch_sessions import FetchSessions
 from cordwood.node.group_coordinator import GroupCoordinator
 from cordwood.node.handlers.metadata import EncodedTopics
 from cordwood.node.held_heartbeats import HeldHeartbeats
+from cordwood.node.hosted import Deposed, HostedReplicas
 from cordwood.node.hot_keys import HotKeys
 from cordwood.node.in_turns import InTurns
 from cordwood.node.lag_watch import LagWatch
 from cordwood.node.logger_configs import LogLevels
 from cordwood.node.maintenance import Maintenance
-from cordwood.node.partition import Done, Partition, no_such_partition
+from cordwood.node.partition import Done, Partition, WaitingAck
 from cordwood.node.ports import Effects, Reply
 from cordwood.node.preparation import Preparation
 from cordwood.node.producer_ids import ProducerIds
@@ -49,7 +50,6 @@ from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.node.transactional_appends import TransactionalAppends
 from cordwood.node.turns import Turns
 from cordwood.records.control import TransactionMarker
-from cordwood.replication.leader import LeaderReplica
 from cordwood.segments.partition_metadata import TopicDescription
 from cordwood.wire.api_versions import encode_unsupported_version
 from cordwood.wire.apis import ApiKey
@@ -87,11 +87,13 @@ class Node:
         effects: Effects,
         now: Moment,
         *,
+        broker_epoch: int,
         compact: Callable[[CompactionJob], CompactionResult],
         log_levels: LogLevels,
         seed: int,
         apart: RecordWork = HERE,
     ) -> None:
+        """`broker_epoch`: the epoch of this process's registration."""
         self.image = image
         self.broker_id = image.node_id
         self.logs = logs
@@ -100,7 +102,7 @@ class Node:
         self.timers = Timers()
         self.turns = Turns(self.timers, effects.wake, lambda: self.now)
         self.in_turns = InTurns(self.timers, effects.wake, lambda: self.now)
-        self.topics: dict[str, list[Partition]] = {}
+        self.hosted = HostedReplicas(image, broker_epoch, self._open_log)
         self.fetch_sessions = FetchSessions(self.settings.max_incremental_fetch_session_cache_slots, seed)
         self.held_heartbeats = HeldHeartbeats(self)
         self.groups = GroupCoordinator(self, seed)
@@ -116,7 +118,7 @@ class Node:
         self.log_levels = log_levels
         self.compaction = Compaction(self)
         self.scrub = Scrub(self)
-        self.encoded_topics = EncodedTopics()
+        self.encoded_topics = EncodedTopics(image)
         self.refused_appends: Counter[str] = Counter()
         """Batches of producers that were refused since the start, by the name of the error."""
         self.served_apis = SERVED_APIS
@@ -212,58 +214,28 @@ class Node:
 
     # Topics and partitions
 
-    def partition(self, topic: str, index: int) -> Partition:
-        """The partition; raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
-        partitions = self.topics.get(topic)
-        if partitions is None or not 0 <= index < len(partitions):
-            raise no_such_partition(topic, index)
-        return partitions[index]
-
-    def has_partition(self, topic: str, index: int) -> bool:
-        return 0 <= index < len(self.topics.get(topic, ()))
-
-    def owns(self, partition: Partition) -> bool:
-        """Whether this node still has the partition: its topic may have been deleted, and even created anew."""
-        topic, index = partition.name
-        partitions = self.topics.get(topic, ())
-        return index < len(partitions) and partitions[index] is partition
-
-    def partitions(self) -> Iterator[Partition]:
-        for partitions in self.topics.values():
-            yield from partitions
-
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        topic = self.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-    def topic_id(self, name: str) -> TopicId:
-        topic = self.image.topics.get(name)
-        return ZERO_TOPIC_ID if topic is None else topic.topic_id
-
-    def topic_id_of(self, name: TopicPartition) -> TopicId | None:
-        """The topic id of a partition; None if the partition does not exist."""
-        return self.topic_id(name.topic) if self.has_partition(*name) else None
-
     def apply(self, delta: ImageDelta, now: Moment) -> None:
         """Applies a change of the cluster's metadata. The image is up to date already."""
         self.now = now
         if delta.deleted:
-            self._topics_deleted(delta.deleted, now)
+            self._topics_deleted(delta.deleted)
         for topic in delta.created:
             self._topic_created(topic)
         self.groups.topics_changed([topic.name for topic in delta.created], [topic.name for topic in delta.deleted])
         for change in delta.changed:
             self._topic_changed(change, now)
+        if self.broker_id in delta.registered:
+            self._deposed(self.hosted.registered(now))
         if delta.broker_settings_changed:
-            for name, partitions in self.topics.items():
+            for name, partitions in self.hosted.topics.items():
                 self.preparation.topic_settled(self.image.topics[name])
-                for partition in partitions:
+                for partition in partitions.values():
                     self._change_settings(partition, self.image.topics[name].settings, now)
 
     def _topic_created(self, topic: TopicImage) -> None:
         self._describe(topic)
         self.preparation.topic_settled(topic)
-        self.topics[topic.name] = [self._new_partition(topic, index) for index in range(len(topic.partitions))]
+        self.hosted.created(topic, self.now)
 
     def _describe(self, topic: TopicImage) -> None:
         self.logs.describe_topic(topic.topic_id, TopicDescription(len(topic.partitions), topic.overrides))
@@ -272,65 +244,75 @@ class Node:
         topic = change.after
         self._describe(topic)
         self.preparation.topic_settled(topic)
-        partitions = self.topics[topic.name]
-        for index in range(len(partitions), len(topic.partitions)):
-            partitions.append(self._new_partition(topic, index))
+        self._deposed(self.hosted.changed(change, now))
         if topic.settings != change.before.settings:
-            for partition in partitions:
+            for partition in self.hosted.topics.get(topic.name, {}).values():
                 self._change_settings(partition, topic.settings, now)
 
     def _change_settings(self, partition: Partition, settings: TopicSettings, now: Moment) -> None:
-        partition.change_settings(settings)
-        replica = partition.opened
-        if replica is None:
-            return
         # Visible records may now have to be durable, and records that waited for replicas or the disk may be committed
         # now.
-        if settings.acks_mean_disk and replica.log.log_end_offset > replica.log.durable_end_offset:
+        log = partition.opened
+        if log is not None and settings.acks_mean_disk and log.log_end_offset > log.durable_end_offset:
             self._dirty[partition] = None
             self.effects.wake()
-        partition.moved(now)
+        partition.change_settings(settings, now)
 
-    def _topics_deleted(self, topics: Iterable[TopicImage], now: Moment) -> None:
-        deleted: dict[TopicId, list[Partition]] = {}
+    def _topics_deleted(self, topics: Iterable[TopicImage]) -> None:
+        deleted: dict[TopicId, list[TopicPartition]] = {}
+        gone: list[tuple[Partition, list[WaitingAck]]] = []
         for topic in topics:
-            partitions = deleted[topic.topic_id] = self.topics.pop(topic.name)
+            partitions = self.hosted.deleted(topic)
+            deleted[topic.topic_id] = [partition.name for partition in partitions]
             self.logs.describe_topic(topic.topic_id, None)
             self.encoded_topics.forget(topic.name)
             self.preparation.topic_deleted(topic)
             self.groups.positions.topic_deleted(topic.name, topic.topic_id)
             self.scrub.topic_deleted(topic.name)
             for partition in partitions:
-                self._dirty.pop(partition, None)
-                self._unsynced.pop(partition, None)
-                self._partitions_with_acks.pop(partition, None)
+                self._forget(partition)
+                acks = partition.take_acks()
+                if acks or partition.waiting_readers:
+                    gone.append((partition, acks))
         # The logs are forgotten before a waiting request hears of the deletion and may ask for a new topic.
         self.maintenance.delete_logs(deleted)
-        gone = [each for partitions in deleted.values() for each in partitions if each.has_waiters]
-        self.in_turns.begin_steps(self._end_waits(gone))
+        self.in_turns.begin_steps(self._end_waits(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
-    def _end_waits(self, gone: list[Partition]) -> Iterator[None]:
-        for number, partition in enumerate(gone, 1):
-            partition.gone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, self.now)
+    def _forget(self, partition: Partition) -> None:
+        self._dirty.pop(partition, None)
+        self._unsynced.pop(partition, None)
+        self._partitions_with_acks.pop(partition, None)
+
+    def _deposed(self, deposed: list[Deposed]) -> None:
+        """Ends the waits of partitions that this broker leads no longer, and unloads their coordinators."""
+        if not deposed:
+            return
+        for partition, _, hosted in deposed:
+            if not hosted:
+                self._forget(partition)
+            self.groups.deposed(partition)
+            self.transactions.deposed(partition)
+        waits = [(partition, acks) for partition, acks, _ in deposed if acks or partition.waiting_readers]
+        self.in_turns.begin_steps(self._end_waits(waits, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def _end_waits(self, gone: list[tuple[Partition, list[WaitingAck]]], error: ErrorCode) -> Iterator[None]:
+        for number, (partition, acks) in enumerate(gone, 1):
+            for ack in acks:
+                ack.done(error)
+            partition.wake_readers(self.now)
             if number % ENDED_PER_STEP == 0:
                 yield
 
-    def _new_partition(self, topic: TopicImage, index: int) -> Partition:
-        image = topic.partitions[index]
-        name = TopicPartition(topic.name, index)
-        return Partition(name, topic.topic_id, topic.settings, image.leader_epoch, image.isr, self._open_replica)
-
-    def _open_replica(self, partition: Partition) -> LeaderReplica:
+    def _open_log(self, partition: Partition) -> Log:
         log = self.logs.open_log(partition.name, partition.topic_id, partition.settings, self.now)
         self.maintenance.report_recovery(log)
         self.maintenance.report_set_aside()
         self.scrub.log_opened(log)
         log.on_late_report = partial(self._report_late, log)
-        replica = LeaderReplica(log, self.broker_id, partition.leader_epoch, partition.isr)
         if log.log_end_offset > log.durable_end_offset:
             self._dirty[partition] = None
             self.effects.wake()
-        return replica
+        return log
 
     def _report_late(self, log: Log) -> None:
         self.maintenance.report_recovery(log)
@@ -411,7 +393,7 @@ class Node:
 
     def _flush_due(self, partition: Partition) -> None:
         partition.flush_due = False
-        if self.owns(partition):
+        if self.hosted.hosts(partition):
             self._dirty[partition] = None
             self.effects.wake()
 
@@ -424,11 +406,17 @@ class Node:
         self._partitions_with_acks[partition] = None
 
     def when_committed(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
+        if not partition.leads:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
         partition.when_committed(offset, deadline_ms, done)
         self._partitions_with_acks[partition] = None
 
     def when_durable(self, partition: Partition, offset: int, deadline_ms: int, done: Done) -> None:
         """Calls back when a record is on this node's disk, whatever the acks of its topic mean."""
+        if not partition.leads:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
         if partition.replica.log.durable_end_offset > offset:
             done(ErrorCode.NONE)
             return
@@ -443,7 +431,8 @@ class Node:
         while self._dirty and len(tickets) < FLUSHED_AT_ONCE:
             partition = next(iter(self._dirty))
             del self._dirty[partition]
-            ticket = partition.replica.log.begin_flush()
+            log = partition.opened
+            ticket = None if log is None else log.begin_flush()
             if ticket is not None:
                 tickets.append(ticket)
         return tickets
@@ -458,16 +447,12 @@ class Node:
 
     def became_durable(self, log: Log, now: Moment) -> None:
         """Wakes acks and readers that waited for a log's durable end."""
-        topic, index = log.partition
-        partitions = self.topics.get(topic, ())
-        if index < len(partitions):
-            partition = partitions[index]
-            replica = partition.opened
-            if replica is not None and replica.log is log:
-                partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
-                if not partition.unsynced_messages:
-                    self._unsynced.pop(partition, None)
-                partition.synced(log.durable_end_offset, now)
+        partition = self.hosted.get(*log.partition)
+        if partition is not None and partition.opened is log:
+            partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
+            if not partition.unsynced_messages:
+                self._unsynced.pop(partition, None)
+            partition.synced(log.durable_end_offset, now)
 
     # Time
 
@@ -494,10 +479,10 @@ class Node:
     def recover_all(self) -> Iterator[TopicPartition]:
         """Before the first request: sorts out strays and, after an unclean stop, recovers every log, one by one."""
         self.maintenance.sort_out_strays()
-        for partition in list(self.partitions()):
+        for partition in list(self.hosted):
             if not self.logs.clean and self.logs.has_log(partition.name):
                 try:
-                    partition.replica  # noqa: B018
+                    partition.log  # noqa: B018
                 except StorageFailure as failure:
                     self.report_storage_failure(failure)
                 yield partition.name

@@ -1,4 +1,8 @@
-"""One partition on this node: its leader replica, and the acks and fetches that wait for it.
+"""One partition that this node hosts: leader or follower, and the acks and fetches that wait for it.
+
+The image of the metadata decides who leads (`HostedReplicas`). A leader has a `LeaderReplica` from the first use of its
+log on, one for each leader epoch. A follower keeps its log and serves nobody. A partition whose log cannot be opened is
+offline: each use tries again, and fails with the StorageFailure of the attempt.
 
 Three kinds of waiting exist, each woken by exactly one event: acks wait for this replica's disk, acks (and
 coordinators) wait for the high watermark, and fetches wait for records.
@@ -6,9 +10,11 @@ coordinators) wait for the high watermark, and fetches wait for records.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
-from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
@@ -33,9 +39,12 @@ class WaitingReader(Protocol):
 
 
 class Partition:
-    """A partition that this node leads. The first use opens its log."""
+    """A partition that this node hosts. The first use opens its log."""
 
     __slots__ = (
+        "_broker_id",
+        "_high_watermark",
+        "_log",
         "_open",
         "_replica",
         "appended_bytes",
@@ -43,6 +52,7 @@ class Partition:
         "flush_due",
         "isr",
         "leader_epoch",
+        "leads",
         "name",
         "settings",
         "topic_id",
@@ -57,17 +67,23 @@ class Partition:
         name: TopicPartition,
         topic_id: TopicId,
         settings: TopicSettings,
-        leader_epoch: int,
-        isr: tuple[int, ...],
-        open_replica: Callable[["Partition"], LeaderReplica],
+        broker_id: int,
+        open_log: Callable[["Partition"], Log],
     ) -> None:
+        """A follower; `lead` makes it the leader."""
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
-        self.leader_epoch = leader_epoch
-        self.isr = isr
-        self._open = open_replica
+        self.leads = False
+        self.leader_epoch = -1
+        """The epoch in which the partition is led, here or elsewhere."""
+        self.isr: tuple[int, ...] = ()
+        self._broker_id = broker_id
+        self._open = open_log
+        self._log: Log | None = None
         self._replica: LeaderReplica | None = None
+        self._high_watermark = 0
+        """The last high watermark of an earlier leadership."""
         self.waiting_durable: deque[WaitingAck] = deque()
         self.waiting_committed: deque[WaitingAck] = deque()
         self.waiting_readers: dict[WaitingReader, None] = {}
@@ -77,16 +93,90 @@ class Partition:
         self.fetched_bytes = 0
         """Bytes sent to readers since the broker started."""
 
+    # The log and its leader
+
     @property
     def replica(self) -> LeaderReplica:
-        if self._replica is None:
-            self._replica = self._open(self)
+        """The leader. Raises NOT_LEADER_OR_FOLLOWER, or StorageFailure if the log cannot be opened."""
+        return self._replica or self._take_the_lead()
+
+    @property
+    def log(self) -> Log:
+        """The log, whoever leads. Raises StorageFailure if it cannot be opened."""
+        if self.leads:
+            return self.replica.log
+        return self._log or self._opened_log()
+
+    @property
+    def opened(self) -> Log | None:
+        """The log if it is open, for duties that must not open a log."""
+        return self._log
+
+    @property
+    def leading(self) -> LeaderReplica | None:
+        """The leader if its log is open, for duties that must not open a log."""
         return self._replica
 
     @property
-    def opened(self) -> LeaderReplica | None:
-        """The replica if its log is open, for duties that must not open a log."""
-        return self._replica
+    def high_watermark(self) -> int:
+        """The high watermark as far as this broker knows it. The log has to be open."""
+        replica, log = self._replica, self._log
+        if replica is not None:
+            return replica.high_watermark
+        assert log is not None
+        return max(self._high_watermark, log.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end for a read_committed reader, as far as this broker knows it. The log has to be open."""
+        log = self._log
+        assert log is not None
+        return max(log.last_stable_offset(self.high_watermark), log.log_start_offset)
+
+    def _opened_log(self) -> Log:
+        log = self._log = self._open(self)
+        return log
+
+    def _take_the_lead(self) -> LeaderReplica:
+        if not self.leads:
+            raise not_led_here(*self.name)
+        log = self._log or self._opened_log()
+        replica = self._replica = LeaderReplica(
+            log,
+            self._broker_id,
+            self.leader_epoch,
+            self.isr,
+            self.settings.min_insync_replicas,
+            high_watermark=self._high_watermark,
+        )
+        return replica
+
+    # Leadership
+
+    def lead(self, leader_epoch: int, isr: tuple[int, ...], now: Moment) -> None:
+        """Leads from now on, in this epoch. Waits of an earlier epoch of this leader go on."""
+        if self.leads and leader_epoch == self.leader_epoch:
+            if isr != self.isr:
+                self.isr = isr
+                if self._replica is not None and self._replica.change_isr(isr):
+                    self._watermark_moved(self._replica, now)
+            return
+        self._end_replica()
+        self.leads, self.leader_epoch, self.isr = True, leader_epoch, isr
+        if self._log is not None:
+            with suppress(StorageFailure):  # offline: the next use tries again
+                self._watermark_moved(self._take_the_lead(), now)
+
+    def follow(self, leader_epoch: int, isr: tuple[int, ...]) -> list[WaitingAck]:
+        """Leads no longer. Returns the acks that waited; the caller ends them, and wakes the readers."""
+        self._end_replica()
+        self.leads, self.leader_epoch, self.isr = False, leader_epoch, isr
+        return self.take_acks()
+
+    def _end_replica(self) -> None:
+        if self._replica is not None:
+            self._high_watermark = self._replica.high_watermark
+            self._replica = None
 
     @property
     def must_sync(self) -> bool:
@@ -94,13 +184,17 @@ class Partition:
         settings = self.settings
         return settings.ack_durability == "disk" or self.unsynced_messages >= settings.flush_messages
 
-    def change_settings(self, settings: TopicSettings) -> None:
+    def change_settings(self, settings: TopicSettings, now: Moment) -> None:
         self.settings = settings
-        if self._replica is not None:
-            self._replica.log.settings = settings
+        if self._log is not None:
+            self._log.settings = settings
+        if self._replica is not None and self._replica.change_min_insync(settings.min_insync_replicas):
+            self._watermark_moved(self._replica, now)
+
+    # Waiting
 
     def when_durable(self, offset: int, deadline_ms: int, done: Done) -> None:
-        """Calls `done` once this replica has synced the record at `offset`."""
+        """Calls `done` once the record at `offset` is on this replica's disk."""
         self.waiting_durable.append(WaitingAck(offset, deadline_ms, done))
 
     def when_committed(self, offset: int, deadline_ms: int, done: Done) -> None:
@@ -117,9 +211,10 @@ class Partition:
     def moved(self, now: Moment) -> None:
         """Advances the high watermark after the log's or a follower's end moved, and wakes acks and readers."""
         replica = self._replica
-        assert replica is not None, "a partition moves only once its log is open"
-        if not replica.advance():
-            return
+        if replica is not None and replica.advance():
+            self._watermark_moved(replica, now)
+
+    def _watermark_moved(self, replica: LeaderReplica, now: Moment) -> None:
         waiting = self.waiting_committed
         high_watermark = replica.high_watermark
         while waiting and waiting[0].offset < high_watermark:
@@ -143,17 +238,19 @@ class Partition:
                     ack.done(ErrorCode.REQUEST_TIMED_OUT)
         return bool(self.waiting_durable or self.waiting_committed)
 
-    @property
-    def has_waiters(self) -> bool:
-        return bool(self.waiting_durable or self.waiting_committed or self.waiting_readers)
-
-    def gone(self, error: ErrorCode, now: Moment) -> None:
-        """Ends all waits: the partition was deleted, or this node no longer leads it."""
-        for waiting in (self.waiting_durable, self.waiting_committed):
-            while waiting:
-                waiting.popleft().done(error)
-        self.wake_readers(now)
+    def take_acks(self) -> list[WaitingAck]:
+        """Takes all waiting acks away, for a caller that ends them."""
+        taken = [*self.waiting_durable, *self.waiting_committed]
+        self.waiting_durable.clear()
+        self.waiting_committed.clear()
+        return taken
 
 
 def no_such_partition(name: str, index: int) -> ProtocolError:
     return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {index} of topic {name!r}.")
+
+
+def not_led_here(name: str, index: int) -> ProtocolError:
+    return ProtocolError(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {index} of topic {name!r} is not led by this broker."
+    )

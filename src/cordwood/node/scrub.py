@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from cordwood.log import opening
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cordwood.log.segment import Segment
     from cordwood.model.broker_settings import BrokerSettings
     from cordwood.model.identifiers import TopicPartition
+    from cordwood.node.hosted import HostedReplicas
     from cordwood.node.partition import Partition
     from cordwood.node.ports import Effects
     from cordwood.node.timers import Timers
@@ -68,11 +69,7 @@ class ScrubbedNode(Protocol):
     def settings(self) -> BrokerSettings: ...
 
     @property
-    def topics(self) -> Mapping[str, list[Partition]]: ...
-
-    def partitions(self) -> Iterator[Partition]: ...
-
-    def owns(self, partition: Partition) -> bool: ...
+    def hosted(self) -> HostedReplicas: ...
 
     def storage_failed(self, failure: Exception) -> None: ...
 
@@ -125,7 +122,7 @@ class Scrub:
     def begin(self, in_background: InBackground, now: Moment) -> None:
         self._in_background = in_background
         self._saved_ms = now.boot_ms
-        names = {partition.name for partition in self._node.partitions()}
+        names = {partition.name for partition in self._node.hosted}
         self.findings.remove([finding for finding in self.findings.all() if finding.partition not in names])
         for finding in self.findings.all():
             if (base_offset := finding.segment_base_offset) is not None:
@@ -167,8 +164,8 @@ class Scrub:
         """The findings in records that the logs still have, by partition and offset."""
         starts = (
             {
-                partition.name: partition.opened.log.log_start_offset
-                for partition in self._node.partitions()
+                partition.name: partition.opened.log_start_offset
+                for partition in self._node.hosted
                 if partition.opened is not None
             }
             if len(self.findings)
@@ -205,9 +202,8 @@ class Scrub:
         """Chooses the next segment to read; False if there is none now. Looks at a few partitions only."""
         while self._suspects:
             place = self._suspects.popleft()
-            topic, index = place.partition
-            partitions = self._node.topics.get(topic, ())
-            if index < len(partitions) and self._take(partitions[index], place.base_offset, None):
+            suspected = self._node.hosted.get(*place.partition)
+            if suspected is not None and self._take(suspected, place.base_offset, None):
                 return True
         if self._waiting is None and not self._begin_pass(now):
             return False
@@ -239,10 +235,11 @@ class Scrub:
 
     def _partitions_from(self, start: TopicPartition | None) -> Iterator[Partition]:
         """All partitions by name, from `start` on. The partitions of a topic are looked up when their turn comes."""
-        for topic in sorted(self._node.topics):
+        for topic in sorted(self._node.hosted.topics):
             if start is None or topic >= start.topic:
                 first = start.partition if start is not None and topic == start.topic else 0
-                yield from self._node.topics.get(topic, ())[first:]
+                partitions = self._node.hosted.topics.get(topic, {})
+                yield from [partitions[index] for index in sorted(partitions) if index >= first]
 
     def _end_pass(self, now: Moment) -> None:
         findings = self.findings
@@ -253,12 +250,12 @@ class Scrub:
     def _take(self, partition: Partition, base_offset: int | None, after: int | None) -> bool:
         """Begins with the segment at `base_offset`, or with the first segment behind `after`; False if there is
         none."""
-        if not self._node.owns(partition):
+        if not self._node.hosted.hosts(partition):
             return False
         if partition.opened is None and not self._node.logs.has_log(partition.name):
             return False
         try:
-            log = partition.replica.log
+            log = partition.log
         except StorageFailure as failure:
             self._node.storage_failed(failure)
             return False
@@ -342,7 +339,7 @@ class Scrub:
         self._checked(target)
 
     def _there(self, target: _Target) -> bool:
-        return self._node.owns(target.partition) and target.still_there
+        return self._node.hosted.hosts(target.partition) and target.still_there
 
     # On disk
 
@@ -357,9 +354,9 @@ class Scrub:
 
     def _gather(self) -> None:
         """Takes in damage that logs met at the first use of a segment, which the next start would not see."""
-        for partition in self._node.partitions():
-            if partition.opened is not None and partition.opened.log.damage:
-                self.look_at(partition.opened.log)
+        for partition in self._node.hosted:
+            if partition.opened is not None and partition.opened.damage:
+                self.look_at(partition.opened)
 
     def _save_if_due(self, now: Moment) -> None:
         if now.boot_ms - self._saved_ms >= SAVE_EVERY_MS:

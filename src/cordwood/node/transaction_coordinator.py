@@ -15,8 +15,9 @@ from cordwood.model.coordination import is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import COMMIT_TIMEOUT_MS, CoordinatorLog, Done, Shard, Writer
+from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard, Writer
 from cordwood.node.family_coordinator import FamilyCoordinator
+from cordwood.node.partition import Partition
 from cordwood.node.timers import Timer
 from cordwood.node.transaction_markers import Ending, write_markers
 from cordwood.records.control import TransactionMarker
@@ -63,7 +64,7 @@ Decide = Callable[[Transaction | None, NewProducerId, int], Step]
 class TransactionCoordinator:
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions)
+        self.log = CoordinatorLog(node, TRANSACTION_STATE_TOPIC, Transactions, after_unloading=self._unloaded)
         self.families = FamilyCoordinator(node, self)
         self._completing: set[str] = set()
         """Transactional ids whose markers are being written, or will be tried again."""
@@ -88,6 +89,20 @@ class TransactionCoordinator:
         timers.at(
             now.boot_ms + settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_unused
         )
+
+    def deposed(self, partition: Partition) -> None:
+        """Gives up the transactions of a partition of __transaction_state: its leadership ended."""
+        self.log.deposed(partition)
+
+    def _unloaded(self, shard: Shard[Transactions]) -> None:
+        """Leaves completions to the next leader, and sends waiting requests to another coordinator."""
+        for transactional_id in shard.machine.ids():
+            self._completing.discard(transactional_id)
+            self._marked.pop(transactional_id, None)
+            self._pause_ms.pop(transactional_id, None)
+            for timer in self._patient.pop(transactional_id, ()):
+                timer.fire(self._node.now)
+        self.families.unloaded(shard)
 
     # Requests
 
@@ -204,7 +219,7 @@ class TransactionCoordinator:
 
             self.log.when_committed(shard, committed)
 
-        if TRANSACTION_STATE_TOPIC not in self._node.topics:
+        if TRANSACTION_STATE_TOPIC not in self._node.image.topics:
             done(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         else:
             self.with_shard(transactional_id, loaded, done)
@@ -241,6 +256,9 @@ class TransactionCoordinator:
             # Other requests were served in the meantime, so the step is decided anew.
             self._decide(shard, transactional_id, decide, producer_ids, done, patient=patient)
 
+        if shard.unloaded:
+            done(Step(ErrorCode.NOT_COORDINATOR))
+            return
         try:
             step = decide(shard.machine.get(transactional_id), new_producer_id, self._node.now.wall_ms)
         except NeedsProducerId:
@@ -296,8 +314,7 @@ class TransactionCoordinator:
 
         def committed(error: ErrorCode) -> None:
             if error is ErrorCode.NONE and self._outlast(shard, partitions):
-                deadline_ms = self._node.now.boot_ms + COMMIT_TIMEOUT_MS
-                self._node.when_durable(shard.partition, shard.last_written_offset, deadline_ms, done)
+                self.log.when_durable(shard, done)
             else:
                 done(error)
 
@@ -332,13 +349,15 @@ class TransactionCoordinator:
         """Writes the markers of a decided transaction, then its completion. Tries again until both are committed."""
         node = self._node
         found = shard.machine.get(transactional_id)
-        if found is None or found.state not in PREPARED or transactional_id in self._completing:
+        if shard.unloaded or found is None or found.state not in PREPARED or transactional_id in self._completing:
             return
         self._completing.add(transactional_id)
         decided = found
         already = self._marked.get(transactional_id, frozenset())
 
         def again_later() -> None:
+            if shard.unloaded:
+                return
             # The id stays in `_completing`: else each look at it would begin tries of its own.
             self._completing.add(transactional_id)
             last_ms = self._pause_ms.get(transactional_id)
@@ -348,10 +367,14 @@ class TransactionCoordinator:
             node.effects.wake()
 
         def again(_: Moment) -> None:
+            if shard.unloaded:
+                return
             self._completing.discard(transactional_id)
             self._complete(shard, transactional_id)
 
         def marked(outcomes: dict[TopicPartition, ErrorCode]) -> None:
+            if shard.unloaded:
+                return
             there = already.union(name for name, error in outcomes.items() if error in _GONE_FOR_GOOD)
             if len(there) < len(decided.partitions):
                 self._marked[transactional_id] = there

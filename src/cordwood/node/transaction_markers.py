@@ -70,7 +70,7 @@ def write_markers(
 
 def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition, done: Done) -> None:
     try:
-        partition = node.partition(*name)
+        partition = node.hosted.leader(*name)
         _check_epoch(ending, partition)
         _check_coordinator(node, ending, partition)
         if name.topic == CONSUMER_OFFSETS_TOPIC:
@@ -109,14 +109,17 @@ def _check_epoch(ending: Ending, partition: Partition) -> None:
 
 def _check_coordinator(node: "Node", ending: Ending, partition: Partition) -> None:
     """Refuses a coordinator epoch that no coordinator has had: it would fence the real coordinator for ever."""
-    epoch = ending.marker.coordinator_epoch
-    highest = max((each.leader_epoch for each in node.topics.get(TRANSACTION_STATE_TOPIC, ())), default=0)
-    if epoch <= highest or epoch == partition.replica.log.producers.coordinator_epoch_of(ending.writer.producer_id):
+    epoch, image = ending.marker.coordinator_epoch, node.image
+    topic = image.topics.get(TRANSACTION_STATE_TOPIC)
+    coordinating = () if topic is None else topic.partitions
+    if epoch <= 0 or any(epoch <= image.leadership(each).epoch for each in coordinating):
+        return
+    if epoch == partition.replica.log.producers.coordinator_epoch_of(ending.writer.producer_id):
         return
     raise ProtocolError(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         f"A marker for producer {ending.writer.producer_id} in {partition.name} claims coordinator epoch {epoch}; "
-        f"the highest coordinator epoch is {highest}.",
+        "no coordinator has had so high an epoch yet.",
     )
 
 

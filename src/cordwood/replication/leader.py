@@ -19,9 +19,28 @@ from cordwood.model.errors import ErrorCode, ProtocolError
 class LeaderReplica:
     """Leads one partition in one epoch. A new epoch is a new object over the same log."""
 
-    __slots__ = ("_follower_ends", "_isr", "broker_id", "high_watermark", "leader_epoch", "log")
+    __slots__ = (
+        "_follower_ends",
+        "_isr",
+        "_min_insync_replicas",
+        "broker_id",
+        "enough_in_sync",
+        "high_watermark",
+        "leader_epoch",
+        "log",
+    )
 
-    def __init__(self, log: Log, broker_id: int, leader_epoch: int, isr: Collection[int]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        broker_id: int,
+        leader_epoch: int,
+        isr: Collection[int],
+        min_insync_replicas: int,
+        *,
+        high_watermark: int = 0,
+    ) -> None:
+        """`high_watermark`: the last one that this broker knew; 0: none."""
         assert broker_id in isr, f"{log.partition}: broker {broker_id} leads but is not in the ISR {sorted(isr)}"
         self.log = log
         self.broker_id = broker_id
@@ -30,8 +49,11 @@ class LeaderReplica:
         # began.
         log.record_leader_epoch(leader_epoch)
         self._isr = frozenset(isr)
+        self._min_insync_replicas = min_insync_replicas
+        self.enough_in_sync = len(self._isr) >= min_insync_replicas
+        """Whether the in-sync set has min.insync.replicas members."""
         self._follower_ends: dict[int, int] = {}
-        self.high_watermark = log.log_start_offset
+        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
         self.advance()
 
     @property
@@ -45,7 +67,7 @@ class LeaderReplica:
         end = self.own_end
         if len(self._isr) > 1:
             end = min([end, *(self._follower_ends.get(member, 0) for member in self._isr if member != self.broker_id)])
-        if end <= self.high_watermark or len(self._isr) < self.log.min_insync_replicas:
+        if end <= self.high_watermark or not self.enough_in_sync:
             return False
         self.high_watermark = end
         self.log.committed_to(end)
@@ -60,11 +82,13 @@ class LeaderReplica:
         """Takes a new in-sync set: the maximal of the agreed and the proposed. True if the watermark moved."""
         assert self.broker_id in isr
         self._isr = frozenset(isr)
-        return self.advance()
+        return self.change_min_insync(self._min_insync_replicas)
 
-    @property
-    def enough_in_sync(self) -> bool:
-        return len(self._isr) >= self.log.min_insync_replicas
+    def change_min_insync(self, min_insync_replicas: int) -> bool:
+        """Takes a new min.insync.replicas. True if the watermark moved."""
+        self._min_insync_replicas = min_insync_replicas
+        self.enough_in_sync = len(self._isr) >= min_insync_replicas
+        return self.advance()
 
     @property
     def last_stable_offset(self) -> int:

@@ -102,6 +102,7 @@ class Life:
             self.logs,
             self.driver,
             self.driver.now(),
+            broker_epoch=self.metadata_writer.broker_epoch,
             compact=self._compact,
             log_levels=PythonLogLevels(),
             seed=world.chance.getrandbits(64),

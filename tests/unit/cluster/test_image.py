@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.cluster.metadata import Metadata, visible
+from tests.unit.node.lines import Lines
 
-from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.image import ClusterImage, ImageDelta
 from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType, plan_incremental_alter
 from cordwood.cluster.planner.sweep import partition_groups, sweep_partitions, sweep_topic
 from cordwood.cluster.planner.topics import (
@@ -46,21 +47,59 @@ async def test_every_start_of_a_leader_is_a_new_leader_epoch_and_writes_no_parti
     await metadata.register(1)
     second = await metadata.create(NewTopic("second"))
     await metadata.register(1)
-    topics = metadata.image.topics
-    assert [each.leader_epoch for each in topics["first"].partitions] == [2, 2]
-    assert [each.leader_broker_epoch for each in topics["first"].partitions] == [3, 3]
+    image, topics = metadata.image, metadata.image.topics
+    assert [image.leadership(each) for each in topics["first"].partitions] == [(1, 2), (1, 2)]
     assert [each.mod_revision for each in topics["first"].partitions] == written
-    assert second.partitions[0].leader_epoch == 0
-    assert topics["second"].partitions[0].leader_epoch == 1
+    assert image.leadership(topics["second"].partitions[0]) == (1, 1)
+    assert topics["first"] is first
+    assert topics["second"] is second
 
 
 async def test_a_restart_of_another_broker_leaves_the_leader_epoch_as_it_is() -> None:
     metadata = await Metadata().register(1, 2)
     topic = await metadata.create(NewTopic("t", 2, 1))
     await metadata.register(2)
-    by_leader = {each.leader: each.leader_epoch for each in metadata.image.topics["t"].partitions}
+    by_leader = dict(map(metadata.image.leadership, metadata.image.topics["t"].partitions))
     assert by_leader == {1: 0, 2: 1}
     assert {each.leader for each in topic.partitions} == {1, 2}
+
+
+async def test_a_partition_with_several_replicas_has_no_leader_after_a_restart_until_one_is_written() -> None:
+    metadata = await Metadata().register(1, 2)
+    topic = await metadata.create(NewTopic("t", 1, 2))
+    leader = topic.partitions[0].leader
+    delta = await (await metadata.register(leader)).refresh()
+    assert not delta.changed
+    assert metadata.image.leadership(topic.partitions[0]) == (-1, 0)
+    row = PartitionRow(leader, 2, 1, replicas=(1, 2), isr=(1, 2), partition_epoch=1)
+    await metadata.store.txn((), [Put(f"partitions/{topic.topic_id}/0", encode_partition(row))])
+    await metadata.refresh()
+    assert metadata.image.leadership(metadata.image.topics["t"].partitions[0]) == (leader, 1)
+
+
+async def test_a_registration_touches_no_topic() -> None:
+    metadata = await Metadata().register(1, 2)
+    await metadata.create(NewTopic("t", 10_000, 1))
+    follower = await metadata.copy()
+    before = follower.topics["t"]
+    await metadata.register(1)
+    events = await anext(metadata.store.watch("", follower.revision + 1))
+    lines = Lines()
+    deltas: list[ImageDelta] = []
+    assert lines.of(lambda: deltas.append(follower.apply(events))) < 200
+    (delta,) = deltas
+    assert (delta.registered, delta.changed) == (frozenset({1}), ())
+    assert follower.topics["t"] is before
+    assert {follower.leadership(each) for each in before.partitions} == {(1, 1), (2, 0)}
+
+
+async def test_fields_of_a_partition_that_this_release_does_not_know_are_kept() -> None:
+    metadata = await Metadata().register(1)
+    topic = await metadata.create(NewTopic("t", 2))
+    row = PartitionRow(1, 1, 0, replicas=(1,), isr=(1,), unknown=(("tier", "warm"),))
+    await metadata.store.txn((), [Put(f"partitions/{topic.topic_id}/1", encode_partition(row))])
+    await metadata.refresh()
+    assert [each.unknown for each in metadata.image.topics["t"].partitions] == [(), (("tier", "warm"),)]
 
 
 async def test_a_delta_is_sorted_and_says_what_was_created_changed_and_deleted() -> None:

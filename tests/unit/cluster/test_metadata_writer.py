@@ -95,7 +95,8 @@ async def test_the_cluster_keeps_its_id_and_the_broker_gets_a_new_epoch_at_every
         async with started(store) as second:
             assert second.image.cluster_id == first.image.cluster_id
             assert second.broker_epoch == 2
-            assert [each.leader_epoch for each in second.image.topics["t"].partitions] == [1, 1]
+            image = second.image
+            assert [image.leadership(each) for each in image.topics["t"].partitions] == [(1, 1), (1, 1)]
             assert second.image.brokers[1].incarnation != first.image.brokers[1].incarnation
 
 

@@ -54,12 +54,12 @@ def test_topics_are_created_in_every_version_each_with_its_own_outcome(world: Wo
         ("odd", "INVALID_CONFIG"),
     ]
     assert create(world, new_topic("orders"), version=version) == [("orders", "TOPIC_ALREADY_EXISTS")]
-    assert len(world.node.topics["orders"]) == 3
+    assert len(world.node.hosted.topics["orders"]) == 3
 
 
 def test_validate_only_creates_nothing(world: World) -> None:
     assert create(world, new_topic("orders"), validate_only=True) == [("orders", "NONE")]
-    assert "orders" not in world.node.topics
+    assert "orders" not in world.node.hosted.topics
 
 
 def test_a_created_topic_takes_records_before_its_creation_is_answered(world: World) -> None:
@@ -81,7 +81,7 @@ def test_topics_are_deleted_by_name_and_by_id(world: World, version: int) -> Non
         ("returns", "NONE"),
         ("nowhere", "UNKNOWN_TOPIC_OR_PARTITION"),
     ]
-    assert world.node.topics == {}
+    assert world.node.hosted.topics == {}
 
 
 def test_an_unknown_id_is_told_with_that_id(world: World) -> None:
@@ -114,10 +114,10 @@ def test_a_topic_deleted_while_the_broker_was_dying_is_gone_after_the_restart(wo
         world.life.loop.step()
     world.life.store.end_next_call()
     world.life.loop.step()
-    assert "orders" in world.node.topics
+    assert "orders" in world.node.hosted.topics
     world.kill()
     world.start()
-    assert "orders" not in world.node.topics
+    assert "orders" not in world.node.hosted.topics
     assert not world.node.logs.has_log(TopicPartition("orders", 0))
 
 
@@ -212,14 +212,14 @@ def test_a_smaller_segment_size_rolls_the_next_append(world: World) -> None:
     fill(world, "orders", bytes(100))
     alter_topic(world, "orders", segment_bytes="150")
     fill(world, "orders", bytes(100))
-    assert len(world.node.partition("orders", 0).replica.log.segments) == 2
+    assert len(world.node.hosted.leader("orders", 0).replica.log.segments) == 2
 
 
 def test_from_os_to_disk_what_is_visible_becomes_durable(world: World) -> None:
     """Seed 3164: it stayed undurable until the next append."""
     create_topic(world, ack_durability="os")
     fill(world, "orders", b"a")
-    log = world.node.partition("orders", 0).replica.log
+    log = world.node.hosted.leader("orders", 0).replica.log
     assert log.durable_end_offset == 0
     alter_topic(world, "orders", ack_durability="disk")
     assert log.durable_end_offset == 1

@@ -36,7 +36,7 @@ def test_a_log_that_cannot_be_compacted_does_not_keep_others_from_it(world: Worl
     world.node.compact = compact_or_fail
     world.advance(200_000)
     clean_offset = world.node.logs.clean_offset
-    good, worse = world.node.partition("good", 0).name, world.node.partition("worse", 0).name
+    good, worse = world.node.hosted.leader("good", 0).name, world.node.hosted.leader("worse", 0).name
     assert clean_offset(good) > 0
     assert sum("worse" in directory for directory in tried) == 1
     world.node.compact = compact
@@ -48,7 +48,7 @@ def test_a_record_is_compacted_at_the_latest_when_its_lag_is_over(world: World) 
     """However little is written: the segment is closed for it, and the share that is not compacted does not matter."""
     lag_ms = 100_000
     create_topic(world, cleanup_policy="compact", max_compaction_lag_ms=str(lag_ms), min_cleanable_dirty_ratio="0.99")
-    clean_offset, name = world.node.logs.clean_offset, world.node.partition("orders", 0).name
+    clean_offset, name = world.node.logs.clean_offset, world.node.hosted.leader("orders", 0).name
     fill(world, "orders", *[b"clean" * 100] * 3)
     world.advance(2 * lag_ms)
     assert clean_offset(name) == 3
@@ -64,8 +64,8 @@ def test_a_segment_whose_file_of_aborts_is_wrong_is_not_compacted_before_it_is_p
     """Compaction would take what another producer committed for a part of them, and remove it."""
     create_topic(world, cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0")
     fill(world, "orders", *[bytes(100)] * 3)
-    log = world.node.partition("orders", 0).replica.log
-    clean_offset, name = world.node.logs.clean_offset, world.node.partition("orders", 0).name
+    log = world.node.hosted.leader("orders", 0).replica.log
+    clean_offset, name = world.node.logs.clean_offset, world.node.hosted.leader("orders", 0).name
     world.node.logs.checkpoint()
     log.segments[0].rewrite_transactions = True
     world.advance(200_000)
@@ -95,4 +95,4 @@ def test_a_topic_deleted_under_compaction_is_no_failure_and_a_new_one_of_its_nam
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     fill(world, "orders", *[bytes(100)] * 6)
     world.advance(200_000)
-    assert world.node.logs.clean_offset(world.node.partition("orders", 0).name) > 0
+    assert world.node.logs.clean_offset(world.node.hosted.leader("orders", 0).name) > 0

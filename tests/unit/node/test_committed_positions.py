@@ -77,13 +77,13 @@ def test_the_broker_is_the_coordinator_of_every_group(world: World, version: int
     else:
         answer = world.ask(ApiKey.FIND_COORDINATOR, version, key_type=GROUP_KEY, key="a")
         assert (answer.error_code, answer.node_id, answer.port) == (0, 1, 9092)
-    assert CONSUMER_OFFSETS_TOPIC in world.node.topics
+    assert CONSUMER_OFFSETS_TOPIC in world.node.hosted.topics
 
 
 def test_the_coordinator_of_transactions_needs_no_topic_of_positions(world: World) -> None:
     answer = world.ask(ApiKey.FIND_COORDINATOR, 4, key_type=TRANSACTION_KEY, coordinator_keys=["a"])
     assert error(answer.coordinators[0].error_code) == NONE
-    assert CONSUMER_OFFSETS_TOPIC not in world.node.topics
+    assert CONSUMER_OFFSETS_TOPIC not in world.node.hosted.topics
 
 
 @pytest.mark.parametrize("commit_version", COMMIT_VERSIONS)
@@ -224,7 +224,7 @@ def test_commits_do_not_overtake_each_other_while_their_topic_comes_into_being(w
     connection = world.connect()
     connection.request(ApiKey.OFFSET_COMMIT, 9, commit_values(topic, 1))
     world.do(dict(world.steps())["request"])
-    while CONSUMER_OFFSETS_TOPIC not in world.node.topics:
+    while CONSUMER_OFFSETS_TOPIC not in world.node.hosted.topics:
         assert world.life is not None
         world.do(world.life.loop.step if world.life.loop.has_ready else world.life.store.end_next_call)
     connection.request(ApiKey.OFFSET_COMMIT, 9, commit_values(topic, 2))
@@ -312,10 +312,10 @@ def test_a_new_topic_starts_afresh_even_if_power_was_lost_before_the_old_ones_po
     commit(world, "orders", 5)
     world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["orders"], "timeout_ms": 1000})
     settle_without_syncs(world)
-    assert "orders" not in world.node.topics
+    assert "orders" not in world.node.hosted.topics
     world.lose_power()
     world.start()
-    assert "orders" not in world.node.topics
+    assert "orders" not in world.node.hosted.topics
     group = world.node.groups
     held: list[Any] = []
     group.visit_shards(lambda shard: held.extend(shard.positions.of_group("group")), lambda error: None)

@@ -63,10 +63,10 @@ def test_partitions_forget_a_wide_fetch_whose_client_goes_away(stage: tuple[Worl
     world, found = stage
     connection = world.connect()
     connection.request(ApiKey.FETCH, WIDE[ApiKey.FETCH].version, fetch_session(ELEMENTS, found))
-    while not any(partition.waiting_readers for partition in world.node.partitions()):
+    while not any(partition.waiting_readers for partition in world.node.hosted):
         world.do(world.steps()[0][1])
     world.network.drop(connection)
-    assert not any(partition.waiting_readers for partition in world.node.partitions())
+    assert not any(partition.waiting_readers for partition in world.node.hosted)
 
 
 def test_a_wide_produce_whose_client_goes_away_leaves_whole_batches_and_lets_others_write(
@@ -76,7 +76,7 @@ def test_a_wide_produce_whose_client_goes_away_leaves_whole_batches_and_lets_oth
     connection = world.connect()
     values = WIDE[ApiKey.PRODUCE].fields(ELEMENTS, found)
     connection.request(ApiKey.PRODUCE, WIDE[ApiKey.PRODUCE].version, values)
-    log = world.node.partition("wide", 0).replica.log
+    log = world.node.hosted.leader("wide", 0).replica.log
     before = log.log_end_offset
     while log.log_end_offset == before:
         world.do(world.steps()[0][1])

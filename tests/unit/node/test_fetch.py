@@ -188,7 +188,7 @@ def test_what_is_not_durable_is_not_read_and_wakes_nobody(world: World) -> None:
     world.connect().request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world)))
     while steps := [do for name, do in world.steps() if not name.startswith(("sync", "flush"))]:
         world.do(steps[0])
-    assert world.node.partition("orders", 0).replica.log.log_end_offset == 1
+    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 1
     assert exchange.state is State.WAITING
     world.settle()
     assert exchange.answered
@@ -197,10 +197,10 @@ def test_what_is_not_durable_is_not_read_and_wakes_nobody(world: World) -> None:
 def test_a_closed_connection_takes_its_waiting_fetch_along(world: World) -> None:
     create_topic(world)
     exchange = begin_fetch(world, ("orders", 0, 0), max_wait_ms=60_000)
-    assert world.node.partition("orders", 0).waiting_readers
+    assert world.node.hosted.leader("orders", 0).waiting_readers
     exchange.connection.close()
     world.settle()
-    assert not world.node.partition("orders", 0).waiting_readers
+    assert not world.node.hosted.leader("orders", 0).waiting_readers
     fill(world, "orders", b"a")
     world.advance(60_000)
     assert exchange.replies == 0
@@ -337,7 +337,7 @@ def test_a_request_of_another_leader_epoch_is_refused_both_ways(world: World) ->
     create_topic(world)
     world.stop()
     world.start()
-    epoch = world.node.partition("orders", 0).leader_epoch
+    epoch = world.node.hosted.leader("orders", 0).leader_epoch
     assert epoch > 0
     for asked, expected in ((epoch, "NONE"), (epoch - 1, "FENCED_LEADER_EPOCH"), (epoch + 1, "UNKNOWN_LEADER_EPOCH")):
         assert error(only(fetch(world, ("orders", 0, 0), current_leader_epoch=asked)).error_code) == expected
@@ -345,7 +345,7 @@ def test_a_request_of_another_leader_epoch_is_refused_both_ways(world: World) ->
 
 def test_a_reader_whose_log_went_another_way_is_told_where(world: World) -> None:
     create_topic(world)
-    first_epoch = world.node.partition("orders", 0).leader_epoch
+    first_epoch = world.node.hosted.leader("orders", 0).leader_epoch
     fill(world, "orders", b"a", b"b")
     world.stop()
     world.start()

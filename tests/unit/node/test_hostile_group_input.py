@@ -70,8 +70,8 @@ def crowded(world: World) -> World:
 
 def written(world: World) -> int:
     """How many records there are of groups and positions."""
-    opened = [partition.opened for partition in world.node.topics[CONSUMER_OFFSETS_TOPIC]]
-    return sum(replica.log.log_end_offset for replica in opened if replica is not None)
+    opened = [partition.opened for partition in world.node.hosted.led(CONSUMER_OFFSETS_TOPIC)]
+    return sum(log.log_end_offset for log in opened if log is not None)
 
 
 def kept(world: World) -> tuple[int, int]:

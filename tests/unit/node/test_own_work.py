@@ -44,7 +44,7 @@ def test_a_checkpoint_of_many_logs_takes_turns(world: World) -> None:
     create_topic(world, "wide", PARTITIONS)
     fill(world, "wide")
     assert busiest_turn(world, A_WHILE_MS) <= MOST_LINES
-    assert all(world.node.logs.durable_recovery_point(each.name) == 1 for each in world.node.topics["wide"])
+    assert all(world.node.logs.durable_recovery_point(each.name) == 1 for each in world.node.hosted.led("wide"))
 
 
 def test_a_choice_among_many_compacted_logs_takes_turns(world: World) -> None:
@@ -118,7 +118,7 @@ def test_a_new_topic_has_its_name_before_the_old_directory_is_renamed(world: Wor
     create_topic(world, "orders")
     world.ask(ApiKey.PRODUCE, 9, **produce_values("orders", batch_of(world, b"old")))
     asked = world.connect().request(ApiKey.DELETE_TOPICS, 5, {"topic_names": ["orders"], "timeout_ms": 1000})
-    while "orders" in world.node.topics:
+    while "orders" in world.node.hosted.topics:
         world.do(next(step for name, step in world.steps() if name != "do work"))
     topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1}
     created = world.connect().request(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 1000})
@@ -137,7 +137,7 @@ def test_a_new_topic_has_its_name_before_the_old_directory_is_renamed(world: Wor
     assert asked.answered
     assert world.disk.list("/data").count("orders-0") == 1
     assert "orders-0.0-delete" not in world.disk.list("/data")
-    assert world.node.partition("orders", 0).replica.log.log_end_offset == 1
+    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 1
 
 
 def test_very_many_segments_are_dropped_in_turns(world: World) -> None:
@@ -147,7 +147,7 @@ def test_very_many_segments_are_dropped_in_turns(world: World) -> None:
         for _ in range(30):
             world.ask(ApiKey.PRODUCE, 9, **produce_values("orders", batch_of(world)))
         world.advance(2_000)
-    log = world.node.partition("orders", 0).replica.log
+    log = world.node.hosted.leader("orders", 0).replica.log
     assert len(log.segments) == 300
     world.advance(A_WHILE_MS)
     topics = [{"name": "orders", "partitions": [{"partition_index": 0, "offset": -1}]}]

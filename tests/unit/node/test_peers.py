@@ -83,7 +83,7 @@ def test_requests_that_change_something_go_through_the_same_handlers(pair: Pair,
     (answer,) = outcomes
     assert isinstance(answer, PeerAnswer)
     assert answer.body.topics[0].error_code == 0
-    assert "t" in (pair.mine if broker_id == MYSELF else pair.other).node.topics
+    assert "t" in (pair.mine if broker_id == MYSELF else pair.other).node.hosted.topics
 
 
 @pytest.mark.parametrize("broker_id", [MYSELF, OTHER])

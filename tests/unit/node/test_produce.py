@@ -128,14 +128,14 @@ def test_acks_0_has_no_answer(world: World) -> None:
     create_topic(world)
     exchange = world.begin(ApiKey.PRODUCE, 9, **produce_values("orders", batch_of(world), acks=0))
     assert exchange.state is State.NOTHING
-    assert world.node.partition("orders", 0).replica.high_watermark == 1
+    assert world.node.hosted.leader("orders", 0).replica.high_watermark == 1
 
 
 def test_acks_0_refused_hangs_up_and_what_was_good_stays(world: World) -> None:
     create_topic(world)
     exchange = world.begin(ApiKey.PRODUCE, 9, **produce_values("orders", batch_of(world), batch_of(world), acks=0))
     assert exchange.state is State.HUNG_UP
-    assert world.node.partition("orders", 0).replica.high_watermark == 1
+    assert world.node.hosted.leader("orders", 0).replica.high_watermark == 1
 
 
 # When an acknowledgement is given
@@ -162,7 +162,7 @@ def test_under_disk_an_acknowledgement_waits_for_the_sync(world: World, acks: in
     exchange = waiting_produce(world, acks)
     do_all_but_syncs(world)
     assert exchange.state is State.WAITING
-    replica = world.node.partition("orders", 0).replica
+    replica = world.node.hosted.leader("orders", 0).replica
     assert (replica.log.log_end_offset, replica.high_watermark) == (1, 0)
     world.settle()
     assert exchange.answered
@@ -175,8 +175,8 @@ def test_under_os_an_acknowledgement_waits_for_nothing(world: World, acks: int) 
     exchange = waiting_produce(world, acks)
     do_all_but_syncs(world)
     assert exchange.answered
-    assert world.node.partition("orders", 0).replica.high_watermark == 1
-    assert world.node.partition("orders", 0).replica.log.durable_end_offset == 0
+    assert world.node.hosted.leader("orders", 0).replica.high_watermark == 1
+    assert world.node.hosted.leader("orders", 0).replica.log.durable_end_offset == 0
 
 
 def test_under_os_flush_messages_makes_every_nth_acknowledgement_wait(world: World) -> None:
@@ -186,7 +186,7 @@ def test_under_os_flush_messages_makes_every_nth_acknowledgement_wait(world: Wor
     assert (first.answered, second.answered) == (True, False)
     world.settle()
     assert second.answered
-    assert world.node.partition("orders", 0).replica.log.durable_end_offset == 2
+    assert world.node.hosted.leader("orders", 0).replica.log.durable_end_offset == 2
 
 
 def test_what_came_during_a_flush_counts_for_the_next_one(world: World) -> None:
@@ -197,7 +197,7 @@ def test_what_came_during_a_flush_counts_for_the_next_one(world: World) -> None:
     waiting_produce(world, 1)
     waiting_produce(world, 1)
     world.settle()
-    log = world.node.partition("orders", 0).replica.log
+    log = world.node.hosted.leader("orders", 0).replica.log
     assert (log.log_end_offset, log.durable_end_offset) == (5, 5)
     waiting_produce(world, 1)
     waiting_produce(world, 1)
@@ -214,7 +214,7 @@ def test_what_came_during_a_flush_counts_for_the_next_one(world: World) -> None:
 def test_under_os_flush_ms_syncs_by_the_clock(world: World) -> None:
     create_topic(world, ack_durability="os", flush_ms="200")
     produce(world, "orders", batch_of(world))
-    log = world.node.partition("orders", 0).replica.log
+    log = world.node.hosted.leader("orders", 0).replica.log
     world.advance(199)
     assert log.durable_end_offset == 0
     world.advance(1)
@@ -233,7 +233,7 @@ def test_an_acknowledgement_that_waits_too_long_is_a_timeout_and_the_record_stay
     do_all_but_syncs(world)
     assert errors(exchange.answer.responses[0].partition_responses) == ["REQUEST_TIMED_OUT"]
     world.settle()
-    assert world.node.partition("orders", 0).replica.high_watermark == 1
+    assert world.node.hosted.leader("orders", 0).replica.high_watermark == 1
 
 
 def test_a_deleted_topic_answers_who_waited_for_it(world: World) -> None:
@@ -249,7 +249,7 @@ def test_acks_all_is_refused_while_too_few_replicas_are_in_sync_and_acks_1_is_no
     create_topic(world, min_insync_replicas="2")
     assert errors(produce(world, "orders", batch_of(world))) == ["NOT_ENOUGH_REPLICAS"]
     assert errors(produce(world, "orders", batch_of(world), acks=1)) == ["NONE"]
-    replica = world.node.partition("orders", 0).replica
+    replica = world.node.hosted.leader("orders", 0).replica
     assert (replica.log.durable_end_offset, replica.high_watermark) == (1, 0)
     alter_topic(world, "orders", min_insync_replicas="1")
     assert replica.high_watermark == 1
@@ -279,7 +279,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset_once_that_is_durable
     world.settle()
     offsets = [each.answer.responses[0].partition_responses[0].base_offset for each in (first, again)]
     assert offsets == [0, 0]
-    assert world.node.partition("orders", 0).replica.log.log_end_offset == 2
+    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 2
 
 
 def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(world: World) -> None:
@@ -303,4 +303,4 @@ def test_duplicates_are_known_after_a_restart(world: World, ending: str) -> None
     getattr(world, ending)()
     world.start()
     assert [produce(world, "orders", batch)[0].base_offset for batch in batches[1:]] == [1, 2, 3, 4, 5]
-    assert world.node.partition("orders", 0).replica.log.log_end_offset == 6
+    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 6

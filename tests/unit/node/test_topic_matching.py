@@ -136,7 +136,7 @@ def test_internal_topics_are_matched_by_nothing(world: World) -> None:
     orders = create_topic(world)
     reader = Reader(world, ".*")
     assert reader.reads(orders)
-    assert CONSUMER_OFFSETS_TOPIC in world.node.topics
+    assert CONSUMER_OFFSETS_TOPIC in world.node.hosted.topics
 
 
 def test_what_is_no_expression_is_refused_and_nobody_joins(world: World) -> None:

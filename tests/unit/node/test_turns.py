@@ -99,9 +99,9 @@ def test_positions_in_a_topic_that_is_deleted_between_two_steps_are_refused(orde
     exchange = commit(connection, 40_000, 1)
     while not connection.held:
         orders.do(orders.steps()[0][1])
-    orders.node.topics["orders"], kept = [], orders.node.topics["orders"]
+    kept = orders.node.image.topics.pop("orders")
     orders.settle()
-    orders.node.topics["orders"] = kept
+    orders.node.image.topics["orders"] = kept
     assert exchange.answered
     errors = {each.error_code for each in exchange.answer.topics[0].partitions}
     assert errors == {3}
@@ -173,7 +173,7 @@ def test_a_wide_produce_is_read_in_one_turn_and_appended_in_others(orders: World
     batches = [{"index": number % PARTITIONS, "records": batch_of(orders)} for number in range(2 * BATCHES_PER_STEP)]
     values = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": batches}]}
     asked = orders.connect().request(ApiKey.PRODUCE, 9, values)
-    log = orders.node.partition("orders", 0).replica.log
+    log = orders.node.hosted.leader("orders", 0).replica.log
     orders.do(orders.steps()[-1][1])
     assert log.log_end_offset == 0
     settle_network_first(orders)
@@ -235,5 +235,5 @@ def test_a_wide_produce_in_a_transaction_is_prepared_and_appended_in_turns(
     assert most < MOST_LINES
     assert orders.ask(ApiKey.END_TXN, 4, transactional_id="t", committed=True, **who).error_code == 0
     orders.advance(1000)
-    log = orders.node.partition("many", count - 1).replica.log
+    log = orders.node.hosted.leader("many", count - 1).replica.log
     assert log.log_end_offset == 3, "two batches and the marker"

@@ -36,6 +36,10 @@ class LeaderStage:
         )
 
     @property
+    def _min_insync(self) -> int:
+        return int(self._settings["min.insync.replicas"])
+
+    @property
     def leader(self) -> LeaderReplica:
         assert self._leader is not None, "a transcript begins with `lead`"
         return self._leader
@@ -58,7 +62,7 @@ class LeaderStage:
 
     def _do_lead(self, epoch: str, isr: str) -> None:
         members = [int(member) for member in isr.split(",")]
-        self._leader = LeaderReplica(self._log, ME, int(epoch), members)
+        self._leader = LeaderReplica(self._log, ME, int(epoch), members, self._min_insync)
 
     def _do_append(self, count: str) -> None:
         batch = build_batch([(NOW_MS, b"key", b"value", ())] * int(count))
@@ -88,8 +92,9 @@ class LeaderStage:
     def _do_set(self, name: str, value: str) -> str:
         self._settings[name] = value
         self._log.settings = resolve(self._settings)
+        moved = self.leader.change_min_insync(self._min_insync)
         enough = "enough in sync" if self.leader.enough_in_sync else "too few in sync"
-        return f"{enough}, {'moved' if self.leader.advance() else 'stays'}"
+        return f"{enough}, {'moved' if moved else 'stays'}"
 
     def _do_request(self, epoch: str) -> str:
         self.leader.check_epoch(int(epoch))
@@ -108,5 +113,5 @@ class LeaderStage:
         before = self._log.log_end_offset
         self._filesystem.crash()
         self._log = self._open()
-        self._leader = LeaderReplica(self._log, ME, self.leader.leader_epoch + 1, [ME])
+        self._leader = LeaderReplica(self._log, ME, self.leader.leader_epoch + 1, [ME], self._min_insync)
         return f"lost {before - self._log.log_end_offset}"

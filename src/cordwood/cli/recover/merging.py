@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cordwood.cli.failure import Failure
 from cordwood.cli.inspect.directory import Partition, read_data_directory
 from cordwood.cli.inspect.files import ReadOnlyFile
-from cordwood.cluster.image import TopicImage
+from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.groups.classic.records import GROUP_METADATA_KEY_TYPE, decode_group_key
 from cordwood.groups.consumer.records import CONSUMER_GROUP_KEY_TYPES, decode_consumer_key
 from cordwood.groups.offset_records import OFFSET_COMMIT_KEY_TYPES
@@ -74,7 +74,9 @@ class Merge:
     not_understood: int = 0
 
 
-def merge_topic(directory: DataDirectory, topic: TopicImage, lost: list[Partition], now: Moment) -> Merge:
+def merge_topic(
+    directory: DataDirectory, image: ClusterImage, topic: TopicImage, lost: list[Partition], now: Moment
+) -> Merge:
     """Appends what the new topic does not have, durably. Then renames the lost directories."""
     merge = Merge()
     old: dict[bytes, Latest] = {}
@@ -96,7 +98,7 @@ def merge_topic(directory: DataDirectory, topic: TopicImage, lost: list[Partitio
         log = directory.open_log(TopicPartition(topic.name, index), topic.topic_id, topic.settings, now)
         for start in range(0, len(records), _RECORDS_PER_BATCH):
             batch = build_batch(records[start : start + _RECORDS_PER_BATCH])
-            log.append_internal(batch, leader_epoch=topic.partitions[index].leader_epoch, now=now)
+            log.append_internal(batch, leader_epoch=image.leadership(topic.partitions[index]).epoch, now=now)
     directory.checkpoint()
     directory.close(clean=clean, release=False)
     for read in lost:

@@ -16,7 +16,7 @@ from cordwood.cli.recover.lost_topics import (
     topics_set_aside,
 )
 from cordwood.cli.recover.merging import merge_topic
-from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.cluster.image import ClusterImage
 from cordwood.cluster.planner.put_back import LostTopic, plan_put_back
 from cordwood.cluster.planner.transactions import Plan
 from cordwood.cluster.rows import TOPIC_NAMES
@@ -62,7 +62,7 @@ async def restore(
         for topic, rebuilt in planned:
             _plan(image, data, topic, rebuilt.topic)
         _check_names([rebuilt.topic for _, rebuilt in planned])
-        restored = [_merged(held, image.topics[topic.name], topic, now) for topic in replaced]
+        restored = [_merged(held, image, topic, now) for topic in replaced]
         for topic, rebuilt in planned:
             lost = rebuilt.topic
             plan = _plan(image, data, topic, lost)
@@ -93,8 +93,9 @@ def _came_into_use_since(image: ClusterImage, topic: SetAsideTopic) -> bool:
     return topic.name in INTERNAL_TOPICS and topic.name in image.topics and topic.topic_id not in image.topics_by_id
 
 
-def _merged(held: DataDirectory, in_use: TopicImage, topic: SetAsideTopic, now: Moment) -> dict[str, Any]:
-    merge = merge_topic(held, in_use, topic.partitions, now)
+def _merged(held: DataDirectory, image: ClusterImage, topic: SetAsideTopic, now: Moment) -> dict[str, Any]:
+    in_use = image.topics[topic.name]
+    merge = merge_topic(held, image, in_use, topic.partitions, now)
     return {
         "topic": in_use.name,
         "topic_id": str(in_use.topic_id),

@@ -100,7 +100,7 @@ def append(
                 if refusal is not None:
                     # The shared exception must not gather a traceback for each batch.
                     raise refusal.with_traceback(None)
-                partition = find(node, topic, index)
+                partition = node.hosted.leader_in(topic, index)
                 if prepared and (topic, index) in prepared:
                     raise prepared[topic, index]
                 _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
@@ -177,15 +177,6 @@ def refusal_of(body: ProduceRequest) -> ProtocolError | None:
         if len(set(named)) < len(named):
             return ProtocolError(ErrorCode.INVALID_REQUEST, "In a transaction a request names each partition once.")
     return None
-
-
-def find(node: Node, topic: str | TopicId, index: int) -> Partition:
-    if isinstance(topic, str):
-        return node.partition(topic, index)
-    name = node.topic_name(topic)
-    if name is None:
-        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic}.")
-    return node.partition(name, index)
 
 
 def _check(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
 from cordwood.node.coordinator_log import Writer
-from cordwood.node.handlers.appending import ATTRIBUTES_LOW_BYTE, ZSTD_FROM_VERSION, Refusals, find, no_zstd
+from cordwood.node.handlers.appending import ATTRIBUTES_LOW_BYTE, ZSTD_FROM_VERSION, Refusals, no_zstd
 from cordwood.node.partition import Partition
 from cordwood.node.preparation import Outcome
 from cordwood.node.request import Request
@@ -35,13 +35,13 @@ def kept_batches(body: ProduceRequest) -> ProduceRequest:
 
 
 def with_partitions(node: Node, body: ProduceRequest) -> list[Found]:
-    """The batches that have a header and whose partitions exist."""
+    """The batches that have a header and whose partitions this broker leads."""
     found = []
     for number, (topic, batches) in enumerate(body.topics):
         for place, (index, records) in enumerate(batches):
             if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
                 with suppress(ProtocolError):
-                    found.append(((number, index, place), find(node, topic, index), records))
+                    found.append(((number, index, place), node.hosted.leader_in(topic, index), records))
     return found
 
 
@@ -137,7 +137,7 @@ def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Parti
             if records is None or len(records) < HEADER_SIZE or not records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
                 continue
             try:
-                partition = find(node, topic, index)
+                partition = node.hosted.leader_in(topic, index)
             except ProtocolError:
                 continue
             header = read_header(records)

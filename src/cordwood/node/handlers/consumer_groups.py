@@ -130,7 +130,7 @@ def _description(node: Node, group: ConsumerGroup) -> Answer:
     def named(share: Share) -> dict[str, Any]:
         return {
             "topic_partitions": [
-                {"topic_id": topic_id, "topic_name": node.topic_name(topic_id) or "", "partitions": partitions}
+                {"topic_id": topic_id, "topic_name": node.image.topic_name(topic_id) or "", "partitions": partitions}
                 for topic_id, partitions in by_topic_id(share)
             ]
         }

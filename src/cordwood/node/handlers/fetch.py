@@ -235,7 +235,7 @@ class Fetching:
         except ProtocolError as refusal:
             error = refusal.code
         except DamagedLog as damage:
-            self._damaged(self._find(target), damage)
+            self._damaged(self._node.hosted.leader_in(target.topic, target.partition), damage)
             error = ErrorCode.CORRUPT_MESSAGE
         except StorageFailure as failure:
             self._node.report_storage_failure(failure)
@@ -248,13 +248,13 @@ class Fetching:
     def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
         """Looks up the records of a cold place in a thread: the answer waits for the disk, the loop does not."""
         self._cold.add(place)
-        partition = self._find(target)
+        partition = self._node.hosted.leader_in(target.topic, target.partition)
 
         def found(result: LogSlice | Exception | None) -> None:
             self._cold.discard(place)
             if self._abandoned:
                 return
-            if not self._node.owns(partition):
+            if not self._node.hosted.still_leads(partition):
                 self._look_again(place)
             elif isinstance(result, Exception):
                 self._failed(place, partition, result)
@@ -308,7 +308,7 @@ class Fetching:
         self._found[place] = found._replace(records=records, aborted_transactions=aborted)
 
     def _read(self, place: int, target: Target) -> FetchedPartition:
-        partition = self._find(target)
+        partition = self._node.hosted.leader_in(target.topic, target.partition)
         replica = partition.replica
         self._places[partition] = place
         replica.check_epoch(target.current_leader_epoch)
@@ -343,15 +343,6 @@ class Fetching:
             EMPTY if found is None else found,
             aborted,
         )
-
-    def _find(self, target: Target) -> Partition:
-        topic = target.topic
-        if isinstance(topic, str):
-            return self._node.partition(topic, target.partition)
-        name = self._node.topic_name(topic)
-        if name is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self._node.partition(name, target.partition)
 
     def _answer(self) -> None:
         if len(self._found) > PARTITIONS_PER_STEP:

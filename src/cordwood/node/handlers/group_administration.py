@@ -172,7 +172,7 @@ def offset_delete(node: Node, request: Request) -> Steps:
     asked = [
         TopicPartition(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
     ]
-    there = [partition for partition in asked if node.has_partition(*partition)]
+    there = [partition for partition in asked if node.image.partition_of(*partition) is not None]
 
     def deleted(outcomes: list[ErrorCode | list[ErrorCode]]) -> None:
         errors: dict[TopicPartition, ErrorCode] = {}

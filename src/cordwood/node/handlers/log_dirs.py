@@ -20,11 +20,12 @@ def describe_log_dirs(node: "Node", request: Request) -> Steps:
     """Describes the one data directory, with the size of each requested partition (null: of all)."""
     body = yield from request.read()
     asked = ((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
-    names = (partition.name for partition in list(node.partitions())) if body.topics is None else asked
+    names = (partition.name for partition in list(node.hosted)) if body.topics is None else asked
     sized: list[tuple[str, dict[str, Any]]] = []
     for looked_at, (topic, index) in enumerate(names, 1):
-        if node.has_partition(topic, index):
-            sized.append((topic, _sized(node, node.topics[topic][index])))
+        partition = node.hosted.get(topic, index)
+        if partition is not None:
+            sized.append((topic, _sized(node, partition)))
         if not looked_at % SIZED_PER_STEP:
             yield
 
@@ -47,7 +48,7 @@ def _sized(node: "Node", partition: Partition) -> dict[str, Any]:
     size_bytes = 0
     if partition.opened is not None or node.logs.has_log(partition.name):
         try:
-            size_bytes = partition.replica.log.size_bytes
+            size_bytes = partition.log.size_bytes
         except StorageFailure as failure:
             node.report_storage_failure(failure)
     return {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cordwood.cluster.image import PartitionImage, TopicImage
+from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata_writer import CreatedTopic
+from cordwood.cluster.partition_image import PartitionImage
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
 from cordwood.node.request import Made, Request, serves
@@ -72,36 +73,39 @@ def api_versions(node: Node, request: Request) -> None:
 
 
 class EncodedTopics:
-    """Entries of Metadata responses, kept until their topic changes: encoding 10,000 partitions takes a while."""
+    """Entries of Metadata responses, kept until their topic changes, or the epoch of a broker: encoding 10,000
+    partitions takes a while."""
 
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[TopicImage, dict[tuple[int, int], bytes]]] = {}
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._kept: dict[str, tuple[TopicImage, int, dict[tuple[int, int], bytes]]] = {}
 
     def entry(self, topic: TopicImage, version: int, operations: int) -> bytes:
-        kept = self._kept.get(topic.name)
-        if kept is None or kept[0] is not topic:
-            kept = self._kept[topic.name] = (topic, {})
+        kept, epochs_revision = self._kept.get(topic.name), self._image.epochs_revision
+        if kept is None or kept[0] is not topic or kept[1] != epochs_revision:
+            kept = self._kept[topic.name] = (topic, epochs_revision, {})
         key = (layout_of(version), operations)
-        encoded = kept[1].get(key)
+        encoded = kept[2].get(key)
         if encoded is None:
-            encoded = kept[1][key] = encode_topic(version, _describe(topic, operations))
+            encoded = kept[2][key] = encode_topic(version, _describe(self._image, topic, operations))
         return encoded
 
     def forget(self, name: str) -> None:
         self._kept.pop(name, None)
 
 
-def _describe(topic: TopicImage, operations: int) -> TopicMetadata:
+def _describe(image: ClusterImage, topic: TopicImage, operations: int) -> TopicMetadata:
+    led = [(partition, image.leadership(partition)) for partition in topic.partitions]
     partitions = [
         PartitionMetadata(
             index,
-            partition.leader,
-            partition.leader_epoch,
+            leader,
+            leader_epoch,
             partition.replicas,
             partition.isr,
-            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
         )
-        for index, partition in enumerate(topic.partitions)
+        for index, (partition, (leader, leader_epoch)) in enumerate(led)
     ]
     return TopicMetadata(topic.name, topic.topic_id, partitions, topic.internal, 0, operations)
 
@@ -288,7 +292,7 @@ def describe_topic_partitions(node: Node, request: Request) -> Steps:
             next_cursor = {"topic_name": name, "partition_index": first}
             break
         topic = node.image.topics.get(name)
-        topics.append(_described_topic(name, topic, first, room))
+        topics.append(_described_topic(node.image, name, topic, first, room))
         if not len(topics) % ENCODED_PER_STEP:
             yield
         count = 0 if topic is None else max(0, len(topic.partitions) - first)
@@ -299,7 +303,7 @@ def describe_topic_partitions(node: Node, request: Request) -> Steps:
     request.answer(topics=topics, next_cursor=next_cursor)
 
 
-def _described_topic(name: str, topic: TopicImage | None, first: int, room: int) -> dict[str, Any]:
+def _described_topic(image: ClusterImage, name: str, topic: TopicImage | None, first: int, room: int) -> dict[str, Any]:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
@@ -311,18 +315,18 @@ def _described_topic(name: str, topic: TopicImage | None, first: int, room: int)
         "name": name,
         "topic_id": ZERO_TOPIC_ID if topic is None else topic.topic_id,
         "is_internal": topic is not None and topic.internal,
-        "partitions": Made(list(enumerate(partitions, first)), _described_partition),
+        "partitions": Made(list(enumerate(partitions, first)), lambda numbered: _described_partition(image, *numbered)),
         "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
     }
 
 
-def _described_partition(numbered: tuple[int, PartitionImage]) -> dict[str, Any]:
-    index, partition = numbered
+def _described_partition(image: ClusterImage, index: int, partition: PartitionImage) -> dict[str, Any]:
+    leader, leader_epoch = image.leadership(partition)
     return {
-        "error_code": ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        "error_code": ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
         "partition_index": index,
-        "leader_id": partition.leader,
-        "leader_epoch": partition.leader_epoch,
+        "leader_id": leader,
+        "leader_epoch": leader_epoch,
         "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr,
         # The Java client cannot take null here, although the schema allows it.

@@ -92,7 +92,7 @@ def _find_offset(
     node: Node, request: Request, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
 ) -> None:
     """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Records are read in a thread."""
-    replica = node.partition(topic, asked.partition_index).replica
+    replica = node.hosted.leader(topic, asked.partition_index).replica
     replica.check_epoch(asked.current_leader_epoch)
     log = replica.log
     end = replica.last_stable_offset if isolation_level == READ_COMMITTED else replica.high_watermark
@@ -132,7 +132,7 @@ def offset_for_leader_epoch(node: Node, request: Request) -> Steps:
 def _epoch_end(node: Node, topic: str, asked: Any) -> dict[str, Any]:
     leader_epoch, end_offset, error = -1, -1, ErrorCode.NONE
     try:
-        replica = node.partition(topic, asked.partition).replica
+        replica = node.hosted.leader(topic, asked.partition).replica
         replica.check_epoch(asked.current_leader_epoch)
         leader_epoch, end_offset = replica.end_offset_for(asked.leader_epoch)
     except ProtocolError as refusal:
@@ -189,7 +189,7 @@ def delete_records(node: Node, request: Request) -> Steps:
 
 def _delete_before(node: Node, topic: str, index: int, offset: int) -> tuple[Log, int]:
     """Moves the start of a log. Returns the log, and the number of segments that it has dropped."""
-    partition = node.partition(topic, index)
+    partition = node.hosted.leader(topic, index)
     replica = partition.replica
     if partition.settings.compacted and not partition.settings.deletes:
         raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"{topic!r} is compacted: delete its keys with tombstones.")

@@ -12,13 +12,20 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cluster.image import BrokerImage, ClusterImage, TopicImage
 from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
+from cordwood.model.coordination import coordinating_partition, is_too_long, transaction_partition
 from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.model.identifiers import ZERO_TOPIC_ID, TopicId, TopicPartition
+from cordwood.model.identifiers import (
+    CONSUMER_OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    ZERO_TOPIC_ID,
+    TopicId,
+    TopicPartition,
+)
 from cordwood.node.group_positions import UNSTABLE, CommitRequest, Settled
 from cordwood.node.group_shards import Author
-from cordwood.node.partition import Partition
 from cordwood.node.request import NARROW_BYTES, Made, Request, in_order, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
@@ -48,19 +55,20 @@ def find_coordinator(node: Node, request: Request) -> Steps:
     key_type = body.key_type
 
     def answer(error: ProtocolError | None) -> None:
-        me = node.image.brokers.get(node.broker_id)
-        if me is None and error is None:
-            # The registration expired while this process was stopped, and comes back at the next renewal.
-            error = ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The broker is not registered at the moment.")
-
         def found(key: str) -> dict[str, Any]:
-            problem = error or _coordinator_problem(key, key_type)
-            located = me is not None and problem is None
+            coordinator: BrokerImage | None = None
+            try:
+                if error is not None:
+                    raise error
+                coordinator = _coordinator(node.image, key, key_type)
+                problem = None
+            except ProtocolError as refusal:
+                problem = refusal
             return {
                 "key": key,
-                "node_id": node.broker_id if located else -1,
-                "host": me.endpoints[0].host if me is not None and located else "",
-                "port": me.endpoints[0].port if me is not None and located else -1,
+                "node_id": -1 if coordinator is None else coordinator.broker_id,
+                "host": "" if coordinator is None else coordinator.endpoints[0].host,
+                "port": -1 if coordinator is None else coordinator.endpoints[0].port,
                 "error_code": ErrorCode.NONE if problem is None else problem.code,
                 "error_message": None if problem is None else problem.message,
             }
@@ -78,14 +86,38 @@ def find_coordinator(node: Node, request: Request) -> Steps:
         answer(None)
 
 
+def _coordinator(image: ClusterImage, key: str, key_type: int) -> BrokerImage:
+    """The broker that leads the partition of the internal topic that the key belongs to. The topic has to exist."""
+    problem = _coordinator_problem(key, key_type)
+    if problem is not None:
+        raise problem
+    topic = image.topics[CONSUMER_OFFSETS_TOPIC if key_type == GROUP_KEY else TRANSACTION_STATE_TOPIC]
+    index_of = coordinating_partition if key_type == GROUP_KEY else transaction_partition
+    leader = image.leadership(topic.partitions[index_of(key, len(topic.partitions))]).leader
+    coordinator = image.brokers.get(leader)
+    if coordinator is None:
+        # A registration that expired while its process was stopped comes back at the next renewal.
+        reason = "has no leader" if leader < 0 else f"is led by broker {leader}, which is not registered at the moment"
+        raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The coordinator's partition {reason}.")
+    return coordinator
+
+
 def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
     if key_type == TRANSACTION_KEY:
-        return None if key else ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
+        usable = key and not is_too_long(key)
+        return (
+            None if usable else ProtocolError(ErrorCode.INVALID_REQUEST, "The transactional id is empty or too long.")
+        )
     if key_type != GROUP_KEY:
         return ProtocolError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
-    if not key:
-        return ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+    if not key or is_too_long(key):
+        return ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty or too long.")
     return None
+
+
+def _find(node: Node, by_id: bool, topic: Any) -> TopicImage | None:
+    image = node.image
+    return image.topics_by_id.get(topic.topic_id or ZERO_TOPIC_ID) if by_id else image.topics.get(topic.name)
 
 
 class AskedPositions:
@@ -97,56 +129,48 @@ class AskedPositions:
         self._places: list[int] = []
         self.commits: list[Commit] = []
         """Commits for partitions that exist."""
-        self.partitions: list[Partition] = []
-        """The partition of each commit."""
 
     def look_up_at_once(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> None:
         """For a request that is not wide."""
         for topic in self._topics:
-            name = node.topic_name(topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
-            self._look_up(name, [] if name is None else node.topics.get(name, []), topic.partitions, retention_ms)
+            self._look_up(_find(node, by_id, topic), by_id, topic.partitions, retention_ms)
 
     def look_up(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> Steps:
         left = LOOKED_UP_PER_STEP
         for topic in self._topics:
-            name = node.topic_name(topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name
             left -= 1
             for start in range(0, len(topic.partitions), LOOKED_UP_PER_STEP):
                 # A topic that is deleted between two steps is refused when its positions are written.
-                there = [] if name is None else node.topics.get(name, [])
                 some = topic.partitions[start : start + LOOKED_UP_PER_STEP]
-                self._look_up(name, there, some, retention_ms)
+                self._look_up(_find(node, by_id, topic), by_id, some, retention_ms)
                 left -= len(some)
                 if left <= 0:
                     left = LOOKED_UP_PER_STEP
                     yield
 
-    def _look_up(self, name: str | None, there: list[Partition], partitions: Any, retention_ms: int) -> None:
+    def _look_up(self, topic: TopicImage | None, by_id: bool, partitions: Any, retention_ms: int) -> None:
+        count = 0 if topic is None else len(topic.partitions)
         for asked in partitions:
             index = asked.partition_index
-            if name is None:
+            if topic is None and by_id:
                 self._errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
-            elif not 0 <= index < len(there):
+            elif topic is None or not 0 <= index < count:
                 self._errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 self._places.append(len(self._errors))
                 self._errors.append(ErrorCode.NONE)
-                partition = there[index]
-                self.partitions.append(partition)
                 self.commits.append(
                     Commit(
-                        partition.name,
+                        TopicPartition(topic.name, index),
                         asked.committed_offset,
                         asked.committed_leader_epoch,
                         asked.committed_metadata,
-                        partition.topic_id,
+                        topic.topic_id,
                         retention_ms,
                     )
                 )
 
-    def commit(
-        self, one: Callable[[list[Commit], list[Partition], Callable[[list[ErrorCode]], None]], None], done: Settled
-    ) -> Steps:
+    def commit(self, one: Callable[[list[Commit], Settled], None], done: Settled) -> Steps:
         """Has `one` commit the positions, COMMITS_PER_STEP at a time; `done` gets an error code for each position."""
         starts = range(0, max(len(self.commits), 1), COMMITS_PER_STEP)
         settled = in_order(len(starts), lambda outcomes: done(list(chain.from_iterable(outcomes))))
@@ -154,7 +178,7 @@ class AskedPositions:
             if place:
                 yield
             end = start + COMMITS_PER_STEP
-            one(self.commits[start:end], self.partitions[start:end], partial(settled, place))
+            one(self.commits[start:end], partial(settled, place))
 
     def refuse(self, error: ErrorCode) -> None:
         self._errors = [error] * len(self._errors)
@@ -192,7 +216,7 @@ def offset_commit(node: Node, request: Request) -> Steps | None:
     asked = AskedPositions(body.topics)
     asked.look_up_at_once(node, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
     if _may_commit(request, body, asked):
-        _committing(node, request, body)(asked.commits, asked.partitions, _committed(request, asked))
+        _committing(node, request, body)(asked.commits, _committed(request, asked))
     return None
 
 
@@ -214,14 +238,12 @@ def _may_commit(request: Request, body: Any, asked: AskedPositions) -> bool:
     return True
 
 
-def _committing(
-    node: Node, request: Request, body: Any
-) -> Callable[[list[Commit], list[Partition], Callable[[list[ErrorCode]], None]], None]:
+def _committing(node: Node, request: Request, body: Any) -> Callable[[list[Commit], Settled], None]:
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     knows_epochs = request.version >= EPOCHS_FROM_VERSION
 
-    def commit(commits: list[Commit], partitions: list[Partition], done: Settled) -> None:
-        node.groups.positions.commit(CommitRequest(body.group_id, author, commits, partitions, knows_epochs), done)
+    def commit(commits: list[Commit], done: Settled) -> None:
+        node.groups.positions.commit(CommitRequest(body.group_id, author, commits, knows_epochs), done)
 
     return commit
 
@@ -239,8 +261,8 @@ def _committed(request: Request, asked: AskedPositions) -> Settled:
 def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
     if by_id:
         topic_id = topic.topic_id or ZERO_TOPIC_ID
-        return node.topic_name(topic_id), topic_id
-    return topic.name, node.topic_id(topic.name)
+        return node.image.topic_name(topic_id), topic_id
+    return topic.name, node.image.topic_id(topic.name)
 
 
 def offset_fetch(node: Node, request: Request) -> Steps:
@@ -318,7 +340,7 @@ def _group_answer(node: Node, version: int, group: Any, found: Found) -> dict[st
     by_topic: dict[str, list[int]] = {}
     for name, index in positions:
         by_topic.setdefault(name, []).append(index)
-    topics = Made(sorted(by_topic), lambda name: topic(name, node.topic_id(name), sorted(by_topic[name])))
+    topics = Made(sorted(by_topic), lambda name: topic(name, node.image.topic_id(name), sorted(by_topic[name])))
     return {**answer, "topics": topics}
 
 

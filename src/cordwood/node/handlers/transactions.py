@@ -15,7 +15,6 @@ from cordwood.node.coordinator_log import Done, Writer
 from cordwood.node.group_positions import CommitRequest, Settled
 from cordwood.node.group_shards import Author
 from cordwood.node.handlers.positions import AskedPositions
-from cordwood.node.partition import Partition
 from cordwood.node.regular_expressions import names_matching
 from cordwood.node.request import Made, Request, in_order, serves
 from cordwood.node.transaction_markers import Ending, write_markers
@@ -130,7 +129,7 @@ def _add_partitions(
 def _partition_problem(node: Node, name: TopicPartition) -> ErrorCode:
     if name.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if node.has_partition(*name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if node.image.partition_of(*name) is None else ErrorCode.NONE
 
 
 # Positions
@@ -193,8 +192,8 @@ def txn_offset_commit(node: Node, request: Request) -> Steps:
             add=add,
         )
 
-    def commit(commits: list[Commit], partitions: list[Partition], done: Settled) -> None:
-        wanted = CommitRequest(body.group_id, author, commits, partitions)
+    def commit(commits: list[Commit], done: Settled) -> None:
+        wanted = CommitRequest(body.group_id, author, commits)
         node.groups.positions.commit_in_transaction(wanted, admit, writer, done)
 
     yield from asked.commit(commit, committed)

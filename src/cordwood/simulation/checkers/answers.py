@@ -88,16 +88,13 @@ class Answers:
 
     def _partition(self, topic_id: TopicId, index: int) -> Partition | None:
         topic = self._live.image.topics_by_id.get(topic_id)
-        if topic is None or not self._live.has_partition(topic.name, index):
-            return None
-        partition = self._live.topics[topic.name][index]
-        return partition if partition.topic_id == topic_id else None
+        return None if topic is None else self._live.hosted.get(topic.name, index)
 
     # Produce
 
     def _produce_asked(self, exchange: Exchange) -> None:
         names = {topic.get("name") for topic in exchange.values["topic_data"]}
-        self._topic_ids[exchange] = {name: self._live.topic_id(name) for name in sorted(filter(None, names))}
+        self._topic_ids[exchange] = {name: self._live.image.topic_id(name) for name in sorted(filter(None, names))}
         self._durability[exchange] = {
             (topic_id, index): _durability(partition)
             for topic_id, index, _ in self._batches_in(exchange)
@@ -171,7 +168,7 @@ class Answers:
     def _fetched_partition(self, exchange: Exchange, topic: Any, index: int) -> Partition | None:
         if exchange.version >= 13:
             return self._partition(topic.topic_id or ZERO_TOPIC_ID, index)
-        return self._partition(self._live.topic_id(topic.topic), index)
+        return self._partition(self._live.image.topic_id(topic.topic), index)
 
     def _check_records(self, exchange: Exchange, partition: Partition | None, part: Any) -> int:
         """Checks the batches of a partition; returns their number."""
@@ -224,9 +221,10 @@ class Answers:
         }
         for topic in exchange.answer.topics:
             for each in topic.partitions:
-                if each.error_code or not self._live.has_partition(topic.name, each.partition_index):
+                partition = self._live.hosted.get(topic.name, each.partition_index)
+                if each.error_code or partition is None:
                     continue
-                replica = self._live.topics[topic.name][each.partition_index].replica
+                replica = partition.replica
                 if asked[topic.name, each.partition_index] >= LATEST and each.offset > replica.high_watermark:
                     raise InvariantBroken(f"{exchange} was told of offset {each.offset}, beyond the high watermark")
 
@@ -234,8 +232,8 @@ class Answers:
         for topic in exchange.values["topics"]:
             for each in topic["partitions"]:
                 name, index = topic["name"], each["partition_index"]
-                if self._live.has_partition(name, index):
-                    partition = self._live.topics[name][index]
+                partition = self._live.hosted.get(name, index)
+                if partition is not None:
                     ledger = self._ledger.partition(partition.topic_id, name, index)
                     end, before = partition.replica.high_watermark, each["offset"]
                     if before <= end:
@@ -245,12 +243,13 @@ class Answers:
     def _records_deleted(self, exchange: Exchange) -> None:
         for topic in exchange.answer.topics:
             for each in topic.partitions:
-                if each.error_code == 0 and self._live.has_partition(topic.name, each.partition_index):
-                    partition = self._live.topics[topic.name][each.partition_index]
-                    # A newer topic may have the name by now: its log begins before the answered offset.
-                    if each.low_watermark <= partition.replica.log.log_start_offset:
-                        ledger = self._ledger.partition(partition.topic_id, *partition.name)
-                        ledger.deleted_before = max(ledger.deleted_before, each.low_watermark)
+                partition = self._live.hosted.get(topic.name, each.partition_index)
+                if each.error_code or partition is None:
+                    continue
+                # A newer topic may have the name by now: its log begins before the answered offset.
+                if each.low_watermark <= partition.replica.log.log_start_offset:
+                    ledger = self._ledger.partition(partition.topic_id, *partition.name)
+                    ledger.deleted_before = max(ledger.deleted_before, each.low_watermark)
 
     # Positions
 
@@ -263,7 +262,7 @@ class Answers:
 
     def _commit_asked(self, exchange: Exchange) -> None:
         names = sorted(topic["name"] for topic in exchange.values["topics"] if topic.get("name"))
-        self._topic_ids[exchange] = {name: self._live.topic_id(name) for name in names}
+        self._topic_ids[exchange] = {name: self._live.image.topic_id(name) for name in names}
         for key, offset in self._commits_in(exchange):
             if key[1] != ZERO_TOPIC_ID:
                 self._positions.committing(key, offset)
@@ -296,7 +295,7 @@ class Answers:
             if group.error_code:
                 continue
             for topic in group.topics:
-                topic_id = topic.topic_id if exchange.version >= 10 else self._live.topic_id(topic.name)
+                topic_id = topic.topic_id if exchange.version >= 10 else self._live.image.topic_id(topic.name)
                 for each in topic.partitions:
                     key = (group_id, topic_id or ZERO_TOPIC_ID, each.partition_index)
                     # A topic that was created after the request, or deleted before the answer, proves nothing.

@@ -39,16 +39,15 @@ class Bounds:
         self._watched.clear()
 
     def check(self, node: Node, life: int) -> None:
-        for partitions in node.topics.values():
-            for partition in partitions:
-                key = (partition.topic_id, partition.name.partition)
-                self._check_epoch(key, partition, life)
-                replica = partition.opened
-                if replica is not None:
-                    watched = self._watched.get(key)
-                    if watched is None or watched.partition is not partition:
-                        watched = self._watched[key] = Watched(partition)
-                    self._check(watched, partition, replica)
+        for partition in node.hosted:
+            key = (partition.topic_id, partition.name.partition)
+            self._check_epoch(key, partition, life)
+            replica = partition.leading
+            if replica is not None:
+                watched = self._watched.get(key)
+                if watched is None or watched.partition is not partition:
+                    watched = self._watched[key] = Watched(partition)
+                self._check(watched, partition, replica)
 
     def _check_epoch(self, key: tuple[TopicId, int], partition: Partition, life: int) -> None:
         seen_in, epoch = self._epochs.get(key, (life, partition.leader_epoch))

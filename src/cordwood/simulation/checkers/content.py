@@ -20,7 +20,7 @@ SEQUENCES = 1 << 31
 
 def check_content(node: Node, ledger: Ledger) -> None:
     """Checks all partitions of the running broker."""
-    for partition in node.partitions():
+    for partition in node.hosted:
         topic, index = partition.name
         if topic.startswith("__"):
             continue

@@ -57,7 +57,7 @@ def check_answer(world: World, query: Query, exchange: Exchange) -> None:
     armed, world.disk.die_at = world.disk.die_at, None
     readable = {
         record.value
-        for partition in world.node.topics[TOPIC]
+        for partition in world.node.hosted.led(TOPIC)
         for header, batch in read_batches(partition.replica.log)
         if header.last_offset < partition.replica.last_stable_offset and not header.control
         for record in records_in(batch)

@@ -14,16 +14,16 @@ def check_at_rest(world: World) -> None:
         "parked fetches": node._parked,
         "partitions with acks": node._partitions_with_acks,
         "dirty partitions": node._dirty,
-        "acks that wait for the disk": [each.name for each in node.partitions() if each.waiting_durable],
-        "acks that wait for the high watermark": [each.name for each in node.partitions() if each.waiting_committed],
+        "acks that wait for the disk": [each.name for each in node.hosted if each.waiting_durable],
+        "acks that wait for the high watermark": [each.name for each in node.hosted if each.waiting_committed],
         "partitions whose visible end is not durable": [
             each.name
-            for each in node.partitions()
+            for each in node.hosted
             if each.opened is not None
             and each.settings.acks_mean_disk
-            and each.opened.log.durable_end_offset < each.opened.log.log_end_offset
+            and each.opened.durable_end_offset < each.opened.log_end_offset
         ],
-        "readers that wait": [each.name for each in node.partitions() if each.waiting_readers],
+        "readers that wait": [each.name for each in node.hosted if each.waiting_readers],
         "requests that wait for __consumer_offsets": node.groups.shards.log._waiting_for_topic,
         "requests that wait for positions to load": [
             shard.partition.name for shard in node.groups.shards.log._shards.values() if shard.waiting

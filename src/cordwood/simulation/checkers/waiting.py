@@ -14,7 +14,7 @@ NAME = "the end"
 def check_waiting(stage: Stage) -> None:
     """Polls each partition at its end twice: once in vain, and once until a record comes."""
     world = stage.world
-    for partition in list(world.node.partitions()):
+    for partition in list(world.node.hosted):
         topic, index = partition.name
         if topic.startswith("__"):
             continue

@@ -113,8 +113,8 @@ class Administrator(Client):
         if topic is None:
             return None
         index = self.chance.randrange(len(topic.partitions))
-        partition = self.stage.world.node.topics[topic.name][index]
-        end = 0 if partition.opened is None else partition.opened.high_watermark
+        partition = self.stage.world.node.hosted.leader(topic.name, index)
+        end = 0 if partition.leading is None else partition.leading.high_watermark
         offset = self.chance.choice((-1, self.chance.randint(0, end), end // 3, end + 5))
         entry = {"name": topic.name, "partitions": [{"partition_index": index, "offset": offset}]}
         version = self.stage.version(ApiKey.DELETE_RECORDS)

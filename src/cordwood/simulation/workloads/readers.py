@@ -73,7 +73,7 @@ class Reader(Client):
                 self._ask_for_start(position)
                 behind = True
             else:
-                partition = self.stage.world.node.topics[position.topic.name][position.index]
+                partition = self.stage.world.node.hosted.leader(position.topic.name, position.index)
                 behind = behind or position.offset < partition.replica.high_watermark
         if behind:
             self._poll(max_wait_ms=0)
@@ -178,7 +178,8 @@ class Reader(Client):
             if version >= LAST_FETCHED_EPOCH_FROM and self.chance.random() < 0.3:
                 asked["last_fetched_epoch"] = position.last_epoch
             if version >= EPOCHS_FROM and self.chance.random() < 0.3:
-                epoch = self.stage.world.node.image.topics_by_id[topic_id].partitions[index].leader_epoch
+                image = self.stage.world.node.image
+                epoch = image.leadership(image.topics_by_id[topic_id].partitions[index]).epoch
                 asked["current_leader_epoch"] = epoch
             entry["partitions"].append(asked)
         return list(topics.values())

@@ -1,0 +1,70 @@
+"""One partition in the image of the cluster's metadata, and who leads it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cordwood.cluster.rows import PartitionRow, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition. Equal partitions of a topic may share one object."""
+
+    leader: int
+    """The leader's broker id as stored; -1: no leader. `ClusterImage.leadership` tells who leads at present."""
+    leader_epoch: int
+    """The epoch that holds while the leader's broker epoch is `leader_broker_epoch`."""
+    leader_broker_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    recovering: bool = False
+    mod_revision: int = 0
+    """The revision of the partition's key, for a compare-and-set."""
+    unknown: Unknown = ()
+    """Fields of the row that this release does not know, for a row that is written again."""
+
+
+class Leadership(NamedTuple):
+    """Who leads a partition at present."""
+
+    leader: int
+    """The leader's broker id; -1: no leader."""
+    epoch: int
+
+
+def partition_image(row: PartitionRow, mod_revision: int) -> PartitionImage:
+    return PartitionImage(
+        row.leader,
+        row.leader_epoch,
+        row.leader_broker_epoch,
+        row.replicas,
+        row.isr,
+        row.partition_epoch,
+        row.elr,
+        row.adding,
+        row.removing,
+        row.recovering,
+        mod_revision,
+        row.unknown,
+    )
+
+
+def partition_images(rows: Mapping[int, tuple[PartitionRow, int]], count: int) -> tuple[PartitionImage, ...]:
+    """The images of the first `count` partitions, from rows with their mod_revision. Raises KeyError.
+
+    Partitions with equal rows share one object: a topic of 10,000 partitions has about 80 objects.
+    """
+    shared: dict[tuple[int, int], PartitionImage] = {}
+    images = []
+    for partition in range(count):
+        row, mod_revision = rows[partition]
+        image = shared.get((id(row), mod_revision))
+        if image is None:
+            image = shared[id(row), mod_revision] = partition_image(row, mod_revision)
+        images.append(image)
+    return tuple(images)

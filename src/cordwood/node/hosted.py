@@ -1,0 +1,144 @@
+"""The partitions of which this broker is a replica, and which of them it leads.
+
+The image of the metadata decides both; the table follows its deltas. Whether a topic or a partition exists is the
+image's answer alone: a partition that exists and is not here is led elsewhere. This broker leads a partition if the
+image names it as the leader in the broker epoch of this very process: a later incarnation of the broker ends all
+leaderships of an earlier one.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from cordwood.cluster.image import ClusterImage, TopicChange, TopicImage
+from cordwood.cluster.partition_image import PartitionImage
+from cordwood.log.log import Log
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.model.moment import Moment
+from cordwood.node.partition import Partition, WaitingAck, no_such_partition, not_led_here
+
+
+class Deposed(NamedTuple):
+    """A partition whose leadership ended or went over to a new epoch of this broker."""
+
+    partition: Partition
+    acks: list[WaitingAck]
+    """Acks that have to be told NOT_LEADER_OR_FOLLOWER."""
+    hosted: bool = True
+    """Whether this broker is still a replica."""
+
+
+class HostedReplicas:
+    def __init__(self, image: ClusterImage, broker_epoch: int, open_log: Callable[[Partition], Log]) -> None:
+        """`broker_epoch`: the epoch of this process's registration."""
+        self._image = image
+        self._broker_id = image.node_id
+        self._broker_epoch = broker_epoch
+        self._open_log = open_log
+        self.topics: dict[str, dict[int, Partition]] = {}
+        """Hosted partitions by topic and number. A topic without a hosted partition has no entry."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self.topics.values():
+            yield from partitions.values()
+
+    # Who asks
+
+    def leader(self, topic: str, index: int) -> Partition:
+        """The partition, which this broker leads.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION if it does not exist, NOT_LEADER_OR_FOLLOWER if it is led elsewhere.
+        """
+        partitions = self.topics.get(topic)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None and partition.leads:
+                return partition
+        if self._image.partition_of(topic, index) is None:
+            raise no_such_partition(topic, index)
+        raise not_led_here(topic, index)
+
+    def leader_in(self, topic: str | TopicId, index: int) -> Partition:
+        """As `leader`, for a topic's name or id. Raises UNKNOWN_TOPIC_ID as well."""
+        if isinstance(topic, str):
+            return self.leader(topic, index)
+        found = self._image.topics_by_id.get(topic)
+        if found is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic}.")
+        return self.leader(found.name, index)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition if this broker is a replica."""
+        partitions = self.topics.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def led(self, topic: str) -> list[Partition]:
+        """The partitions of a topic that this broker leads."""
+        return [partition for partition in self.topics.get(topic, {}).values() if partition.leads]
+
+    def hosts(self, partition: Partition) -> bool:
+        """Whether the partition is still here: its topic may have been deleted, and even created anew."""
+        return self.get(*partition.name) is partition
+
+    def still_leads(self, partition: Partition) -> bool:
+        return partition.leads and self.hosts(partition)
+
+    # Deltas of the image
+
+    def created(self, topic: TopicImage, now: Moment) -> None:
+        for index in range(len(topic.partitions)):
+            self._follow_image(topic, index, now)
+
+    def deleted(self, topic: TopicImage) -> list[Partition]:
+        """Forgets a deleted topic; returns the partitions that were here."""
+        return list(self.topics.pop(topic.name, {}).values())
+
+    def changed(self, change: TopicChange, now: Moment) -> list[Deposed]:
+        """Takes new partitions, and new leaders, epochs, in-sync sets and replicas of old ones."""
+        before, topic = change.before.partitions, change.after
+        deposed = []
+        for index, image in enumerate(topic.partitions):
+            if index >= len(before) or not (image is before[index] or image == before[index]):
+                lost = self._follow_image(topic, index, now)
+                if lost is not None:
+                    deposed.append(lost)
+        return deposed
+
+    def registered(self, now: Moment) -> list[Deposed]:
+        """Looks at all leaderships again: the broker epoch of this broker has changed."""
+        deposed = []
+        for topic in self._image.sorted_topics():
+            for index in list(self.topics.get(topic.name, ())):
+                lost = self._follow_image(topic, index, now)
+                if lost is not None:
+                    deposed.append(lost)
+        return deposed
+
+    def _follow_image(self, topic: TopicImage, index: int, now: Moment) -> Deposed | None:
+        image = topic.partitions[index]
+        partition = self.get(topic.name, index)
+        if self._broker_id not in image.replicas:
+            if partition is None:
+                return None
+            del self.topics[topic.name][index]
+            if not self.topics[topic.name]:
+                del self.topics[topic.name]
+            return Deposed(partition, partition.follow(image.leader_epoch, image.isr), hosted=False)
+        if partition is None:
+            name = TopicPartition(topic.name, index)
+            partition = Partition(name, topic.topic_id, topic.settings, self._broker_id, self._open_log)
+            self.topics.setdefault(topic.name, {})[index] = partition
+        led, led_in = partition.leads, partition.leader_epoch
+        leads, leader_epoch = self._leadership(image)
+        acks: list[WaitingAck] = []
+        if leads:
+            partition.lead(leader_epoch, image.isr, now)
+        else:
+            acks = partition.follow(leader_epoch, image.isr)
+        return Deposed(partition, acks) if led and not (leads and leader_epoch == led_in) else None
+
+    def _leadership(self, image: PartitionImage) -> tuple[bool, int]:
+        """Whether this process leads the partition, and the partition's leader epoch."""
+        leader, leader_epoch = self._image.leadership(image)
+        leads = leader == self._broker_id and self._image.broker_epochs.get(leader) == self._broker_epoch
+        return leads, leader_epoch

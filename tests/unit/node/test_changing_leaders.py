@@ -1,0 +1,251 @@
+"""Leadership that is lost and regained: nobody waits for a leader that is gone, and no record changes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.simulation.one_producer import Producer
+from tests.unit.node.speaking import (
+    batch_of,
+    begin_fetch,
+    create_topic,
+    error,
+    fetch,
+    fill,
+    only,
+    produce,
+    produce_values,
+    values_in,
+)
+from tests.unit.node.test_held_heartbeats import Member
+from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, register, run
+
+from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from cordwood.simulation.exchange import Exchange
+from cordwood.simulation.workloads.transactional_writers import TOPIC
+from cordwood.simulation.world import World
+from cordwood.wire.apis import ApiKey
+
+LONG_MS = 30_000
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    world = World(seed=1, settings=settings).start()
+    yield world
+    world.kill()
+
+
+def begin_produce(world: World, *values: bytes) -> Exchange:
+    return world.begin(ApiKey.PRODUCE, 9, **produce_values("orders", batch_of(world, *values), timeout_ms=LONG_MS))
+
+
+def produced(exchange: Exchange) -> str:
+    return error(exchange.answer.responses[0].partition_responses[0].error_code)
+
+
+def test_an_ack_that_waits_for_followers_ends_with_the_leadership(world: World) -> None:
+    create_topic(world)
+    elect(world, "orders", ME)
+    waiting = begin_produce(world, b"one")
+    assert not waiting.answered
+    elect(world, "orders", OTHER)
+    assert produced(waiting) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_an_ack_waits_on_in_a_new_epoch_of_the_same_leader(world: World) -> None:
+    create_topic(world)
+    elect(world, "orders", ME)
+    waiting = begin_produce(world, b"one")
+    elect(world, "orders", ME)
+    assert not waiting.answered
+    elect(world, "orders", ME, isr=(ME,))
+    assert produced(waiting) == "NONE"
+
+
+def test_a_smaller_in_sync_set_of_the_same_epoch_commits_what_waited(world: World) -> None:
+    create_topic(world)
+    elect(world, "orders", ME)
+    waiting = begin_produce(world, b"one")
+    reader = begin_fetch(world, ("orders", 0, 0), max_wait_ms=LONG_MS)
+    assert not reader.answered
+    partition = world.node.hosted.leader("orders", 0)
+    partition.lead(partition.leader_epoch, (ME,), world.node.now)
+    world.settle()
+    assert produced(waiting) == "NONE"
+    assert values_in(only(reader.answer)) == [b"one"]
+
+
+def test_too_few_in_sync_replicas_are_told_before_the_append(world: World) -> None:
+    create_topic(world, min_insync_replicas="2")
+    elect(world, "orders", ME, isr=(ME,))
+    (answer,) = produce(world, "orders", batch_of(world))
+    assert error(answer.error_code) == "NOT_ENOUGH_REPLICAS"
+    assert world.node.hosted.leader("orders", 0).log.log_end_offset == 0
+
+
+def test_a_waiting_fetch_hears_that_the_leader_is_another(world: World) -> None:
+    create_topic(world, partitions=2)
+    fill(world, "orders", b"one")
+    waiting = begin_fetch(world, ("orders", 0, 1), ("orders", 1, 0), max_wait_ms=LONG_MS)
+    assert not waiting.answered
+    elect(world, "orders", OTHER)
+    told = {part.partition_index: error(part.error_code) for part in waiting.answer.responses[0].partitions}
+    assert told == {0: "NOT_LEADER_OR_FOLLOWER", 1: "NONE"}
+
+
+def test_a_waiting_fetch_of_an_epoch_hears_of_the_next(world: World) -> None:
+    create_topic(world)
+    epoch = leadership(world, "orders").epoch
+    waiting = begin_fetch(world, ("orders", 0, 0), max_wait_ms=LONG_MS, current_leader_epoch=epoch)
+    careless = begin_fetch(world, ("orders", 0, 0), max_wait_ms=LONG_MS)
+    elect(world, "orders", ME)
+    assert error(only(waiting.answer).error_code) == "FENCED_LEADER_EPOCH"
+    assert not careless.answered
+
+
+def test_a_leader_that_comes_back_has_its_records_and_knows_where_each_epoch_ended(world: World) -> None:
+    create_topic(world)
+    fill(world, "orders", b"one", b"two")
+    first = leadership(world, "orders").epoch
+    elect(world, "orders", OTHER)
+    elect(world, "orders", ME, isr=(ME,))
+    fill(world, "orders", b"three")
+    part = only(fetch(world, ("orders", 0, 0)))
+    assert values_in(part) == [b"one", b"two", b"three"]
+    asked = [
+        {"topic": "orders", "partitions": [{"partition": 0, "leader_epoch": epoch}]} for epoch in (first, first + 2)
+    ]
+    answer = world.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, replica_id=-1, topics=asked)
+    ends = [(each.partitions[0].leader_epoch, each.partitions[0].end_offset) for each in answer.topics]
+    assert ends == [(first, 2), (first + 2, 3)]
+
+
+def test_the_high_watermark_does_not_fall_when_a_leader_comes_back_to_slow_followers(world: World) -> None:
+    create_topic(world)
+    fill(world, "orders", b"one", b"two")
+    elect(world, "orders", OTHER)
+    elect(world, "orders", ME)
+    assert only(fetch(world, ("orders", 0, 0))).high_watermark == 2
+
+
+def test_a_batch_that_is_being_prepared_when_the_leadership_ends_is_refused(world: World) -> None:
+    create_topic(world, compression_type="zstd")
+    register(world)
+    sent = world.connect().request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world)))
+    assert world.life is not None
+    while not world.life.workers.jobs:
+        world.do(world.steps()[0][1])
+    partition = world.node.hosted.leader("orders", 0)
+    run(world.store.txn((), [election(world, "orders", OTHER)]))
+    while partition.leads:
+        world.do(next(step for name, step in world.steps() if name == "turn"))
+    world.settle()
+    assert produced(sent) == "NOT_LEADER_OR_FOLLOWER"
+
+
+# Groups
+
+
+def test_members_are_sent_to_the_next_coordinator_and_find_their_group_again(world: World) -> None:
+    create_topic(world)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    member = Member(world)
+    joined = member.begin_to_join().answer
+    member.member_id, member.generation = joined.member_id, joined.generation_id
+    share = [{"member_id": member.member_id, "assignment": b"all"}]
+    who = {"group_id": "g", "member_id": member.member_id, "generation_id": member.generation}
+    member.ask(ApiKey.SYNC_GROUP, 3, **who, assignments=share)
+    held = member.begin(ApiKey.HEARTBEAT, 3, **who)
+    assert not held.answered
+    elect(world, CONSUMER_OFFSETS_TOPIC, OTHER)
+    assert error(held.answer.error_code) == "NOT_COORDINATOR"
+    elect(world, CONSUMER_OFFSETS_TOPIC, ME, isr=(ME,))
+    again = member.begin(ApiKey.HEARTBEAT, 3, **who)
+    world.advance(5000)
+    assert error(again.answer.error_code) == "NONE"
+    (described,) = world.ask(ApiKey.DESCRIBE_GROUPS, 3, groups=["g"]).groups
+    assert (described.group_state, len(described.members)) == ("Stable", 1)
+
+
+def test_a_member_that_waits_for_a_round_is_sent_to_the_next_coordinator(world: World) -> None:
+    create_topic(world)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    first = Member(world)
+    first.begin_to_join()
+    second = Member(world).begin_to_join()
+    assert not second.answered
+    elect(world, CONSUMER_OFFSETS_TOPIC, OTHER)
+    assert error(second.answer.error_code) == "NOT_COORDINATOR"
+
+
+def test_a_commit_that_waits_for_followers_is_told_that_the_coordinator_is_another(world: World) -> None:
+    create_topic(world)
+    world.ask(ApiKey.FIND_COORDINATOR, 2, key="g", key_type=0)
+    elect(world, CONSUMER_OFFSETS_TOPIC, ME)
+    each = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    values: dict[str, Any] = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    commit = world.begin(ApiKey.OFFSET_COMMIT, 8, **values, topics=[{"name": "orders", "partitions": [each]}])
+    assert not commit.answered
+    elect(world, CONSUMER_OFFSETS_TOPIC, OTHER)
+    assert error(commit.answer.topics[0].partitions[0].error_code) == "NOT_COORDINATOR"
+
+
+# Transactions
+
+
+def begin_end(producer: Producer, *, commit: bool = True) -> Exchange:
+    return producer.world.begin(ApiKey.END_TXN, 4, **producer.who, committed=commit)
+
+
+def test_a_transaction_whose_decision_waits_is_left_to_the_next_coordinator(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    assert error(producer.add(0)) == "NONE"
+    assert error(producer.write(9, b"one")) == "NONE"
+    elect(world, TRANSACTION_STATE_TOPIC, ME)
+    ending = begin_end(producer)
+    assert not ending.answered
+    elect(world, TRANSACTION_STATE_TOPIC, OTHER)
+    assert error(ending.answer.error_code) == "NOT_COORDINATOR"
+    assert not values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1)))
+
+
+def test_a_decision_is_completed_by_the_coordinator_that_comes_back(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    producer.add(0)
+    producer.write(9, b"one")
+    elect(world, TRANSACTION_STATE_TOPIC, ME)
+    begin_end(producer)
+    elect(world, TRANSACTION_STATE_TOPIC, OTHER)
+    elect(world, TRANSACTION_STATE_TOPIC, ME, isr=(ME,))
+    world.advance(2 * world.node.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+    assert values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1)))[:1] == [b"one"]
+    assert error(begin_end(producer).answer.error_code) == "NONE"
+
+
+def test_markers_for_a_partition_that_is_led_elsewhere_are_tried_until_it_is_led_here(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    producer.add(0)
+    producer.write(9, b"one")
+    elect(world, TOPIC, OTHER)
+    assert error(begin_end(producer).answer.error_code) == "NONE"
+    world.advance(3000)
+    elect(world, TOPIC, ME, isr=(ME,))
+    world.advance(LONG_MS)
+    assert values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1)))[:1] == [b"one"]
+    assert not world.node.transactions._completing
+
+
+def test_a_batch_of_a_transaction_whose_coordinator_is_elsewhere_may_be_sent_again(world: World) -> None:
+    create_topic(world, TOPIC)
+    producer = Producer(world)
+    elect(world, TRANSACTION_STATE_TOPIC, OTHER)
+    assert error(producer.write(9, b"one")) == "NOT_ENOUGH_REPLICAS"
