@@ -399,7 +399,7 @@ async def test_retention_takes_what_was_foreseen_and_not_before() -> None:
         assert foreseen_ms is not None
         assert 0 <= foreseen_ms <= 3001
         log = stage.node.hosted.leader("t", 0).replica.log
-        await stage.until(lambda: log.log_start_offset > 30)
+        await stage.until(lambda: log.offsets.start > 30)
         assert time.time() * 1000 > came_ms + 3000
-        await stage.until(lambda: watch.positions[key].lag.lost_records == log.log_start_offset - 30)
+        await stage.until(lambda: watch.positions[key].lag.lost_records == log.offsets.start - 30)
         assert watch.overtaken_total == 1

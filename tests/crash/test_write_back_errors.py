@@ -82,8 +82,8 @@ def test_recovery_does_not_believe_memory_what_the_disk_has_lost(disk: LosingDis
             with pytest.raises(SyncFailure):
                 ticket.sync()
         logs.append(open_log(after))
-        assert 1 <= logs[1].log_end_offset < 11
-        assert [cut.first_offset for cut in logs[1].recovery.cuts] == [logs[1].log_end_offset]
+        assert 1 <= logs[1].offsets.end < 11
+        assert [cut.first_offset for cut in logs[1].reports.recovery.cuts] == [logs[1].offsets.end]
     finally:
         for log in logs:
             log.close()

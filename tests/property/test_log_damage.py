@@ -62,13 +62,13 @@ def write_log(filesystem: CrashingFilesystem, value_sizes: list[int], checkpoint
 
 def read_one(log: Log, offset: int) -> bytes | None:
     """The batch that holds this offset, as a reader gets it."""
-    found = log.read(offset, 1, end_offset=log.log_end_offset, minimum_one_batch=True)
+    found = log.read(offset, 1, end_offset=log.offsets.end, minimum_one_batch=True)
     return None if found is None else found.file.read(found.position, found.length)
 
 
 def batch_at(log: Log, place: float) -> tuple[str, int, int]:
     """(file, position in it, offset of the batch there) of a byte of the log, chosen by a number from 0 to 1."""
-    target = int((log.size_bytes - 1) * place)
+    target = int((log.segments.size_bytes - 1) * place)
     for segment in log.segments:
         if target < segment.size:
             data = segment.file.read(0, segment.size)
@@ -86,20 +86,22 @@ def test_one_changed_byte_harms_one_batch_at_most(
 ) -> None:
     filesystem = CrashingFilesystem()
     log, stored = write_log(filesystem, value_sizes, int(len(value_sizes) * checkpoint))
-    recovery_point, end = log.recovery_point, log.log_end_offset
+    recovery_point, end = log.offsets.recovery_point, log.offsets.end
     path, position, victim = batch_at(log, place)
     filesystem.corrupt(path, position, bytes([filesystem.read_bytes(path)[position] ^ flip]))
 
     log = open_log(filesystem, recovery_point, clean=False)
 
-    if log.log_end_offset < end:
-        assert log.log_end_offset == victim >= recovery_point, "the log ends at the first invalid batch"
-        assert log.recovery.cuts
-        assert log.recovery.cuts[0].first_offset == victim
-        kept = b"".join(filesystem.read_bytes(cut.kept_in) for cut in log.recovery.cuts if cut.kept_in is not None)
+    if log.offsets.end < end:
+        assert log.offsets.end == victim >= recovery_point, "the log ends at the first invalid batch"
+        assert log.reports.recovery.cuts
+        assert log.reports.recovery.cuts[0].first_offset == victim
+        kept = b"".join(
+            filesystem.read_bytes(cut.kept_in) for cut in log.reports.recovery.cuts if cut.kept_in is not None
+        )
         assert all(stored[offset] in kept for offset in range(victim + 1, end)), "whole batches are kept"
         end = victim
-    for damage in log.damage:
+    for damage in log.reports.damage:
         assert damage.first_offset <= victim < damage.end_offset <= recovery_point
     for offset in range(end):
         try:
@@ -113,8 +115,8 @@ def test_one_changed_byte_harms_one_batch_at_most(
         elif data != stored[offset]:
             assert offset < recovery_point or data[:12] + data[16:] == stored[offset][:12] + stored[offset][16:]
     batch = build_batch([(NOW_MS, b"k", b"next", ())])
-    assert log.append(batch, leader_epoch=0, now=at(NOW_MS)).base_offset == log.log_end_offset - 1
-    assert read_one(log, log.log_end_offset - 1) == bytes(batch)
+    assert log.append(batch, leader_epoch=0, now=at(NOW_MS)).base_offset == log.offsets.end - 1
+    assert read_one(log, log.offsets.end - 1) == bytes(batch)
 
 
 @PROFILE
@@ -124,7 +126,7 @@ def test_a_torn_end_never_costs_a_whole_batch_before_it(
 ) -> None:
     filesystem = CrashingFilesystem()
     log, stored = write_log(filesystem, value_sizes, int(len(value_sizes) * checkpoint))
-    recovery_point = log.recovery_point
+    recovery_point = log.offsets.recovery_point
     last = log.segments[-1]
     cut = int(last.size * place)
     data = filesystem.read_bytes(last.file.path)
@@ -136,15 +138,15 @@ def test_a_torn_end_never_costs_a_whole_batch_before_it(
     log = open_log(filesystem, recovery_point, clean=False)
 
     survivors = last.base_offset + whole
-    assert log.log_end_offset == max(survivors, recovery_point)
+    assert log.offsets.end == max(survivors, recovery_point)
     for offset in range(survivors):
         assert read_one(log, offset) == stored[offset]
     for offset in range(survivors, recovery_point):
         try:
             assert read_one(log, offset) == stored[offset]
         except DamagedLog:
-            assert any(damage.first_offset <= offset < damage.end_offset for damage in log.damage)
-    assert bool(log.damage) == (survivors < recovery_point)
+            assert any(damage.first_offset <= offset < damage.end_offset for damage in log.reports.damage)
+    assert bool(log.reports.damage) == (survivors < recovery_point)
 
 
 @PROFILE
@@ -174,14 +176,14 @@ def test_whatever_is_in_an_index_file_the_right_batches_are_read(
         filesystem.open(path).append(tail)
         filesystem.sync_everything()
 
-    log = open_log(filesystem, log.recovery_point, clean=clean)
+    log = open_log(filesystem, log.offsets.recovery_point, clean=clean)
 
-    assert log.log_end_offset == len(stored)
+    assert log.offsets.end == len(stored)
     for offset, batch in enumerate(stored):
         assert read_one(log, offset) == batch
-    assert not log.damage
+    assert not log.reports.damage
     log.checkpoint()
-    again = open_log(filesystem, log.recovery_point, clean=True)
+    again = open_log(filesystem, log.offsets.recovery_point, clean=True)
     assert [read_one(again, offset) for offset in range(len(stored))] == stored
 
 
@@ -193,8 +195,8 @@ def test_a_range_of_lost_bytes_is_stepped_over(
     """As a disk gives back zeros for a bad block: every batch that it does not touch is still there."""
     filesystem = CrashingFilesystem()
     log, stored = write_log(filesystem, value_sizes, int(len(value_sizes) * checkpoint))
-    recovery_point = log.recovery_point
-    segment = log.segments[log.place_of(max(recovery_point - 1, 0))]
+    recovery_point = log.offsets.recovery_point
+    segment = log.segments[log.segments.place_of(max(recovery_point - 1, 0))]
     data = filesystem.read_bytes(segment.file.path)
     begin = int(len(data) * start)
     stop = min(begin + length, len(data))
@@ -207,8 +209,8 @@ def test_a_range_of_lost_bytes_is_stepped_over(
 
     log = open_log(filesystem, recovery_point, clean=False)
 
-    assert log.log_end_offset >= recovery_point
-    for offset in range(min(recovery_point, log.log_end_offset)):
+    assert log.offsets.end >= recovery_point
+    for offset in range(min(recovery_point, log.offsets.end)):
         try:
             found = read_one(log, offset)
         except DamagedLog:
@@ -219,5 +221,5 @@ def test_a_range_of_lost_bytes_is_stepped_over(
             assert found is not None
             assert found[:8] == stored[offset][:8]
             assert not crc_is_right(found, 0, len(found)) or found[16:] == stored[offset][16:]
-    for offset in range(recovery_point, log.log_end_offset):
+    for offset in range(recovery_point, log.offsets.end):
         assert read_one(log, offset) == stored[offset]

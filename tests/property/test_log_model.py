@@ -127,7 +127,7 @@ class LogModel(RuleBasedStateMachine):
         try:
             self._append(batch, -1)
         except DiskFull:
-            assert len(batch) > room or self.log.log_end_offset == self.end
+            assert len(batch) > room or self.log.offsets.end == self.end
         finally:
             self.filesystem.free_for_appends = None
 
@@ -145,7 +145,7 @@ class LogModel(RuleBasedStateMachine):
         ticket = self.flushing
         assert ticket is not None
         ticket.sync()
-        self.log.finish_flush(ticket)
+        ticket.finish()
         self.flushing = None
         self._note_durable()
 
@@ -166,7 +166,7 @@ class LogModel(RuleBasedStateMachine):
             self.filesystem.sync_everything()
         else:
             write_checkpoints(self.filesystem, [ticket])
-        self.log.finish_checkpoint(ticket)
+        ticket.finish()
         self._note_durable()
 
     @rule()
@@ -174,49 +174,49 @@ class LogModel(RuleBasedStateMachine):
         self.directory.save_offsets()()
 
     def _note_durable(self) -> None:
-        assert self.log.recovery_point <= self.log.durable_end_offset <= self.end
-        assert self.log.durable_end_offset >= self.durable
-        self.durable = self.log.durable_end_offset
+        assert self.log.offsets.recovery_point <= self.log.offsets.durable_end <= self.end
+        assert self.log.offsets.durable_end >= self.durable
+        self.durable = self.log.offsets.durable_end
 
     # Stopping and starting
 
     @rule()
     def power_cut(self) -> None:
-        recovery_point = self.log.recovery_point
+        recovery_point = self.log.offsets.recovery_point
         self.filesystem.crash()
         self._open()
-        note(f"recovered to {self.log.log_end_offset}: {self.log.recovery}")
+        note(f"recovered to {self.log.offsets.end}: {self.log.reports.recovery}")
         self._adopt_recovered(recovery_point)
 
     @rule()
     def kill(self) -> None:
         """The process dies, the machine does not: all that was written is there."""
         self._open()
-        assert self.log.log_end_offset == self.end
-        self._adopt_recovered(self.log.recovery_point)
+        assert self.log.offsets.end == self.end
+        self._adopt_recovered(self.log.offsets.recovery_point)
 
     def _adopt_recovered(self, recovery_point: int) -> None:
-        end = self.log.log_end_offset
+        end = self.log.offsets.end
         assert self.durable <= end <= self.end, "what was durable is there, and nothing is invented"
-        assert not self.log.damage, "nothing below the recovery point was lost"
-        assert self.log.recovery_point <= recovery_point or self.log.recovery_point <= end
+        assert not self.log.reports.damage, "nothing below the recovery point was lost"
+        assert self.log.offsets.recovery_point <= recovery_point or self.log.offsets.recovery_point <= end
         self.model = [batch for batch in self.model if batch.last_offset < end]
         assert end in (self.model[-1].last_offset + 1 if self.model else 0, self.start_offset), "a batch is torn"
         self.end = end
-        self.durable = self.log.durable_end_offset
+        self.durable = self.log.offsets.durable_end
         assert self.durable == end, "what recovery found it made durable"
         # Deleting records is made durable by the next save of the offsets: until then it may be undone.
-        assert self.log.log_start_offset <= self.start_offset
-        self.start_offset = self.log.log_start_offset
+        assert self.log.offsets.start <= self.start_offset
+        self.start_offset = self.log.offsets.start
 
     @rule()
     def clean_stop(self) -> None:
         self.directory.close()
         self._open()
         assert self.directory.clean
-        assert self.log.log_end_offset == self.end
-        assert self.log.log_start_offset == self.start_offset
-        assert self.log.recovery.clean
+        assert self.log.offsets.end == self.end
+        assert self.log.offsets.start == self.start_offset
+        assert self.log.reports.recovery.clean
         self.durable = self.end
 
     @rule()
@@ -226,7 +226,7 @@ class LogModel(RuleBasedStateMachine):
         self.filesystem.crash()
         self._open()
         assert self.directory.clean
-        assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start_offset, self.end)
+        assert (self.log.offsets.start, self.log.offsets.end) == (self.start_offset, self.end)
         self.durable = self.end
 
     # Shortening
@@ -240,7 +240,7 @@ class LogModel(RuleBasedStateMachine):
         self.log.truncate_to(target)
         self.model = [batch for batch in self.model if batch.last_offset < target]
         self.end = max(self.model[-1].last_offset + 1 if self.model else 0, self.start_offset)
-        assert self.log.log_end_offset == self.end
+        assert self.log.offsets.end == self.end
         self.durable = min(self.durable, self.end)
         self.epoch += 1
 
@@ -249,29 +249,35 @@ class LogModel(RuleBasedStateMachine):
         target = self.start_offset + int((self.durable - self.start_offset) * part)
         self.log.delete_records_before(target)
         self.start_offset = max(self.start_offset, target)
-        assert self.log.log_start_offset == self.start_offset
+        assert self.log.offsets.start == self.start_offset
 
     @rule(keep_bytes=st.integers(0, 3000))
     def retain_by_size(self, keep_bytes: int) -> None:
-        self.log.settings = TopicSettings(
-            segment_bytes=900, index_interval_bytes=200, segment_ms=1000, retention_bytes=keep_bytes, retention_ms=-1
+        self.log.change_settings(
+            TopicSettings(
+                segment_bytes=900,
+                index_interval_bytes=200,
+                segment_ms=1000,
+                retention_bytes=keep_bytes,
+                retention_ms=-1,
+            )
         )
-        before = self.log.size_bytes
+        before = self.log.segments.size_bytes
         deleted = self.log.apply_retention(at(self.now_ms), limit_offset=self.durable)
-        self.log.settings = SETTINGS
-        assert self.log.size_bytes == before - sum(segment.size_bytes for segment in deleted)
+        self.log.change_settings(SETTINGS)
+        assert self.log.segments.size_bytes == before - sum(segment.size_bytes for segment in deleted)
         if deleted:
-            assert self.log.size_bytes >= keep_bytes or "log's start" in deleted[-1].reason
+            assert self.log.segments.size_bytes >= keep_bytes or "log's start" in deleted[-1].reason
             assert deleted[-1].end_offset <= self.durable
             self.start_offset = max(self.start_offset, deleted[-1].end_offset)
-        assert self.log.log_start_offset == self.start_offset
+        assert self.log.offsets.start == self.start_offset
 
     @rule()
     def time_passes(self) -> None:
         self.now_ms += 2000
         self.log.roll_if_due(self.now_ms)
         self.log.apply_retention(at(self.now_ms), limit_offset=self.durable)
-        self.start_offset = self.log.log_start_offset
+        self.start_offset = self.log.offsets.start
 
     # Reading
 
@@ -327,14 +333,14 @@ class LogModel(RuleBasedStateMachine):
             ),
             None,
         )
-        found = self.log.offset_for_timestamp(wanted, end_offset=self.end)
+        found = self.log.timestamp_search(wanted, end_offset=self.end).run()
         assert (None if found is None else (found.offset, found.timestamp_ms)) == expected
 
     @invariant()
     def the_ends_are_in_order(self) -> None:
         log = self.log
-        assert log.log_start_offset <= log.log_end_offset
-        assert log.recovery_point <= log.durable_end_offset <= log.log_end_offset == self.end
+        assert log.offsets.start <= log.offsets.end
+        assert log.offsets.recovery_point <= log.offsets.durable_end <= log.offsets.end == self.end
         bases = [segment.base_offset for segment in log.segments]
         assert bases == sorted(set(bases))
 
@@ -354,12 +360,12 @@ class LogModel(RuleBasedStateMachine):
 
     def _check_history(self) -> None:
         """What is known of producers and epochs is what the batches say, whatever happened in between."""
-        for description in self.log.producers.describe():
+        for description in self.log.replayed.producers.describe():
             mine = [batch for batch in self.model if batch.producer_id == description.producer_id]
             assert mine, "a producer that never wrote what the log has"
             last = mine[-1]
             assert description.last_sequence == last.first_sequence + last.last_offset - last.base_offset
-        epochs = self.log.leader_epochs
+        epochs = self.log.replayed.leader_epochs
         for batch in self.model:
             if batch.base_offset >= self.start_offset:
                 assert epochs.epoch_at(batch.base_offset) == read_header(batch.stored).partition_leader_epoch

@@ -247,7 +247,7 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     for task in tasks:
         task.write(b"value")
     partition = next(each for each in world.node.hosted.led("__transaction_state") if each.opened is not None)
-    end_before = partition.replica.log.log_end_offset
+    end_before = partition.replica.log.offsets.end
     exchange = begin_decision(world, 0, *tasks)
     appended: list[int] = []
     append = world.node.append_internal
@@ -262,7 +262,7 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     world.settle()
     assert exchange.answer.error_code == 0
     assert appended[0] == 6, "the family's record and five slots"
-    assert partition.replica.log.log_end_offset == end_before + 6 + 5
+    assert partition.replica.log.offsets.end == end_before + 6 + 5
 
 
 def test_no_marker_is_written_before_it_is_safe_that_its_slot_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,9 +87,9 @@ def test_a_segment_that_grows_again_after_a_crash_keeps_its_indexes() -> None:
     world.disk.platter.cut("/data/orders-0/00000000000000000001.log", 60)
     world.start()
     log = world.node.hosted.leader("orders", 0).replica.log
-    assert (log.log_end_offset, len(log.segments)) == (1, 2)
-    assert log.active is not None
-    assert log.active not in log.closing
+    assert (log.offsets.end, len(log.segments)) == (1, 2)
+    assert log.segments.active is not None
+    assert log.segments.active not in log.segments.closing
     world.kill()
 
 
@@ -115,7 +115,7 @@ def test_a_flush_may_find_that_retention_took_its_segment() -> None:
         world.clock.advance(500)
         settle_without_syncs(world)
     log = world.node.hosted.leader("orders", 0).replica.log
-    assert log.log_start_offset > 1
+    assert log.offsets.start > 1
     world.settle()
     assert all(exchange.answered for exchange in exchanges)
     fill(world, "orders", b"goes on")
@@ -194,7 +194,7 @@ def test_what_compaction_left_out_is_no_damage_after_the_policy_was_changed(step
     world.start()
     part = only(fetch(world, ("orders", 0, 0)))
     assert (part.error_code, len(values_in(part))) == (0, 1)
-    assert world.node.hosted.leader("orders", 0).replica.log.damage == []
+    assert world.node.hosted.leader("orders", 0).replica.log.reports.damage == []
     world.kill()
 
 

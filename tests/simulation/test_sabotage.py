@@ -30,7 +30,7 @@ def acknowledges_before_the_sync(patch: Patch) -> None:
 
 
 def shows_what_is_not_durable(patch: Patch) -> None:
-    patch.setattr(LeaderReplica, "own_end", property(lambda replica: replica.log.log_end_offset))
+    patch.setattr(LeaderReplica, "own_end", property(lambda replica: replica.log.offsets.end))
 
 
 def acknowledges_duplicates_at_once(patch: Patch) -> None:
@@ -66,7 +66,7 @@ def flushes_only_one_of_two_segments(patch: Patch) -> None:
     def sync(ticket: FlushTicket) -> None:
         ticket.files[0].sync()
         for directory in ticket.directories:
-            ticket.log.filesystem.sync_directory(directory)
+            ticket.directory.filesystem.sync_directory(directory)
 
     patch.setattr(FlushTicket, "sync", sync)
 
@@ -82,14 +82,14 @@ def trusts_every_stop(patch: Patch) -> None:
 
 
 def does_not_make_durable_what_it_recovered(patch: Patch) -> None:
-    real: Callable[..., Any] = recovery._recover_segment
+    real: Callable[..., Any] = recovery.Recovery._recover_segment
 
     def recover_segment(*arguments: Any, **options: Any) -> Any:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(SimulatedFile, "sync", lambda file: None)
             return real(*arguments, **options)
 
-    patch.setattr(recovery, "_recover_segment", recover_segment)
+    patch.setattr(recovery.Recovery, "_recover_segment", recover_segment)
 
 
 def loses_the_latest_record_of_a_key(patch: Patch) -> None:
@@ -97,7 +97,7 @@ def loses_the_latest_record_of_a_key(patch: Patch) -> None:
 
 
 def forgets_where_logs_begin(patch: Patch) -> None:
-    patch.setattr(KeptOffsets, "begin_save", lambda offsets, logs, names=(): lambda: None)
+    patch.setattr(KeptOffsets, "begin_save", lambda offsets, names=(): lambda: None)
 
 
 def lets_readers_sleep(patch: Patch) -> None:

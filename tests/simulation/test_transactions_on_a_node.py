@@ -535,4 +535,4 @@ def test_transactions_in_a_topic_that_nobody_reads_leave_nothing_in_memory(world
     for _ in range(20):
         assert producer.write(12, b"value") is ErrorCode.NONE
         assert producer.end(commit=True) is ErrorCode.NONE
-    assert world.node.hosted.leader(TOPIC, 0).replica.log.producers.undecided == 0
+    assert world.node.hosted.leader(TOPIC, 0).replica.log.replayed.producers.undecided == 0

@@ -40,7 +40,7 @@ def prepare_scrape(
         names.TOPICS: _one(len(node.hosted.topics)),
         names.PARTITIONS: _one(sum(len(partitions) for partitions in node.hosted.topics.values())),
         names.REFUSED_APPENDS: [((error,), count) for error, count in sorted(node.refused_appends.items())],
-        names.SET_ASIDE: _one(len(node.logs.set_aside_directories)),
+        names.SET_ASIDE: _one(len(node.logs.on_disk.set_aside_directories)),
         names.FSYNC_ROUND: [((), flusher.round_times.copy())],
         names.FSYNC_LOGS: _one(flusher.logs_synced),
         **_damage(node),

@@ -156,7 +156,7 @@ class InProcessLog:
 
     def start_offset(self, topic: str, partition: int) -> int:
         """The partition's first offset, at which `read` begins."""
-        return self._ask_partition(topic, partition, lambda found: found.replica.log.log_start_offset)
+        return self._ask_partition(topic, partition, lambda found: found.replica.log.offsets.start)
 
     def end_offset(self, topic: str, partition: int) -> int:
         """The partition's high watermark, at which `read` ends."""
@@ -296,7 +296,7 @@ def _part(partition: Partition, offset: int | None, committed: bool) -> _Part:
     replica = partition.replica
     log = replica.log
     if offset is None:
-        offset = log.log_start_offset
+        offset = log.offsets.start
     end_offset = replica.last_stable_offset if committed else replica.high_watermark
     found: LogSlice | ColdRead | None
     try:
@@ -306,5 +306,5 @@ def _part(partition: Partition, offset: int | None, committed: bool) -> _Part:
     if not committed or found is None:
         return _Part(offset, found, [])
     if isinstance(found, LogSlice):
-        return _Part(offset, found, log.aborted_in(found, offset, end_offset))
-    return _Part(offset, found, log.aborted_transactions(offset, end_offset))
+        return _Part(offset, found, log.aborts.in_slice(found, offset, end_offset))
+    return _Part(offset, found, log.aborts.between(offset, end_offset))

@@ -6,10 +6,14 @@ booked in the loop.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import NamedTuple
 
-from cordwood.log.flushing import FlushTicket, begin_flush, finish_flush
+from cordwood.log.flushing import FlushTicket, begin_flush
+from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.log_segments import LogSegments
+from cordwood.log.replayed import Replayed
+from cordwood.log.saved_state import EMPTY_SNAPSHOT, SavedState
 from cordwood.log.segment import Segment
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments import leader_epochs
@@ -17,19 +21,14 @@ from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.abort_witness import Witnessed, encode_witness, witness_of
 from cordwood.segments.checkpoint_witness import believe
 from cordwood.segments.checkpoint_witness import encode_witness as encode_checkpoint_witness
-from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.filesystem import File, Filesystem, read_if_there, remove_if_there
 from cordwood.segments.indexes import SegmentIndexes
-from cordwood.segments.names import Suffix, segment_file
+from cordwood.segments.names import Suffix
 from cordwood.segments.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from cordwood.segments.producer_snapshot import encode_snapshot
 from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from cordwood.segments.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
 from cordwood.segments.transaction_index import TransactionIndex
-
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
-
-EMPTY_SNAPSHOT = encode_snapshot(())
 
 TEMPORARY = ".tmp"
 
@@ -60,41 +59,53 @@ class CheckpointTicket:
     __slots__ = (
         "_files",
         "_filesystem",
+        "_replayed",
+        "_saved",
+        "_segments",
+        "_truncations",
         "directory",
         "end_offset",
         "epochs",
         "flush",
         "indexes",
-        "log",
         "obsolete_snapshots",
+        "offsets",
         "renamed_snapshot",
         "replaced",
-        "saved",
+        "saved_indexes",
         "snapshots",
-        "truncations",
     )
 
-    def __init__(self, log: "Log") -> None:
-        self.log = log
-        self.end_offset = log.log_end_offset
-        self.flush: FlushTicket | None = begin_flush(log)
-        self.truncations = log.truncations
-        self.directory = log.directory
+    def __init__(self, segments: LogSegments, offsets: LogOffsets, replayed: Replayed, saved: SavedState) -> None:
+        self._segments = segments
+        self._replayed = replayed
+        self._saved = saved
+        self.offsets = offsets
+        """The offsets of the ticket's log, whose recovery point `finish` moves."""
+        self.directory = segments.directory
+        self.end_offset = offsets.end
+        self.flush: FlushTicket | None = begin_flush(segments, offsets)
+        self._truncations = offsets.truncations
         self.indexes: list[IndexWrite] = []
         self.replaced: list[tuple[str, bytes]] = []
         """Path and whole content of index files that must not lose entries, even for a moment."""
-        self.saved: list[SavedIndexes] = []
+        self.saved_indexes: list[SavedIndexes] = []
         self.snapshots: list[tuple[int, bytes]] = []
         self.renamed_snapshot: tuple[int, int] | None = None
         """The old and new offset of an empty snapshot that is only renamed, as most are."""
         self.obsolete_snapshots: list[int] = []
         self.epochs: bytes | None = None
-        self._filesystem = log.filesystem
+        self._filesystem = self.directory.filesystem
         self._files: list[File] = []
+
+    @property
+    def void(self) -> bool:
+        """Whether the log was cut or deleted since: the ticket may have batches that are gone."""
+        return self._truncations != self.offsets.truncations
 
     def write(self, *, keep_open: bool = True) -> None:
         """Step one: writes the new files under temporary names. `keep_open`: `sync` follows."""
-        if self.truncations != self.log.truncations:
+        if self.void:
             self._forget()
             return
         try:
@@ -112,7 +123,7 @@ class CheckpointTicket:
         for path, data in self.replaced:
             self._write_file(path + TEMPORARY, 0, data)
         for offset, data in self.snapshots:
-            self._write_file(self._snapshot_path(offset), 0, data)
+            self._write_file(self._saved.snapshot_path(offset), 0, data)
         if self.epochs is not None:
             witness = encode_checkpoint_witness(self.epochs, self._epochs_before())
             self._write_file(self._epochs_witness_path + TEMPORARY, 0, witness)
@@ -144,19 +155,36 @@ class CheckpointTicket:
             if self.renamed_snapshot is not None:
                 self._move_empty_snapshot(*self.renamed_snapshot)
             for offset in self.obsolete_snapshots:
-                remove_if_there(self._filesystem, self._snapshot_path(offset))
+                remove_if_there(self._filesystem, self._saved.snapshot_path(offset))
 
     def _move_empty_snapshot(self, old: int, new: int) -> None:
         try:
-            self._filesystem.rename(self._snapshot_path(old), self._snapshot_path(new))
+            self._filesystem.rename(self._saved.snapshot_path(old), self._saved.snapshot_path(new))
         except FileNotFoundError:
             # A checkpoint that was written but never booked, because the broker was stopping, has renamed the snapshot
             # already.
-            self._filesystem.replace(self._snapshot_path(new), EMPTY_SNAPSHOT)
+            self._filesystem.replace(self._saved.snapshot_path(new), EMPTY_SNAPSHOT)
 
     def sync_names(self) -> None:
         with self._void_if_cut():
-            self._filesystem.sync_directory(self.directory)
+            self.directory.sync_names()
+
+    def finish(self) -> None:
+        """Books the written ticket, in the loop: the recovery point moves."""
+        written = self._saved.book(self.snapshots, self.renamed_snapshot, self.obsolete_snapshots)
+        if self.void:
+            self._saved.forget(written)
+            return
+        if self.flush is not None:
+            self.flush.finish()
+        for segment, offsets, times, transactions in self.saved_indexes:
+            segment.saved_offsets, segment.saved_times, segment.saved_transactions = offsets, times, transactions
+            segment.rewrite_transactions = False
+        if self.epochs is not None and self.epochs == self._replayed.leader_epochs.to_bytes():
+            self._replayed.epochs_changed = False
+        _let_go_of_closed(self._segments)
+        self._saved.checkpoint_due = self._saved.witness_due = False
+        self.offsets.recovery_point = max(self.offsets.recovery_point, self.end_offset)
 
     @contextmanager
     def _void_if_cut(self) -> Iterator[None]:
@@ -166,7 +194,7 @@ class CheckpointTicket:
         except SyncFailure:
             raise
         except (StorageFailure, FileNotFoundError):
-            if self.truncations == self.log.truncations:
+            if not self.void:
                 raise
 
     def _forget(self) -> None:
@@ -176,14 +204,11 @@ class CheckpointTicket:
 
     @property
     def _epochs_path(self) -> str:
-        return f"{self.directory}/{leader_epochs.FILE_NAME}"
+        return f"{self.directory.path}/{leader_epochs.FILE_NAME}"
 
     @property
     def _epochs_witness_path(self) -> str:
-        return f"{self.directory}/{leader_epochs.WITNESS_FILE_NAME}"
-
-    def _snapshot_path(self, offset: int) -> str:
-        return segment_file(self.directory, offset, Suffix.SNAPSHOT)
+        return f"{self.directory.path}/{leader_epochs.WITNESS_FILE_NAME}"
 
     def _write_file(self, path: str, keep_bytes: int, data: bytes) -> None:
         file = self._filesystem.open(path, create=True)
@@ -247,51 +272,42 @@ class Checkpoint:
         write_checkpoints(self._filesystem, self.tickets, together=self._together)
 
 
-def read_if_there(filesystem: Filesystem, path: str) -> bytes | None:
-    try:
-        return filesystem.read_bytes(path)
-    except FileNotFoundError:
-        return None
-
-
-def remove_if_there(filesystem: Filesystem, path: str) -> None:
-    with suppress(FileNotFoundError):
-        filesystem.remove(path)
-
-
-def begin_checkpoint(log: "Log") -> CheckpointTicket | None:
+def begin_checkpoint(
+    segments: LogSegments, offsets: LogOffsets, replayed: Replayed, saved: SavedState
+) -> CheckpointTicket | None:
     """The ticket that moves the recovery point to the log's end; None if the log needs no checkpoint."""
-    if not log.segments or not _due(log):
+    if not segments.all or not _due(segments, offsets, replayed, saved):
         return None
-    ticket = CheckpointTicket(log)
-    for segment in log.closing:
-        _save_indexes(ticket, segment)
-    if log.active is not None:
-        _save_indexes(ticket, log.active)
-    _save_snapshots(log, ticket)
-    if log.epochs_changed:
-        ticket.epochs = log.leader_epochs.to_bytes()
-    if log.witness_due:
-        witness = {each.base_offset: each.witnessed for each in log.segments if each.witnessed is not None}
+    ticket = CheckpointTicket(segments, offsets, replayed, saved)
+    for segment in segments.closing:
+        _save_indexes(ticket, saved, segment)
+    if segments.active is not None:
+        _save_indexes(ticket, saved, segments.active)
+    _save_snapshots(ticket, segments, saved, replayed)
+    if replayed.epochs_changed:
+        ticket.epochs = replayed.leader_epochs.to_bytes()
+    if saved.witness_due:
+        witness = {each.base_offset: each.witnessed for each in segments if each.witnessed is not None}
         # Written behind the indexes: a crash in between leaves a witness of fewer entries, which does no harm.
-        ticket.replaced.append((f"{log.directory}/{ABORTS_FILE}", encode_witness(witness)))
+        ticket.replaced.append((f"{segments.directory.path}/{ABORTS_FILE}", encode_witness(witness)))
     return ticket
 
 
-def cost_of(log: "Log") -> int:
+def cost_of(segments: LogSegments, replayed: Replayed) -> int:
     """The time that taking a checkpoint of this log holds the loop, in units of about 50 us."""
-    if not log.ready:
+    if not replayed.ready:
         return 1
-    return 1 + len(log.closing) + log.producer_count // 25
+    return 1 + len(segments.closing) + replayed.producer_count // 25
 
 
-def _due(log: "Log") -> bool:
-    if not log.ready:
+def _due(segments: LogSegments, offsets: LogOffsets, replayed: Replayed, saved: SavedState) -> bool:
+    if not replayed.ready:
         return False
-    return log.recovery_point < log.log_end_offset or log.epochs_changed or bool(log.closing) or log.checkpoint_due
+    moved = offsets.recovery_point < offsets.end
+    return moved or replayed.epochs_changed or bool(segments.closing) or saved.checkpoint_due
 
 
-def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
+def _save_indexes(ticket: CheckpointTicket, saved: SavedState, segment: Segment) -> None:
     indexes, transactions = segment.indexes, segment.transactions
     offsets, times, aborted = segment.saved_offsets, segment.saved_times, segment.saved_transactions
     if indexes is not None:
@@ -302,8 +318,8 @@ def _save_indexes(ticket: CheckpointTicket, segment: Segment) -> None:
         _save_places(ticket, segment, indexes)
     if transactions is not None:
         aborted = len(transactions)
-        _save_transactions(ticket, segment, transactions)
-    ticket.saved.append(SavedIndexes(segment, offsets, times, aborted))
+        _save_transactions(ticket, saved, segment, transactions)
+    ticket.saved_indexes.append(SavedIndexes(segment, offsets, times, aborted))
 
 
 def _save_places(ticket: CheckpointTicket, segment: Segment, indexes: SegmentIndexes) -> None:
@@ -324,11 +340,13 @@ def _save_places(ticket: CheckpointTicket, segment: Segment, indexes: SegmentInd
     )
 
 
-def _save_transactions(ticket: CheckpointTicket, segment: Segment, transactions: TransactionIndex) -> None:
+def _save_transactions(
+    ticket: CheckpointTicket, saved: SavedState, segment: Segment, transactions: TransactionIndex
+) -> None:
     if len(transactions) == segment.saved_transactions and not segment.rewrite_transactions:
         return
     segment.witnessed = _witness(segment, transactions)
-    ticket.log.witness_due = True
+    saved.witness_due = True
     if not segment.saved_transactions or segment.rewrite_transactions:
         # The old file is damaged, or has too many entries, and the recovery point vouches for part of it. If the file
         # were cut and a crash came before the entries are back, the segment would seem to have no aborts.
@@ -351,19 +369,20 @@ def _witness(segment: Segment, transactions: TransactionIndex) -> Witnessed:
     return before.followed_by(transactions.to_bytes(before.entries))
 
 
-def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
+def _save_snapshots(ticket: CheckpointTicket, segments: LogSegments, saved: SavedState, replayed: Replayed) -> None:
     end_offset = ticket.end_offset
-    ticket.snapshots = list(log.unsaved_snapshots)
+    ticket.snapshots = list(saved.unsaved_snapshots)
     planned = {offset for offset, _ in ticket.snapshots}
-    bases = {segment.base_offset for segment in log.segments}
-    newest = log.snapshots[-1] if log.snapshots else None
+    bases = {segment.base_offset for segment in segments}
+    newest = saved.snapshots[-1] if saved.snapshots else None
     # The snapshot that a crash goes back to must stay until this checkpoint's recovery point is saved. An empty
     # snapshot may still be renamed: without it a replay of the segments finds expired producers, which is harmless.
     # Compacted segments might lack producers, so their snapshot stays.
-    needed = saved_snapshot(log)
-    movable = log.newest_snapshot_is_empty and newest not in bases and not (log.may_have_gaps and newest == needed)
+    needed = saved.believed_snapshot(ticket.offsets)
+    movable = saved.newest_snapshot_is_empty and newest not in bases
+    movable = movable and not (segments.may_have_gaps and newest == needed)
     if end_offset not in planned and newest != end_offset:
-        data = encode_snapshot(log.producers.snapshot_entries())
+        data = encode_snapshot(replayed.producers.snapshot_entries())
         if data == EMPTY_SNAPSHOT and movable and newest is not None:
             ticket.renamed_snapshot = (newest, end_offset)
         else:
@@ -371,52 +390,14 @@ def _save_snapshots(log: "Log", ticket: CheckpointTicket) -> None:
     # The snapshots at the segments' base offsets are for truncation; older ones but the newest are obsolete.
     renamed = None if ticket.renamed_snapshot is None else ticket.renamed_snapshot[0]
     ticket.obsolete_snapshots = [
-        offset for offset in log.snapshots if offset not in bases and offset not in (end_offset, renamed, needed)
+        offset for offset in saved.snapshots if offset not in bases and offset not in (end_offset, renamed, needed)
     ]
 
 
-def saved_snapshot(log: "Log") -> int | None:
-    """The offset of the snapshot that a crash goes back to; None if there is none."""
-    limit_offset = min(log.recovery_point, log.saved_recovery_point)
-    return max((offset for offset in log.snapshots if offset <= limit_offset), default=None)
-
-
-def finish_checkpoint(log: "Log", ticket: CheckpointTicket) -> None:
-    """Books a written ticket: the recovery point moves."""
-    written = {offset for offset, _ in ticket.snapshots}
-    snapshots = (set(log.snapshots) | written) - set(ticket.obsolete_snapshots)
-    if ticket.renamed_snapshot is not None:
-        old, new = ticket.renamed_snapshot
-        snapshots.discard(old)
-        snapshots.add(new)
-        written.add(new)
-    log.snapshots = sorted(snapshots)
-    log.unsaved_snapshots = tuple(snapshot for snapshot in log.unsaved_snapshots if snapshot[0] not in written)
-    if ticket.snapshots:
-        log.newest_snapshot_is_empty = max(ticket.snapshots)[1] == EMPTY_SNAPSHOT
-    if ticket.truncations != log.truncations:
-        # The log was cut while the ticket was written: its snapshots may have batches that are gone.
-        for offset in sorted(written):
-            remove_if_there(log.filesystem, segment_file(log.directory, offset, Suffix.SNAPSHOT))
-            log.snapshots.remove(offset)
-        log.newest_snapshot_is_empty = False
-        return
-    if ticket.flush is not None:
-        finish_flush(log, ticket.flush)
-    for segment, offsets, times, transactions in ticket.saved:
-        segment.saved_offsets, segment.saved_times, segment.saved_transactions = offsets, times, transactions
-        segment.rewrite_transactions = False
-    if ticket.epochs is not None and ticket.epochs == log.leader_epochs.to_bytes():
-        log.epochs_changed = False
-    _let_go_of_closed(log)
-    log.checkpoint_due = log.witness_due = False
-    log.recovery_point = max(log.recovery_point, ticket.end_offset)
-
-
-def _let_go_of_closed(log: "Log") -> None:
+def _let_go_of_closed(segments: LogSegments) -> None:
     """Frees the indexes of closed segments whose index files are complete."""
     unsaved = []
-    for segment in log.closing:
+    for segment in segments.closing:
         indexes, transactions = segment.indexes, segment.transactions
         aborts_saved = transactions is None or segment.saved_transactions == len(transactions)
         aborts_saved = aborts_saved and not segment.rewrite_transactions
@@ -424,7 +405,7 @@ def _let_go_of_closed(log: "Log") -> None:
             indexes is None
             or (segment.saved_offsets == len(indexes.offsets) and segment.saved_times == len(indexes.times))
         ):
-            log.loaded_indexes.used(segment)
+            segments.loaded_indexes.used(segment)
         else:
             unsaved.append(segment)
-    log.closing = unsaved
+    segments.closing = unsaved

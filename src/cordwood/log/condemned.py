@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from cordwood.log.log import Log
-from cordwood.log.retention import condemn_directory, lose_files
+from cordwood.log.retention import condemn_directory
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.filesystem import Filesystem
@@ -43,7 +43,7 @@ class Condemned:
     def add(self, partition: TopicPartition, log: Log | None) -> Doomed:
         """Notes a deleted partition, in the loop. Syncs and checkpoints of its log are void from now on."""
         if log is not None:
-            log.truncations += 1
+            log.offsets.truncations += 1
         # A directory that has kept its name since an earlier deletion is tried again.
         doomed = self._named.get(partition)
         if doomed is None:
@@ -111,7 +111,7 @@ class Removal:
         filesystem = self._condemned.filesystem
         for doomed in self._doomed:
             if doomed.log is not None:
-                lose_files(doomed.log)
+                doomed.log.segments.lose_files()
         for path in paths:
             # On a full disk this frees the room that saving the offsets needs. The directories stay until the offsets
             # are saved: they tell a restart that these partitions are deleted.

@@ -7,68 +7,81 @@ the log, in a file that the report names: `00000000000000000000.log.cut-6120`, w
 Only on a full disk the end of a file is cut without a copy, and the report says so: a broker must start there, too.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cordwood.log.holes import Hole, find_batch, read_whole_batch
+from cordwood.log.partition_directory import PartitionDirectory
 from cordwood.log.report import Cut, RecoveryReport
 from cordwood.log.segment import SEGMENT_SUFFIXES, Segment
 from cordwood.model.errors import DiskFull
 from cordwood.records.batch import HEADER_SIZE, MAGIC, read_header
-from cordwood.segments.filesystem import File, Filesystem
+from cordwood.segments.filesystem import File, Filesystem, remove_if_there
 from cordwood.segments.names import kept_cut
 from cordwood.segments.offset_index import MAX_RELATIVE_OFFSET
-
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
 
 _COPIED_AT_ONCE: Final = 1024 * 1024
 
 
-def cut_file(log: "Log", segment: Segment, position: int, end_offset: int, reason: str, report: RecoveryReport) -> None:
+def cut_file(
+    directory: PartitionDirectory,
+    segment: Segment,
+    position: int,
+    end_offset: int,
+    reason: str,
+    report: RecoveryReport,
+) -> None:
     """Cuts the file at this position."""
     file = segment.file
     kept_in = None
     if _has_whole_batch(file, position, end_offset):
-        kept_in = _copied(log, file, position)
+        kept_in = _copied(directory, file, position)
         if kept_in is None:
             reason += "; whole batches in it are lost, because the disk is too full to keep them"
-    _note(log, file, position, end_offset, reason, report, kept_in)
+    _note(directory, file, position, end_offset, reason, report, kept_in)
     file.truncate(position)
 
 
-def cut_behind_hole(log: "Log", segment: Segment, holes: list[Hole], end_offset: int, report: RecoveryReport) -> None:
+def cut_behind_hole(
+    directory: PartitionDirectory, segment: Segment, holes: list[Hole], end_offset: int, report: RecoveryReport
+) -> None:
     """Cuts valid batches behind a hole that reaches the recovery point: they follow an invalid batch."""
     hole = holes[-1]
     found = find_batch(segment.file, hole.position, end_offset, end_offset + MAX_RELATIVE_OFFSET)
     if found is not None:
-        cut_file(log, segment, found[0], end_offset, "it follows a damaged batch", report)
+        cut_file(directory, segment, found[0], end_offset, "it follows a damaged batch", report)
         holes[-1] = hole._replace(end_position=found[0])
 
 
 def cut_segments(
-    log: "Log", segments: tuple[Segment, ...], end_offset: int, reason: str, report: RecoveryReport
+    directory: PartitionDirectory, segments: tuple[Segment, ...], end_offset: int, reason: str, report: RecoveryReport
 ) -> None:
     """Takes segments out of the log that do not follow its end, the last segment first."""
+    filesystem = directory.filesystem
     for segment in reversed(segments):
         file = segment.file
         kept_in = None
         if _has_whole_batch(file, 0, segment.base_offset):
-            kept_in = _free_name(log.filesystem, file.path, 0)
-        _note(log, file, 0, end_offset, reason, report, kept_in)
+            kept_in = _free_name(filesystem, file.path, 0)
+        _note(directory, file, 0, end_offset, reason, report, kept_in)
         file.close()
         if kept_in is not None:
-            log.filesystem.rename(file.path, kept_in)
+            filesystem.rename(file.path, kept_in)
         for suffix in SEGMENT_SUFFIXES:
-            if log.filesystem.exists(segment.path(suffix)):
-                log.filesystem.remove(segment.path(suffix))
-    log.filesystem.sync_directory(log.directory)
+            remove_if_there(filesystem, segment.path(suffix))
+    directory.sync_names()
 
 
 def _note(
-    log: "Log", file: File, position: int, end_offset: int, reason: str, report: RecoveryReport, kept_in: str | None
+    directory: PartitionDirectory,
+    file: File,
+    position: int,
+    end_offset: int,
+    reason: str,
+    report: RecoveryReport,
+    kept_in: str | None,
 ) -> None:
     claimed = _claimed_end(file, position, end_offset)
-    cut = Cut(log.partition, file.path, position, file.size - position, end_offset, claimed, reason, kept_in)
+    cut = Cut(directory.partition, file.path, position, file.size - position, end_offset, claimed, reason, kept_in)
     report.cuts.append(cut)
 
 
@@ -78,20 +91,21 @@ def _has_whole_batch(file: File, position: int, first_offset: int) -> bool:
     return read_whole_batch(file, position) is not None or find_batch(file, position, *bounds) is not None
 
 
-def _copied(log: "Log", file: File, position: int) -> str | None:
+def _copied(directory: PartitionDirectory, file: File, position: int) -> str | None:
     """The file to which the bytes from this position on were copied, durably; None on a full disk."""
-    path = _free_name(log.filesystem, file.path, position)
-    copy = log.filesystem.open(path, create=True)
+    filesystem = directory.filesystem
+    path = _free_name(filesystem, file.path, position)
+    copy = filesystem.open(path, create=True)
     try:
         for start in range(position, file.size, _COPIED_AT_ONCE):
             copy.append(file.read(start, _COPIED_AT_ONCE))
         copy.sync()
     except DiskFull:
-        log.filesystem.remove(path)
+        filesystem.remove(path)
         return None
     finally:
         copy.close()
-    log.filesystem.sync_directory(log.directory)
+    directory.sync_names()
     return path
 
 

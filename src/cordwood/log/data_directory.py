@@ -6,11 +6,11 @@ directory and all logs are checkpointed: then logs open without a look at their 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import Protocol, runtime_checkable
 
-from cordwood.log.checkpoint import Checkpoint, CheckpointTicket, cost_of, remove_if_there
-from cordwood.log.condemned import Condemned, Removal, empty_logs
+from cordwood.log.checkpoint import Checkpoint, CheckpointTicket, cost_of
+from cordwood.log.condemned import Condemned, Removal
 from cordwood.log.durable_directories import make_directory_durably
 from cordwood.log.durable_ends import DurableEnds, do_nothing
 from cordwood.log.flushing import FlushTicket
@@ -19,22 +19,15 @@ from cordwood.log.in_steps import Steps, in_one_step
 from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.loaded_indexes import SHARED, LoadedIndexes
 from cordwood.log.log import DEFAULT_PRODUCER_EXPIRATION_MS, Log
-from cordwood.log.log_state import LogState
-from cordwood.log.misnamed import straighten_names
-from cordwood.log.partition_files import holds_a_log
-from cordwood.log.retention import condemned_part
-from cordwood.log.set_aside import read_note, remove_note, set_aside
-from cordwood.log.strays import Fate, Known, Verdict, doubt, judge, read_topic_id
+from cordwood.log.partitions_on_disk import PartitionsOnDisk
+from cordwood.log.strays import Known, Verdict
 from cordwood.log.topic_descriptions import TopicDescriptions
-from cordwood.log.topic_identity import restore_topic_id
-from cordwood.model.errors import DiskFull
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
-from cordwood.segments.filesystem import Filesystem
-from cordwood.segments.offset_checkpoint import CLEANER_FILE, RECOVERY_POINT_FILE
+from cordwood.segments.filesystem import Filesystem, remove_if_there
+from cordwood.segments.offset_checkpoint import CLEANER_FILE
 from cordwood.segments.partition_metadata import TopicDescription
-from cordwood.segments.set_aside import LONGEST_PART, NOTE_FILE, Note, set_aside_part
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -87,12 +80,7 @@ class DataDirectory:
         self._offsets = KeptOffsets(filesystem, path)
         self._ends = DurableEnds(filesystem, path, kept=witness_ends)
         self._descriptions = TopicDescriptions(filesystem, path)
-        self._on_disk: set[TopicPartition] = set()
-        self._set_aside: list[str] = []
-        self._put_back: set[TopicPartition] = set()
-        """Partitions that were set aside once: their logs are recovered, even after a clean stop."""
-        self._without_id: set[TopicPartition] = set()
-        """Partitions whose topic id on disk is missing or damaged."""
+        self.on_disk = PartitionsOnDisk(filesystem, path, self._offsets, self._descriptions)
         self._condemned = Condemned(filesystem, path)
         self._lock: Lock | None = None
 
@@ -114,7 +102,7 @@ class DataDirectory:
                 claim_directory(filesystem, self.path, identity)
             self.problems += self._offsets.read()
             self._ends.read()
-            self._look_around()
+            self.problems += self.on_disk.look_around()
             self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
             # From now on a stop is unclean until `close` writes the marker.
             remove_if_there(filesystem, self._file(CLEAN_SHUTDOWN_FILE))
@@ -136,7 +124,7 @@ class DataDirectory:
                 for log in self._logs.values():
                     log.close()
                 self._ends.close()
-            if clean and all(log.recovery_point == log.log_end_offset for log in self._logs.values()):
+            if clean and all(log.offsets.recovery_point == log.offsets.end for log in self._logs.values()):
                 self.filesystem.replace(self._file(CLEAN_SHUTDOWN_FILE), _CLEAN_SHUTDOWN)
             self._logs.clear()
         finally:
@@ -151,75 +139,22 @@ class DataDirectory:
 
     # Partitions
 
-    def partitions_on_disk(self) -> dict[TopicPartition, TopicId | None]:
-        """The partitions that have a directory, with their topic ids; None for a missing or damaged id."""
-        return {partition: self._descriptions.read(partition) for partition in sorted(self._on_disk)}
-
     def strays(self, known: Known) -> dict[TopicPartition, Verdict]:
         """Verdicts on the directories that are not simply opened. Directories that are left alone are no partitions."""
-        found: dict[TopicPartition, Verdict] = {}
-        points = self._offsets.recovery_points
-        for partition, topic_id in self.partitions_on_disk().items():
-            verdict = judge(self.filesystem, self._directory(partition), partition, topic_id, known)
-            if verdict.fate is Fate.REPAIRED:
-                lost, had_records = self.missing(sorted(points)), partition in points
-                if why := doubt(partition, lost, clean=self.clean, had_records=had_records):
-                    verdict = Verdict(Fate.SET_ASIDE, f"{verdict.reason}, and {why}")
-            if verdict.fate is Fate.LEFT_ALONE:
-                self._on_disk.discard(partition)
-            elif verdict.fate is Fate.REPAIRED:
-                self._without_id.add(partition)
-            if verdict.fate is not Fate.OPENED:
-                found[partition] = verdict
-        return found
+        return self.on_disk.strays(known, clean=self.clean)
 
     def describe_topic(self, topic_id: TopicId, description: TopicDescription | None) -> None:
         """Sets the description of a topic for its directories, in the loop. None: the topic was deleted."""
         self._descriptions.describe(topic_id, description)
 
-    @property
-    def set_aside_directories(self) -> Sequence[str]:
-        """Directories of partitions that the metadata did not know: renamed and kept."""
-        return self._set_aside
-
     def set_aside(self, partition: TopicPartition, reason: str, wall_ms: int) -> str:
-        """Renames a partition's directory, waiting for the disk; returns the new path.
-
-        The partition's offsets are in the note before any checkpoint forgets them, and are forgotten before the
-        partition's name is free: a later topic of the same name must not get them.
-        """
+        """Renames a partition's directory, waiting for the disk; returns the new path."""
         assert partition not in self._logs, f"{partition} is in use"
-        directory = self._directory(partition)
-        self._on_disk.discard(partition)
-        note = Note(
-            partition,
-            read_topic_id(self.filesystem, directory),
-            reason,
-            wall_ms,
-            self._offsets.recovery_points.get(partition),
-            self._offsets.log_starts.get(partition),
-            self._offsets.clean_offsets.get(partition),
-        )
-        path = set_aside(self.filesystem, directory, note, before_moving=lambda: self._forget_durably(partition))
-        self._set_aside.append(path)
-        return path
-
-    def _forget_durably(self, partition: TopicPartition) -> None:
-        self._forget(partition)
-        self.save_offsets(())()
-
-    def missing(self, wanted: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The partitions that had records and have no directory any more."""
-        return [
-            partition
-            for partition in wanted
-            if partition not in self._on_disk
-            and self._offsets.recovery_points.get(partition, 0) > self._offsets.log_starts.get(partition, 0)
-        ]
+        return self.on_disk.set_aside(partition, reason, wall_ms)
 
     def has_log(self, partition: TopicPartition) -> bool:
         """Whether the partition has a directory or an open log."""
-        return partition in self._logs or partition in self._on_disk
+        return partition in self._logs or partition in self.on_disk
 
     def log(self, partition: TopicPartition) -> Log | None:
         return self._logs.get(partition)
@@ -235,18 +170,17 @@ class DataDirectory:
         log = self._logs.get(partition)
         if log is not None:
             return log
-        directory = self._directory(partition)
-        if partition not in self._on_disk:
+        if partition not in self.on_disk:
             self._make_way(partition, now.wall_ms)
         self._be_forgotten(partition)
         recovery_point = self._offsets.recovery_points.get(partition)
         log = Log.open(
             self.filesystem,
-            directory,
+            self.on_disk.directory(partition),
             partition,
             settings,
             recovery_point=recovery_point or 0,
-            clean=self.clean and partition not in self._put_back,
+            clean=self.clean and partition not in self.on_disk.put_back,
             now=now,
             log_start_offset=self._offsets.log_starts.get(partition, 0),
             producer_expiration_ms=self._producer_expiration_ms,
@@ -259,19 +193,18 @@ class DataDirectory:
         )
         self._descriptions.opened(partition, topic_id)
         self._ends.opened(topic_id, partition)
-        log.on_cut = self._about_to_be_cut
+        self._offsets.log_opened(partition, log.offsets)
+        log.offsets.on_cut = partial(self._about_to_be_cut, partition)
         self._logs[partition] = log
-        if partition in self._without_id:
-            restore_topic_id(log)
-            self._without_id.discard(partition)
+        if self.on_disk.take_missing_id(partition):
+            log.directory.restore_topic_id()
         return log
 
     def _make_way(self, partition: TopicPartition, wall_ms: int) -> None:
         """Moves away an old directory that has the name of a new partition."""
-        directory = self._directory(partition)
         if partition in self._condemned:
             self._condemned.make_way(partition)
-        elif self.filesystem.list(directory):
+        elif self.filesystem.list(self.on_disk.directory(partition)):
             self.set_aside(partition, "a new partition has its name", wall_ms)
 
     def condemn_logs(self, partitions: Iterable[TopicPartition]) -> Removal:
@@ -286,7 +219,7 @@ class DataDirectory:
         forgotten = []
         for partition in partitions:
             log = self._logs.pop(partition, None)
-            if self._forget(partition):
+            if self.on_disk.forget(partition):
                 forgotten.append(partition)
             doomed.append(self._condemned.add(partition, log))
         save = self.save_offsets(())
@@ -305,13 +238,6 @@ class DataDirectory:
         if self._offsets.in_a_file_still(partition):
             self.filesystem.sync_directory(self.path)
             self.save_offsets(())()
-        self._offsets.is_new(partition)
-
-    def _forget(self, partition: TopicPartition) -> bool:
-        """Forgets a partition's offsets. True if a file may have some."""
-        self._on_disk.discard(partition)
-        self._descriptions.forget(partition)
-        return self._offsets.forget(partition)
 
     # Offsets that are kept for all logs together
 
@@ -322,7 +248,7 @@ class DataDirectory:
     def durable_recovery_point(self, partition: TopicPartition) -> int:
         """The saved recovery point. After a crash a gap below it counts as compaction, a gap above it as damage."""
         log = self._logs.get(partition)
-        return self._offsets.recovery_points.get(partition, 0) if log is None else log.saved_recovery_point
+        return self._offsets.recovery_points.get(partition, 0) if log is None else log.offsets.saved_recovery_point
 
     def expect_compaction(self, partition: TopicPartition) -> Callable[[], None]:
         """Notes, in the loop, that this log is going to have gaps. The returned function writes the note, in any
@@ -333,8 +259,8 @@ class DataDirectory:
         """
         self._offsets.clean_offsets.setdefault(partition, 0)
         if (log := self._logs.get(partition)) is not None:
-            log.ever_compacted = True
-        return self._offsets.begin_save(self._logs, (CLEANER_FILE,))
+            log.segments.ever_compacted = True
+        return self._offsets.begin_save((CLEANER_FILE,))
 
     def set_clean_offset(self, partition: TopicPartition, offset: int) -> None:
         self._offsets.clean_offsets[partition] = offset
@@ -355,7 +281,7 @@ class DataDirectory:
                 costs = 0
                 yield
             if self._logs.get(log.partition) is log:
-                costs += cost_of(log)
+                costs += cost_of(log.segments, log.replayed)
                 if (ticket := log.begin_checkpoint()) is not None:
                     tickets.append(ticket)
         return Checkpoint(self.filesystem, tickets, together=self._sync_together, when_saved=when_saved)
@@ -373,9 +299,9 @@ class DataDirectory:
             tickets = checkpoint.tickets[start : start + COST_OF_A_STEP]
             self.note_durable([ticket.flush for ticket in tickets if ticket.flush is not None])
             for ticket in tickets:
-                log = ticket.log
-                if self._logs.get(log.partition) is log:
-                    log.finish_checkpoint(ticket)
+                log = self._logs.get(ticket.directory.partition)
+                if log is not None and log.offsets is ticket.offsets:
+                    ticket.finish()
                     booked(log)
             yield
         for number, log in enumerate(self.logs, 1):
@@ -397,7 +323,7 @@ class DataDirectory:
         function writes them, in any thread."""
         for log in self._logs.values() if logs is None else logs:
             self._note_offsets(log)
-        return self._offsets.begin_save(self._logs)
+        return self._offsets.begin_save()
 
     def _note_offsets(self, log: Log) -> None:
         """Notes the current offsets of a log, unless it was deleted."""
@@ -405,11 +331,8 @@ class DataDirectory:
         if self._logs.get(partition) is not log:
             return
         if log.segments:
-            self._on_disk.add(partition)
-            if log.recovery_point or partition in self._offsets.recovery_points:
-                self._offsets.recovery_points[partition] = log.recovery_point
-        if log.log_start_offset or partition in self._offsets.log_starts:
-            self._offsets.log_starts[partition] = log.log_start_offset
+            self.on_disk.add(partition)
+        self._offsets.note(partition, log.offsets, has_segments=bool(log.segments))
 
     def checkpoint(self) -> None:
         """Checkpoints all logs, waiting for the disk."""
@@ -421,11 +344,9 @@ class DataDirectory:
         """Notes the ends of synced tickets, before anybody is told of them: a start must notice if they are lost."""
         self._ends.note(tickets)
 
-    def _about_to_be_cut(self, log: LogState) -> None:
+    def _about_to_be_cut(self, partition: TopicPartition, recovery_point: int) -> None:
         self._ends.forget()
-        if self._offsets.recovery_points.get(log.partition, 0) > log.recovery_point:
-            self._offsets.recovery_points[log.partition] = log.recovery_point
-            self._offsets.begin_save(self._logs, (RECOVERY_POINT_FILE,))()
+        self._offsets.lower_recovery_point(partition, recovery_point)
 
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""
@@ -436,95 +357,6 @@ class DataDirectory:
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    def _directory(self, partition: TopicPartition) -> str:
-        return f"{self.path}/{partition}"
-
-    def _look_around(self) -> None:
-        """Finds the partitions on disk, and finishes the removal of condemned directories."""
-        found = self.filesystem.list_directories(self.path)
-        self.problems += straighten_names(self.filesystem, self.path, found)
-        names = self.filesystem.list_directories(self.path)
-        for name in names:
-            if (partition := _partition_of(name)) is not None:
-                self._on_disk.add(partition)
-        self._note_lost_recovery_points()
-        self._set_aside = [self._file(name) for name in names if set_aside_part(name) is not None]
-        self._take_notes()
-        condemned = {
-            name: part
-            for name in names
-            if (part := condemned_part(name)) is not None and holds_a_log(self.filesystem, self._file(name))
-        }
-        parts = set(condemned.values())
-        known = self._offsets.partitions()
-        forgotten = [each for each in known - self._on_disk if str(each)[:LONGEST_PART] in parts and self._forget(each)]
-        if condemned:
-            self._free(condemned, forgotten)
-
-    def _free(self, condemned: Iterable[str], forgotten: Iterable[TopicPartition]) -> None:
-        """Frees the disk of condemned directories; removes them once the checkpoints have forgotten the partitions."""
-        # A killed process may have renamed the directories: emptied logs must not come back under the names of
-        # partitions.
-        self.filesystem.sync_directory(self.path)
-        for name in condemned:
-            # As in `condemn_logs`: on a full disk this frees the room that saving the offsets needs.
-            empty_logs(self.filesystem, self._file(name))
-        # On a disk that is still full the directories stay for the next start, and this start does not fail.
-        save = self.save_offsets()
-        self._offsets.forgotten_with_last_save(forgotten)
-        with suppress(DiskFull):
-            save()
-            for name in condemned:
-                self.filesystem.remove_tree(self._file(name))
-
-    def _take_notes(self) -> None:
-        """Takes back the offsets of partitions that were set aside and put back; see log/set_aside.py."""
-        taken = []
-        for partition in self._on_disk:
-            directory = self._directory(partition)
-            if not self.filesystem.exists(f"{directory}/{NOTE_FILE}"):
-                continue
-            self._put_back.add(partition)
-            taken.append(directory)
-            note = read_note(self.filesystem, directory)
-            if note is None:
-                continue
-            # A crash may have come when some checkpoints had forgotten the partition. Offsets that they still have are
-            # current.
-            for offsets, offset in (
-                (self._offsets.recovery_points, note.recovery_point),
-                (self._offsets.log_starts, note.log_start_offset),
-                (self._offsets.clean_offsets, note.cleaned_to),
-            ):
-                if offset is not None and not offsets.get(partition):
-                    offsets[partition] = offset
-        if taken:
-            with suppress(DiskFull):
-                self.save_offsets()()
-                for directory in taken:
-                    remove_note(self.filesystem, directory)
-
-    def _note_lost_recovery_points(self) -> None:
-        """Sets recovery points to 0 if their file was lost: an empty file exists before the first log, so a missing
-        file counts as lost.
-
-        Logs that are not opened before the next start must still know of the loss then.
-        """
-        if not self._offsets.recovery_points_lost:
-            return
-        if self._on_disk:
-            self._offsets.recovery_points = dict.fromkeys(self._on_disk, 0)
-        else:
-            with suppress(DiskFull):
-                self._offsets.begin_save({}, (RECOVERY_POINT_FILE,))()
-
     def identity(self) -> Identity | None:
         """The owner of the data; None if there is none yet."""
         return read_identity(self.filesystem, self.path)
-
-
-def _partition_of(directory_name: str) -> TopicPartition | None:
-    try:
-        return TopicPartition.parse(directory_name)
-    except ValueError:
-        return None

@@ -57,9 +57,9 @@ class DurableEnds:
         """Notes that the logs are durable up to the ends of these tickets."""
         self._append(
             {
-                end_key(ticket.log.topic_id, ticket.log.partition.partition): ticket.end_offset
+                end_key(ticket.directory.topic_id, ticket.directory.partition.partition): ticket.end_offset
                 for ticket in tickets
-                if ticket.log.topic_id is not None and ticket.truncations == ticket.log.truncations
+                if ticket.directory.topic_id is not None and not ticket.void
             }
         )
 

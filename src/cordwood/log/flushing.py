@@ -1,27 +1,41 @@
 """Makes appended batches durable in three steps: a ticket is taken in the loop, synced in any thread, booked in the
 loop."""
 
-from typing import TYPE_CHECKING
-
+from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.log_segments import LogSegments
 from cordwood.model.errors import StorageFailure, SyncFailure
 from cordwood.segments.filesystem import File
-
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
 
 
 class FlushTicket:
     """Batches of one log up to `end_offset` that wait for the disk."""
 
-    __slots__ = ("directories", "end_offset", "files", "log", "names_version", "truncations")
+    __slots__ = (
+        "_segments",
+        "_truncations",
+        "directories",
+        "directory",
+        "end_offset",
+        "files",
+        "names_version",
+        "offsets",
+    )
 
-    def __init__(self, log: "Log", files: list[File]) -> None:
-        self.log = log
-        self.end_offset = log.log_end_offset
+    def __init__(self, segments: LogSegments, offsets: LogOffsets, files: list[File]) -> None:
+        self.directory = segments.directory
+        self.offsets = offsets
+        """The offsets of the ticket's log, whose durable end `finish` moves."""
+        self._segments = segments
+        self.end_offset = offsets.end
         self.files = files
-        self.directories = list(log.unsynced_directories)
-        self.names_version = log.names_version
-        self.truncations = log.truncations
+        self.directories = list(self.directory.unsynced_names)
+        self.names_version = self.directory.names_version
+        self._truncations = offsets.truncations
+
+    @property
+    def void(self) -> bool:
+        """Whether the log was cut or deleted since: the ticket's batches may not be the log's present batches."""
+        return self._truncations != self.offsets.truncations
 
     def sync(self) -> None:
         """Waits for the disk, in any thread. A sync of the whole filesystem replaces this call."""
@@ -29,12 +43,12 @@ class FlushTicket:
             for file in self.files:
                 self._sync_file(file)
             for directory in self.directories:
-                self.log.filesystem.sync_directory(directory)
+                self.directory.filesystem.sync_directory(directory)
         except SyncFailure:
             raise
         except StorageFailure:
             # Files of a log that was cut or deleted meanwhile may be gone, and no ack waits for them.
-            if self.truncations == self.log.truncations:
+            if not self.void:
                 raise
 
     def _sync_file(self, file: File) -> None:
@@ -44,32 +58,25 @@ class FlushTicket:
             raise
         except StorageFailure:
             # Retention may have removed the segment meanwhile, which a checkpoint had made durable before.
-            log = self.log
-            if file in log.unsynced_files or any(segment.file is file for segment in log.segments):
+            if file in self.directory.unsynced_files or any(segment.file is file for segment in self._segments):
                 raise
 
+    def finish(self) -> None:
+        """Books the synced ticket, in the loop: the durable end moves."""
+        if self.void:
+            return
+        self.offsets.durable_end = max(self.offsets.durable_end, self.end_offset)
+        self.directory.names_are_durable(self.names_version)
 
-def begin_flush(log: "Log") -> FlushTicket | None:
+
+def begin_flush(segments: LogSegments, offsets: LogOffsets) -> FlushTicket | None:
     """The ticket that makes all appended batches durable; None if they are."""
-    durable_end_offset = log.durable_end_offset
-    if durable_end_offset >= log.log_end_offset and not log.unsynced_directories:
+    durable_end = offsets.durable_end
+    if durable_end >= offsets.end and not segments.directory.unsynced_names:
         return None
-    files = list(log.unsynced_files)
-    for segment in reversed(log.segments):
+    files = list(segments.directory.unsynced_files)
+    for segment in reversed(segments.all):
         files.append(segment.file)
-        if segment.base_offset <= durable_end_offset:
+        if segment.base_offset <= durable_end:
             break
-    return FlushTicket(log, files)
-
-
-def finish_flush(log: "Log", ticket: FlushTicket) -> None:
-    """Books a synced ticket: the durable end moves."""
-    if ticket.truncations != log.truncations:
-        # The log was cut meanwhile: the synced batches may not be the log's present batches.
-        return
-    log.durable_end_offset = max(log.durable_end_offset, ticket.end_offset)
-    if ticket.names_version == log.names_version:
-        log.unsynced_directories = ()
-        for file in log.unsynced_files:
-            file.close()
-        log.unsynced_files = ()
+    return FlushTicket(segments, offsets, files)

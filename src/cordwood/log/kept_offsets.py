@@ -5,13 +5,13 @@ a newer one. Each checkpoint has a witness: a flipped bit in one of the two file
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from cordwood.log.log import Log
+from cordwood.log.log_offsets import LogOffsets
 from cordwood.model.identifiers import TopicPartition
 from cordwood.segments.checkpoint_witness import believe, encode_witness, witness_path
 from cordwood.segments.damaged import DamagedCheckpoint
-from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.filesystem import Filesystem, read_if_there
 from cordwood.segments.offset_checkpoint import (
     CLEANER_FILE,
     LOG_START_FILE,
@@ -38,6 +38,7 @@ class KeptOffsets:
         self.clean_offsets: dict[TopicPartition, int] = {}
         self._filesystem = filesystem
         self._path = path
+        self._open_logs: dict[TopicPartition, LogOffsets] = {}
         self.recovery_points_lost = False
         """Whether neither the file of recovery points nor its witness has offsets."""
         self._written: dict[str, bytes] = {}
@@ -61,7 +62,9 @@ class KeptOffsets:
     def _read(self, name: str, problems: list[str]) -> dict[TopicPartition, int] | None:
         """The offsets of a file; None if neither the file nor its witness has them."""
         path = f"{self._path}/{name}"
-        data, problem = believe(self._bytes(path), self._bytes(witness_path(path)))
+        data, problem = believe(
+            read_if_there(self._filesystem, path), read_if_there(self._filesystem, witness_path(path))
+        )
         offsets = None
         if data is not None:
             try:
@@ -75,17 +78,29 @@ class KeptOffsets:
             self._written[name] = data
         return offsets
 
-    def _bytes(self, path: str) -> bytes | None:
-        try:
-            return self._filesystem.read_bytes(path)
-        except FileNotFoundError:
-            return None
-
     def partitions(self) -> set[TopicPartition]:
         """The partitions with any known offset."""
         return self.recovery_points.keys() | self.log_starts.keys() | self.clean_offsets.keys()
 
-    def begin_save(self, logs: Mapping[TopicPartition, Log], names: Sequence[str] = FILES) -> Callable[[], None]:
+    def log_opened(self, partition: TopicPartition, offsets: LogOffsets) -> None:
+        """Notes that the partition has an open log, which hears of its saved recovery points from now on."""
+        self._forgotten.pop(partition, None)
+        self._open_logs[partition] = offsets
+
+    def note(self, partition: TopicPartition, offsets: LogOffsets, *, has_segments: bool) -> None:
+        """Takes the current offsets of an open log."""
+        if has_segments and (offsets.recovery_point or partition in self.recovery_points):
+            self.recovery_points[partition] = offsets.recovery_point
+        if offsets.start or partition in self.log_starts:
+            self.log_starts[partition] = offsets.start
+
+    def lower_recovery_point(self, partition: TopicPartition, recovery_point: int) -> None:
+        """Lowers a recovery point that is about to be cut below, durably."""
+        if self.recovery_points.get(partition, 0) > recovery_point:
+            self.recovery_points[partition] = recovery_point
+            self.begin_save((RECOVERY_POINT_FILE,))()
+
+    def begin_save(self, names: Sequence[str] = FILES) -> Callable[[], None]:
         """Copies the offsets, in the loop. The returned function writes them, in any thread."""
         self._saves += 1
         number = self._saves
@@ -95,8 +110,8 @@ class KeptOffsets:
             RECOVERY_POINT_FILE: self.recovery_points,
         }
         offsets = {name: dict(current[name]) for name in names}
-        # The log objects: by the time of the write, other logs may have their names.
-        open_logs = list(logs.items())
+        # The open logs of now: by the time of the write, other logs may have their names.
+        open_logs = list(self._open_logs.items())
 
         def write() -> None:
             with self._saving:
@@ -123,7 +138,8 @@ class KeptOffsets:
     # Deleted partitions
 
     def forget(self, partition: TopicPartition) -> bool:
-        """Forgets a partition's offsets. True if a file may have some."""
+        """Forgets a partition's offsets, and its log. True if a file may have some."""
+        self._open_logs.pop(partition, None)
         kept = (self.recovery_points, self.log_starts, self.clean_offsets)
         return bool([True for offsets in kept if offsets.pop(partition, None) is not None])
 
@@ -136,10 +152,6 @@ class KeptOffsets:
         """Whether a file may have offsets of a deleted partition of this name."""
         number = self._forgotten.get(partition)
         return number is not None and not self._is_saved(number)
-
-    def is_new(self, partition: TopicPartition) -> None:
-        """Notes that the name belongs to a new partition from now on, and so do its offsets."""
-        self._forgotten.pop(partition, None)
 
     def _is_saved(self, number: int) -> bool:
         return all(self._saved.get(name, 0) >= number for name in FILES)

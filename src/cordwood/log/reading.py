@@ -3,16 +3,15 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from cordwood.log import opening
+from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.log_segments import LogSegments
 from cordwood.log.lookup import LogSlice, NotABatch, NotCached, find_slice
+from cordwood.log.report import LogReports
+from cordwood.log.saved_state import SavedState
 from cordwood.log.scrubbing import confirm
 from cordwood.log.segment import Segment, base_offset_of
 from cordwood.model.errors import DamagedLog
-
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
 
 
 class ColdRead(Exception):
@@ -24,14 +23,14 @@ class ColdRead(Exception):
 
 
 def read_recent(
-    log: "Log", segment: Segment, first: int, max_bytes: int, end_offset: int, minimum_one_batch: bool
+    segment: Segment, first: int, max_bytes: int, end_offset: int, log_end_offset: int, minimum_one_batch: bool
 ) -> LogSlice | None:
     """Batches from the recent batch at place `first` on, whose positions are in memory. In the loop only."""
     offsets, positions = segment.recent_offsets, segment.recent_positions
     assert offsets is not None
     assert positions is not None
     start = positions[first]
-    if end_offset >= log.log_end_offset:
+    if end_offset >= log_end_offset:
         end = segment.size
     else:
         end = positions[bisect_right(offsets, end_offset) - 1]
@@ -46,66 +45,77 @@ def read_recent(
     return LogSlice(segment.file, start, end - start, offsets[first]) if end > start else None
 
 
-def search(
-    log: "Log", offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool, in_loop: bool
-) -> LogSlice | None:
-    """Finds batches through the indexes. Without `in_loop` it may run in any thread, beside appends, and may block."""
-    segments, log_end_offset = log.segments, log.log_end_offset
-    interval_bytes = log.settings.index_interval_bytes
-    place = max(bisect_right(segments, offset, key=base_offset_of) - 1, 0)
-    examined = False
-    while place < len(segments):
-        segment = segments[place]
-        segment_end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
-        try:
-            if segment.suspect:
-                if segment is not log.active and not may_block:
-                    raise NotCached  # examining a large segment takes seconds
-                if segment is not log.active or in_loop:
-                    _examine(log, segment, segment_end)
-            indexes = segment.indexes
-            if indexes is None:
-                if not may_block:
-                    raise NotCached
-                indexes = segment.load_indexes(segment_end, interval_bytes)
-                log.loaded_indexes.used(segment)
-            has_it, found = find_slice(
-                segment,
-                indexes,
-                segment_end,
-                offset,
-                end_offset,
-                max_bytes,
-                minimum_one_batch=minimum_one_batch,
-                may_block=may_block,
-            )
-        except NotCached:
-            raise ColdRead(
-                partial(search, log, offset, max_bytes, end_offset, minimum_one_batch, True, False)
-            ) from None
-        except NotABatch as error:
-            segment.suspect = True
-            if examined or (segment is log.active and not in_loop):
-                raise DamagedLog(f"{log.partition}: {segment.file.path}: {error} (offset {offset})") from None
-            if segment is log.active or may_block:
-                _examine(log, segment, segment_end)
-                examined = True
-            continue
-        except DamagedLog as error:
-            raise DamagedLog(f"{log.partition}: {segment.file.path}: {error}") from None
-        if has_it:
-            return found
-        place, examined = place + 1, False
-    return None
+class Search:
+    """A search for batches through the indexes, which notes the damage that it meets."""
 
+    __slots__ = ("_offsets", "_reports", "_saved", "_segments")
 
-def _examine(log: "Log", segment: Segment, end_offset: int) -> None:
-    """Reads every batch of a segment whose index or log is wrong, and finds the readable batches."""
-    active = segment is log.active
-    if active:
-        segment.examine(end_offset, log.settings.index_interval_bytes, closed=False)
-    else:
-        confirm(log, segment, end_offset)
-    log.damage.extend(opening.damage_of(log, segment))
-    if active:
-        log.checkpoint_due = True
+    def __init__(self, segments: LogSegments, offsets: LogOffsets, saved: SavedState, reports: LogReports) -> None:
+        self._segments = segments
+        self._offsets = offsets
+        self._saved = saved
+        self._reports = reports
+
+    def run(
+        self, offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool, in_loop: bool
+    ) -> LogSlice | None:
+        """Finds the batches. Without `in_loop` it may run in any thread, beside appends, and may block."""
+        log, segments, log_end_offset = self._segments, self._segments.all, self._offsets.end
+        place = max(bisect_right(segments, offset, key=base_offset_of) - 1, 0)
+        examined = False
+        while place < len(segments):
+            segment = segments[place]
+            segment_end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
+            try:
+                if segment.suspect:
+                    if segment is not log.active and not may_block:
+                        raise NotCached  # examining a large segment takes seconds
+                    if segment is not log.active or in_loop:
+                        self._examine(segment, segment_end)
+                indexes = segment.indexes
+                if indexes is None:
+                    if not may_block:
+                        raise NotCached
+                    indexes = log.indexes_of(segment, segment_end)
+                has_it, found = find_slice(
+                    segment,
+                    indexes,
+                    segment_end,
+                    offset,
+                    end_offset,
+                    max_bytes,
+                    minimum_one_batch=minimum_one_batch,
+                    may_block=may_block,
+                )
+            except NotCached:
+                raise ColdRead(
+                    partial(self.run, offset, max_bytes, end_offset, minimum_one_batch, True, False)
+                ) from None
+            except NotABatch as error:
+                segment.suspect = True
+                if examined or (segment is log.active and not in_loop):
+                    raise self._damaged(segment, f"{error} (offset {offset})") from None
+                if segment is log.active or may_block:
+                    self._examine(segment, segment_end)
+                    examined = True
+                continue
+            except DamagedLog as error:
+                raise self._damaged(segment, str(error)) from None
+            if has_it:
+                return found
+            place, examined = place + 1, False
+        return None
+
+    def _damaged(self, segment: Segment, reason: str) -> DamagedLog:
+        return DamagedLog(f"{self._segments.directory.partition}: {segment.file.path}: {reason}")
+
+    def _examine(self, segment: Segment, end_offset: int) -> None:
+        """Reads every batch of a segment whose index or log is wrong, and finds the readable batches."""
+        active = segment is self._segments.active
+        if active:
+            segment.examine(end_offset, self._segments.settings.index_interval_bytes, closed=False)
+        else:
+            confirm(self._segments, segment, end_offset)
+        self._reports.note_holes(segment)
+        if active:
+            self._saved.checkpoint_due = True

@@ -8,14 +8,15 @@ because index entries are durable before the recovery point passes them.
 """
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from cordwood.log import replay, rolling
 from cordwood.log.cutting import cut_behind_hole, cut_file, cut_segments
 from cordwood.log.holes import Hole, HoleyScan, read_whole_batch
-from cordwood.log.report import Damage, RecoveryReport
+from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.log_segments import LogSegments
+from cordwood.log.report import Damage, LogReports, RecoveryReport
+from cordwood.log.saved_state import SavedState
 from cordwood.log.segment import Segment
-from cordwood.log.topic_identity import restore_topic_id, sync_topic_id
 from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import HEADER_SIZE, read_header
 from cordwood.segments.damaged import DamagedIndex
@@ -26,9 +27,6 @@ from cordwood.segments.offset_index import OffsetIndex
 from cordwood.segments.scan import SegmentScan
 from cordwood.segments.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from cordwood.segments.time_index import TimeIndex
-
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -47,36 +45,154 @@ class _End(NamedTuple):
     """Whether bytes were cut there."""
 
 
-def recover(log: "Log") -> None:
-    """Finds the end of the log, cuts the bytes behind it, reports damage, and makes the log ready."""
-    report = RecoveryReport(False, log.recovery_point)
-    kept, end_offset, can_grow = _recover_segments(log, report)
-    if end_offset < log.log_start_offset:
-        # The batches before the log's start may be gone, but their offsets must never be given out again.
-        end_offset, can_grow = log.log_start_offset, False
-    log.segments = tuple(kept)
-    if kept:
-        log.log_start_offset = max(log.log_start_offset, kept[0].base_offset)
-    log.active = kept[-1] if kept and can_grow else None
-    if log.active is not None:
-        # The segment was closed for a later one, which did not survive.
-        log.closing = [segment for segment in log.closing if segment is not log.active]
-        log.active.roll_at_ms = rolling.roll_time_ms(log, first_timestamp_ms(log.active, log.opened.wall_ms))
-    log.log_end_offset = log.durable_end_offset = end_offset
-    if kept:
-        restore_topic_id(log)
-    if kept and (end_offset > log.recovery_point or not kept[-1].size):
-        # The files may have been in the page cache only: now their names are durable, too. An empty last segment is
-        # left by a process that was killed before its first append to it; the next append goes into it.
-        sync_topic_id(log)
-        log.filesystem.sync_directory(log.directory)
-        log.filesystem.sync_directory(log.directory.rpartition("/")[0] or ".")
-    report.damage = [damage for damage in report.damage if damage.end_offset > log.log_start_offset]
-    log.damage.extend(report.damage)
-    log.recovery = report
-    report.log_end_offset = end_offset
-    log.ready = True
-    replay.restore_history(log)
+class Recovery:
+    """The recovery of one log: finds its end, cuts the bytes behind it, and reports damage."""
+
+    def __init__(self, segments: LogSegments, offsets: LogOffsets, saved: SavedState, reports: LogReports) -> None:
+        self._segments = segments
+        self._offsets = offsets
+        self._saved = saved
+        self._reports = reports
+        self._report = RecoveryReport(False, offsets.recovery_point)
+
+    def run(self) -> None:
+        segments, offsets, report = self._segments, self._offsets, self._report
+        directory = segments.directory
+        kept, end_offset, can_grow = self._recover_segments()
+        if end_offset < offsets.start:
+            # The batches before the log's start may be gone, but their offsets must never be given out again.
+            end_offset, can_grow = offsets.start, False
+        # A segment that was closed for a later one, which did not survive, is active again.
+        active = kept[-1] if kept and can_grow else None
+        segments.keep_only(kept, active)
+        if kept:
+            offsets.start = max(offsets.start, kept[0].base_offset)
+        if active is not None:
+            opened_ms = segments.opened.wall_ms
+            active.roll_at_ms = segments.roll_time_ms(first_timestamp_ms(active, opened_ms))
+        offsets.end = offsets.durable_end = end_offset
+        if kept:
+            directory.restore_topic_id()
+        if kept and (end_offset > offsets.recovery_point or not kept[-1].size):
+            # The files may have been in the page cache only: now their names are durable, too. An empty last segment is
+            # left by a process that was killed before its first append to it; the next append goes into it.
+            directory.sync_topic_id()
+            directory.sync_names()
+            directory.filesystem.sync_directory(directory.parent or ".")
+        report.damage = [damage for damage in report.damage if damage.end_offset > offsets.start]
+        report.log_end_offset = end_offset
+        self._reports.recovered(report)
+
+    def _recover_segments(self) -> tuple[tuple[Segment, ...], int, bool]:
+        """The segments that stay, the end of the log, and whether the last segment can take appends."""
+        segments, offsets = self._segments.all, self._offsets
+        if not segments:
+            return (), self._without_files(), False
+        end = _End(segments[0].base_offset, can_grow=False, cut=False)
+        scanned = False
+        for place, segment in enumerate(segments):
+            next_base = segments[place + 1].base_offset if place + 1 < len(segments) else None
+            if next_base is not None and next_base <= offsets.recovery_point:
+                self._check_closed(segment, next_base)
+                continue
+            # A gap before the log's start is harmless: a crash took these batches, and the log went on at its start.
+            if scanned and not self._follows(segment, end) and segment.base_offset > offsets.start:
+                reason = f"offset {segment.base_offset} where {end.offset} must come"
+                cut_segments(self._segments.directory, segments[place:], end.offset, reason, self._report)
+                return segments[:place], end.offset, end.can_grow
+            scanned = True
+            end = self._recover_segment(segment, next_base)
+        return segments, end.offset, end.can_grow
+
+    def _without_files(self) -> int:
+        """Reports that a log with offsets has no segments; returns its end."""
+        offsets, directory = self._offsets, self._segments.directory
+        end_offset = max(offsets.recovery_point, offsets.start, offsets.witnessed_end)
+        self._report.damage.append(
+            Damage(directory.partition, directory.path, 0, offsets.start, end_offset, "there is no log file")
+        )
+        return end_offset
+
+    def _follows(self, segment: Segment, end: _End) -> bool:
+        """Whether the segment follows the end of the one before."""
+        if segment.base_offset == end.offset or not end.can_grow:
+            return segment.base_offset == end.offset
+        return self._may_be_compacted and not end.cut and segment.base_offset > end.offset
+
+    @property
+    def _may_be_compacted(self) -> bool:
+        """Whether segments that are scanned may have lost their ends to compaction.
+
+        Compaction may empty a segment's end, but never above the recovery point: there a gap comes from a power cut. If
+        the recovery point was lost, the two cannot be told apart, and nothing may be cut.
+        """
+        return self._segments.may_have_gaps and self._offsets.recovery_point_lost
+
+    def _recover_segment(self, segment: Segment, next_base: int | None) -> _End:
+        """Scans the segment from the last trusted index entry on, and cuts an invalid end."""
+        file, report, directory = segment.file, self._report, self._segments.directory
+        recovery_point = self._offsets.recovery_point
+        durable_end = max(recovery_point, self._offsets.witnessed_end)
+        if next_base is not None:
+            durable_end = recovery_point if self._may_be_compacted else min(durable_end, next_base)
+        scan, indexes = self._scan_tail(segment, durable_end)
+        if scan.next_offset > recovery_point:
+            # The page cache keeps bytes that a disk has lost, and marks them clean, so that a sync succeeds: read again
+            # from disk.
+            file.sync()
+            file.forget_cached()
+            scan, indexes = self._scan_tail(segment, durable_end)
+        report.scanned_bytes += scan.scanned_bytes
+        end_offset, holes, can_grow = scan.next_offset, scan.holes, True
+        if scan.invalid is not None:
+            cut_file(directory, segment, scan.invalid.position, end_offset, scan.invalid.reason, report)
+        elif end_offset < durable_end:
+            holes.append(Hole(file.size, file.size, end_offset, durable_end, "the file ends too early"))
+            end_offset, can_grow = durable_end, False
+        elif holes and holes[-1].end_position == file.size:
+            can_grow = False
+            cut_behind_hole(directory, segment, holes, end_offset, report)
+        if next_base is not None or not can_grow:
+            indexes.close()
+            self._segments.closing.append(segment)
+        segment.size, segment.indexes, segment.holes = file.size, indexes, tuple(holes)
+        self._saved.checkpoint_due |= not _index_files_match(segment, indexes)
+        report.damage.extend(self._reports.damage_of(segment))
+        if scan.invalid is not None:
+            file.sync()
+        return _End(end_offset, can_grow, cut=scan.invalid is not None)
+
+    def _scan_tail(self, segment: Segment, durable_end: int) -> tuple[HoleyScan, SegmentIndexes]:
+        """A scan from the last trusted index entry to the end, and the indexes that it gives. Holes below `durable_end`
+        are stepped over."""
+        interval_bytes = self._segments.settings.index_interval_bytes
+        indexes = _trusted_indexes(segment, self._offsets.recovery_point, interval_bytes)
+        position = indexes.rewind()
+        segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
+        scan = HoleyScan(
+            segment.file,
+            segment.base_offset,
+            trusted_below=durable_end,
+            position=position,
+            next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
+            contiguous=not self._segments.may_have_gaps,
+        )
+        for place, header in scan:
+            indexes.note(place, header.size, header.last_offset, header.max_timestamp)
+        return scan, indexes
+
+    def _check_closed(self, segment: Segment, next_base: int) -> None:
+        """Checks the end of a segment before the recovery point; if the end is bad, examines the whole segment."""
+        may_have_gaps = self._segments.may_have_gaps
+        if _closed_is_sound(segment, next_base, compacted=may_have_gaps):
+            return
+        end_offset = segment.examine(next_base, self._segments.settings.index_interval_bytes)
+        self._report.rebuilt.append(segment.path(Suffix.INDEX))
+        self._report.scanned_bytes += segment.size
+        if end_offset < next_base and not may_have_gaps:
+            segment.holes += (Hole(segment.size, segment.size, end_offset, next_base, "the file ends too early"),)
+        self._segments.loaded_indexes.used(segment)
+        self._report.damage.extend(self._reports.damage_of(segment))
 
 
 def first_timestamp_ms(segment: Segment, wall_ms: int) -> int:
@@ -86,104 +202,6 @@ def first_timestamp_ms(segment: Segment, wall_ms: int) -> int:
         return wall_ms
     timestamp_ms = read_header(data).max_timestamp
     return timestamp_ms if 0 <= timestamp_ms < wall_ms else wall_ms
-
-
-def _recover_segments(log: "Log", report: RecoveryReport) -> tuple[list[Segment], int, bool]:
-    """The segments that stay, the end of the log, and whether the last segment can take appends."""
-    segments, recovery_point = log.segments, log.recovery_point
-    if not segments:
-        end_offset = max(recovery_point, log.log_start_offset, log.witnessed_end_offset)
-        report.damage.append(
-            Damage(log.partition, log.directory, 0, log.log_start_offset, end_offset, "there is no log file")
-        )
-        return [], end_offset, False
-    end = _End(segments[0].base_offset, can_grow=False, cut=False)
-    scanned = False
-    for place, segment in enumerate(segments):
-        next_base = segments[place + 1].base_offset if place + 1 < len(segments) else None
-        if next_base is not None and next_base <= recovery_point:
-            _check_closed(log, segment, next_base, report)
-            continue
-        # A gap before the log's start is harmless: a crash took these batches, and the log went on at its start.
-        if scanned and not _follows(log, segment, end) and segment.base_offset > log.log_start_offset:
-            reason = f"offset {segment.base_offset} where {end.offset} must come"
-            cut_segments(log, segments[place:], end.offset, reason, report)
-            return list(segments[:place]), end.offset, end.can_grow
-        scanned = True
-        end = _recover_segment(log, segment, next_base, report)
-    return list(segments), end.offset, end.can_grow
-
-
-def _follows(log: "Log", segment: Segment, end: _End) -> bool:
-    """Whether the segment follows the end of the one before."""
-    if segment.base_offset == end.offset or not end.can_grow:
-        return segment.base_offset == end.offset
-    return _may_be_compacted(log) and not end.cut and segment.base_offset > end.offset
-
-
-def _may_be_compacted(log: "Log") -> bool:
-    """Whether segments that are scanned may have lost their ends to compaction.
-
-    Compaction may empty a segment's end, but never above the recovery point: there a gap comes from a power cut. If the
-    recovery point was lost, the two cannot be told apart, and nothing may be cut.
-    """
-    return log.may_have_gaps and log.recovery_point_lost
-
-
-def _recover_segment(log: "Log", segment: Segment, next_base: int | None, report: RecoveryReport) -> _End:
-    """Scans the segment from the last trusted index entry on, and cuts an invalid end."""
-    file = segment.file
-    durable_end = max(log.recovery_point, log.witnessed_end_offset)
-    if next_base is not None:
-        durable_end = log.recovery_point if _may_be_compacted(log) else min(durable_end, next_base)
-    scan, indexes = _scan_tail(log, segment, durable_end)
-    if scan.next_offset > log.recovery_point:
-        # The page cache keeps bytes that a disk has lost, and marks them clean, so that a sync succeeds: read again
-        # from disk.
-        file.sync()
-        file.forget_cached()
-        scan, indexes = _scan_tail(log, segment, durable_end)
-    report.scanned_bytes += scan.scanned_bytes
-    end_offset, holes, can_grow = scan.next_offset, scan.holes, True
-    if scan.invalid is not None:
-        cut_file(log, segment, scan.invalid.position, end_offset, scan.invalid.reason, report)
-    elif end_offset < durable_end:
-        holes.append(Hole(file.size, file.size, end_offset, durable_end, "the file ends too early"))
-        end_offset, can_grow = durable_end, False
-    elif holes and holes[-1].end_position == file.size:
-        can_grow = False
-        cut_behind_hole(log, segment, holes, end_offset, report)
-    if next_base is not None or not can_grow:
-        indexes.close()
-        log.closing.append(segment)
-    segment.size, segment.indexes, segment.holes = file.size, indexes, tuple(holes)
-    log.checkpoint_due |= not _index_files_match(segment, indexes)
-    report.damage.extend(
-        Damage(log.partition, file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
-        for hole in holes
-    )
-    if scan.invalid is not None:
-        file.sync()
-    return _End(end_offset, can_grow, cut=scan.invalid is not None)
-
-
-def _scan_tail(log: "Log", segment: Segment, durable_end: int) -> tuple[HoleyScan, SegmentIndexes]:
-    """A scan from the last trusted index entry to the end, and the indexes that it gives. Holes below `durable_end` are
-    stepped over."""
-    indexes = _trusted_indexes(segment, log.recovery_point, log.settings.index_interval_bytes)
-    position = indexes.rewind()
-    segment.saved_offsets, segment.saved_times = len(indexes.offsets), len(indexes.times)
-    scan = HoleyScan(
-        segment.file,
-        segment.base_offset,
-        trusted_below=durable_end,
-        position=position,
-        next_offset=segment.base_offset + indexes.offsets.last_offset + 1,
-        contiguous=not log.may_have_gaps,
-    )
-    for place, header in scan:
-        indexes.note(place, header.size, header.last_offset, header.max_timestamp)
-    return scan, indexes
 
 
 def _trusted_indexes(segment: Segment, recovery_point: int, interval_bytes: int) -> SegmentIndexes:
@@ -234,22 +252,6 @@ def _index_files_match(segment: Segment, indexes: SegmentIndexes) -> bool:
 
 def _whole(data: bytes, entry_size: int) -> bytes:
     return data[: len(data) - len(data) % entry_size]
-
-
-def _check_closed(log: "Log", segment: Segment, next_base: int, report: RecoveryReport) -> None:
-    """Checks the end of a segment before the recovery point; if the end is bad, examines the whole segment."""
-    if _closed_is_sound(segment, next_base, compacted=log.may_have_gaps):
-        return
-    end_offset = segment.examine(next_base, log.settings.index_interval_bytes)
-    report.rebuilt.append(segment.path(Suffix.INDEX))
-    report.scanned_bytes += segment.size
-    if end_offset < next_base and not log.may_have_gaps:
-        segment.holes += (Hole(segment.size, segment.size, end_offset, next_base, "the file ends too early"),)
-    log.loaded_indexes.used(segment)
-    report.damage.extend(
-        Damage(log.partition, segment.file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
-        for hole in segment.holes
-    )
 
 
 def _closed_is_sound(segment: Segment, next_base: int, *, compacted: bool) -> bool:

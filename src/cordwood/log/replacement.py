@@ -7,8 +7,10 @@ replaced.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.log_segments import LogSegments
+from cordwood.log.saved_state import SavedState
 from cordwood.log.segment import SEGMENT_SUFFIXES, Deletion, Segment
 from cordwood.segments.abort_witness import witness_of
 from cordwood.segments.checkpoint_text import decode_lines, encode_lines, number
@@ -16,42 +18,40 @@ from cordwood.segments.damaged import DamagedCheckpoint
 from cordwood.segments.filesystem import Filesystem
 from cordwood.segments.names import Stage, Suffix, segment_file
 
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
-
 MANIFEST = "replacement.swap"
 _OLD, _NEW = "old", "new"
 
 
-def replace_segments(log: "Log", old: list[int], new: list[int]) -> None:
+def replace_segments(
+    segments: LogSegments, offsets: LogOffsets, saved: SavedState, old: list[int], new: list[int]
+) -> None:
     """Puts the `.cleaned` segments with these base offsets in the place of the old ones."""
-    places = {segment.base_offset: place for place, segment in enumerate(log.segments)}
+    places = {segment.base_offset: place for place, segment in enumerate(segments)}
     assert old, "nothing to replace"
     first, last = places[old[0]], places[old[-1]]
-    assert old == [segment.base_offset for segment in log.segments[first : last + 1]], "old segments must be neighbours"
-    assert log.segments[last] is not log.active, "the active segment cannot be replaced"
-    end_offset = log.end_of_segment(last)
-    assert end_offset <= log.recovery_point, "only what is below the recovery point can be replaced"
+    replaced = segments[first : last + 1]
+    assert old == [segment.base_offset for segment in replaced], "old segments must be neighbours"
+    assert replaced[-1] is not segments.active, "the active segment cannot be replaced"
+    end_offset = segments.end_of(last)
+    assert end_offset <= offsets.recovery_point, "only what is below the recovery point can be replaced"
     assert all(old[0] <= base_offset < end_offset for base_offset in new), (old, new)
-    filesystem, directory = log.filesystem, log.directory
+    filesystem, directory = segments.directory.filesystem, segments.directory.path
     filesystem.replace(f"{directory}/{MANIFEST}", _encode(old, new))
-    replaced = log.segments[first : last + 1]
-    _give_up_old_deletions(log, old)
+    _give_up_old_deletions(segments, old)
     finish_replacement(filesystem, directory)
     for segment in replaced:
-        log.loaded_indexes.forget(segment)
+        segments.loaded_indexes.forget(segment)
         segment.file.path = segment_file(directory, segment.base_offset, Suffix.LOG, Stage.DELETED)
         paths = [segment_file(directory, segment.base_offset, suffix, Stage.DELETED) for suffix in SEGMENT_SUFFIXES]
-        log.deletions.append(Deletion(None, segment.file, [path for path in paths if filesystem.exists(path)]))
-    segments = [Segment.existing(filesystem, directory, base_offset) for base_offset in sorted(new)]
-    for segment in segments:
+        segments.deletions.append(Deletion(None, segment.file, [path for path in paths if filesystem.exists(path)]))
+    rewritten = [Segment.existing(filesystem, directory, base_offset) for base_offset in sorted(new)]
+    for segment in rewritten:
         # Until this is saved, the witness has the old segments, and a start rebuilds the indexes.
         path = segment.path(Suffix.TXN_INDEX)
         segment.witnessed = witness_of(filesystem.read_bytes(path) if filesystem.exists(path) else b"")
-    if any(each.witnessed is not None and each.witnessed.entries for each in (*replaced, *segments)):
-        log.witness_due = log.checkpoint_due = True
-    log.segments = (*log.segments[:first], *segments, *log.segments[last + 1 :])
-    log.closing = [segment for segment in log.closing if segment not in replaced]
+    if any(each.witnessed is not None and each.witnessed.entries for each in (*replaced, *rewritten)):
+        saved.witness_due = saved.checkpoint_due = True
+    segments.replace(replaced, rewritten)
 
 
 def finish_replacement(filesystem: Filesystem, directory: str) -> None:
@@ -80,14 +80,14 @@ def finish_replacement(filesystem: Filesystem, directory: str) -> None:
     filesystem.sync_directory(directory)
 
 
-def _give_up_old_deletions(log: "Log", bases: list[int]) -> None:
+def _give_up_old_deletions(segments: LogSegments, bases: list[int]) -> None:
     """Closes earlier deletions whose names the old segments are about to get: their readers must fail."""
-    names = {segment_file(log.directory, base_offset, Suffix.LOG, Stage.DELETED) for base_offset in bases}
-    for deletion in log.deletions:
+    names = {segment_file(segments.directory.path, base_offset, Suffix.LOG, Stage.DELETED) for base_offset in bases}
+    for deletion in segments.deletions:
         if deletion.file.path in names:
             deletion.file.close()
             deletion.file.path += ".gone"
-    log.deletions = [deletion for deletion in log.deletions if not deletion.file.path.endswith(".gone")]
+    segments.deletions = [deletion for deletion in segments.deletions if not deletion.file.path.endswith(".gone")]
 
 
 def _set_aside(filesystem: Filesystem, directory: str, base_offset: int) -> None:

@@ -1,7 +1,10 @@
 """Findings of recovery and readers about a log, in words that an operator can act on: offsets, files, reasons."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.segment import Segment
 from cordwood.model.identifiers import TopicPartition
 
 
@@ -70,3 +73,54 @@ class DeletedSegment:
     end_offset: int
     size_bytes: int
     reason: str
+
+
+class LogReports:
+    """What is known to be wrong with one log: the report of its opening, and damage found then or since."""
+
+    __slots__ = ("_offsets", "_partition", "_recovery", "damage", "on_late_report")
+
+    def __init__(self, partition: TopicPartition, offsets: LogOffsets) -> None:
+        self._partition = partition
+        self._offsets = offsets
+        self._recovery: RecoveryReport | None = None
+        self.damage: list[Damage] = []
+        """Damage found below the recovery point or the witnessed end, which is never cut."""
+        self.on_late_report: Callable[[], None] | None = None
+        """Called when the first use after a clean stop found something to report: `recovery` and `damage` have it."""
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """The report of opening the log."""
+        if self._recovery is None:
+            return RecoveryReport(True, self._offsets.recovery_point, self._offsets.end)
+        return self._recovery
+
+    def recovered(self, report: RecoveryReport) -> None:
+        """Takes the report of a recovery, with the damage that it found."""
+        self.damage.extend(report.damage)
+        self._recovery = report
+
+    def note_rebuilt(self, path: str) -> None:
+        """Adds a file to the report that was missing or wrong, and is made again from the log."""
+        report = self.recovery
+        report.rebuilt.append(path)
+        self._recovery = report
+
+    def note_holes(self, segment: Segment) -> None:
+        """Adds the holes of a segment to the damage, without known ones."""
+        known = {(damage.file, damage.position) for damage in self.damage}
+        self.damage.extend(each for each in self.damage_of(segment) if (each.file, each.position) not in known)
+
+    def damage_of(self, segment: Segment) -> list[Damage]:
+        """The holes of a segment as reports."""
+        return [
+            Damage(self._partition, segment.file.path, hole.position, hole.first_offset, hole.end_offset, hole.reason)
+            for hole in segment.holes
+        ]
+
+    def tell_late(self) -> None:
+        """Tells of findings of the first use after a clean stop, if there are any."""
+        report = self.recovery
+        if self.on_late_report is not None and (report.rebuilt or not report.clean):
+            self.on_late_report()

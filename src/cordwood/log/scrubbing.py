@@ -7,15 +7,13 @@ segment that is removed meanwhile fails with StorageFailure or FileNotFoundError
 still has the segment.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cordwood.log.holes import Hole
+from cordwood.log.log_segments import LogSegments
 from cordwood.log.segment import Segment
 from cordwood.segments.filesystem import File
 from cordwood.segments.scan import SegmentScan
-
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
 
 CHUNK_BYTES = 256 * 1024
 
@@ -34,10 +32,10 @@ class Step(NamedTuple):
 class SegmentCheck:
     """The check of one segment, batch by batch."""
 
-    def __init__(self, log: "Log", segment: Segment, end_offset: int) -> None:
+    def __init__(self, segments: LogSegments, segment: Segment, end_offset: int) -> None:
         """`end_offset` is the base offset of the next segment."""
         self._end_offset = end_offset
-        self._may_have_gaps = log.may_have_gaps
+        self._may_have_gaps = segments.may_have_gaps
         self._scan = SegmentScan(
             _ColdFile(segment.file), segment.base_offset, end_position=segment.size, chunk_size=CHUNK_BYTES
         )
@@ -76,8 +74,8 @@ class _ColdFile:
         return bytes(into[:filled])
 
 
-def confirm(log: "Log", segment: Segment, end_offset: int) -> None:
+def confirm(segments: LogSegments, segment: Segment, end_offset: int) -> None:
     """Finds all damage of a closed segment: sets its holes, and rebuilds its indexes without them."""
-    reached = segment.examine(end_offset, log.settings.index_interval_bytes)
-    if reached < end_offset and not log.may_have_gaps:
+    reached = segment.examine(end_offset, segments.settings.index_interval_bytes)
+    if reached < end_offset and not segments.may_have_gaps:
         segment.holes += (Hole(segment.size, segment.size, reached, end_offset, "the file ends too early"),)

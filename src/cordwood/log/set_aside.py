@@ -8,9 +8,8 @@ from it.
 
 from collections.abc import Callable, Iterator
 
-from cordwood.log.checkpoint import remove_if_there
 from cordwood.segments.damaged import DamagedCheckpoint
-from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.filesystem import Filesystem, remove_if_there
 from cordwood.segments.set_aside import NOTE_FILE, Note, decode_note, encode_note, set_aside_name
 
 

@@ -9,9 +9,11 @@ the latest time of its header. So a reader by time may read records that are too
 for a batch that cannot be opened.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cordwood.log.holes import HoleyScan
+from cordwood.log.log_offsets import LogOffsets
+from cordwood.log.log_segments import LogSegments
 from cordwood.log.record_work import RecordWork
 from cordwood.log.segment import Segment
 from cordwood.model.errors import DamagedLog
@@ -19,9 +21,6 @@ from cordwood.model.identifiers import NO_TIMESTAMP_MS
 from cordwood.records.batch import BatchHeader, crc_is_right
 from cordwood.records.corruption import CorruptRecords, TooMuchToOpen
 from cordwood.records.times import FoundInBatch, first_as_late
-
-if TYPE_CHECKING:
-    from cordwood.log.log import Log
 
 MAX_RECORDS_LOOKED_AT = 1_000_000
 MAX_BYTES_OPENED = 256 * 1024 * 1024
@@ -45,36 +44,36 @@ class TimestampSearch:
         "_apart",
         "_bytes_left",
         "_end_offset",
-        "_interval_bytes",
-        "_log",
         "_log_end",
         "_records_left",
         "_segments",
+        "_segments_then",
         "_start_offset",
         "_timestamp_ms",
     )
 
-    def __init__(self, log: "Log", timestamp_ms: int, end_offset: int, apart: RecordWork) -> None:
-        self._log = log
+    def __init__(
+        self, segments: LogSegments, offsets: LogOffsets, timestamp_ms: int, end_offset: int, apart: RecordWork
+    ) -> None:
+        self._segments = segments
         self._apart = apart
         self._records_left = MAX_RECORDS_LOOKED_AT
         self._bytes_left = MAX_BYTES_OPENED
-        self._segments = log.segments
-        self._log_end = log.log_end_offset
-        self._start_offset = log.log_start_offset
-        self._interval_bytes = log.settings.index_interval_bytes
+        self._segments_then = segments.all
+        self._log_end = offsets.end
+        self._start_offset = offsets.start
         self._timestamp_ms = timestamp_ms
-        self._end_offset = min(end_offset, log.log_end_offset)
+        self._end_offset = min(end_offset, offsets.end)
 
     def run(self) -> FoundTimestamp | None:
-        segments = self._segments
+        segments = self._segments_then
         for place, segment in enumerate(segments):
             if segment.base_offset >= self._end_offset:
                 return None
             end = segments[place + 1].base_offset if place + 1 < len(segments) else self._log_end
             if end <= self._start_offset or not segment.size:
                 continue
-            if segment.max_timestamp_ms(end, self._interval_bytes) < self._timestamp_ms:
+            if segment.max_timestamp_ms(end, self._segments.settings.index_interval_bytes) < self._timestamp_ms:
                 continue
             found = self._search_segment(segment, end)
             if found is not None:
@@ -82,10 +81,7 @@ class TimestampSearch:
         return None
 
     def _search_segment(self, segment: Segment, end: int) -> FoundTimestamp | None:
-        indexes = segment.indexes
-        if indexes is None:
-            indexes = segment.load_indexes(end, self._interval_bytes)
-            self._log.loaded_indexes.used(segment)
+        indexes = self._segments.indexes_of(segment, end)
         start_offset = max(indexes.offset_before(self._timestamp_ms), self._start_offset)
         scan = HoleyScan(
             segment.file,
@@ -114,7 +110,7 @@ class TimestampSearch:
             if crc_is_right(batch, 0, len(batch)):
                 # The producer sent a batch that cannot be opened. It must not hide later records from a reader by time.
                 return self._by_header(header)
-            raise DamagedLog(f"{self._log.partition}: {segment.file.path}: {error}") from error
+            raise DamagedLog(f"{self._segments.directory.partition}: {segment.file.path}: {error}") from error
         self._bytes_left -= opened_bytes
         if offset < 0 or offset >= self._end_offset:
             return None
@@ -133,25 +129,27 @@ class TimestampSearch:
         return FoundTimestamp(offset, header.max_timestamp, header.partition_leader_epoch)
 
 
-def find_latest(log: "Log", end_offset: int, apart: RecordWork) -> FoundTimestamp | None:
+def find_latest(
+    segments: LogSegments, offsets: LogOffsets, end_offset: int, apart: RecordWork
+) -> FoundTimestamp | None:
     """The first record with the largest timestamp below end_offset."""
     latest = NO_TIMESTAMP_MS
-    for place, segment in enumerate(log.segments):
-        end = log.end_of_segment(place)
-        if segment.base_offset >= end_offset or end <= log.log_start_offset or not segment.size:
+    for place, segment in enumerate(segments):
+        end = segments.end_of(place)
+        if segment.base_offset >= end_offset or end <= offsets.start or not segment.size:
             continue
         if end <= end_offset:
-            latest = max(latest, segment.max_timestamp_ms(end, log.settings.index_interval_bytes))
+            latest = max(latest, segment.max_timestamp_ms(end, segments.settings.index_interval_bytes))
         else:
-            latest = max(latest, _latest_before(log, segment, end, end_offset))
+            latest = max(latest, _latest_before(segments, segment, end, end_offset))
     if latest == NO_TIMESTAMP_MS:
         return None
-    return TimestampSearch(log, latest, end_offset, apart).run()
+    return TimestampSearch(segments, offsets, latest, end_offset, apart).run()
 
 
-def _latest_before(log: "Log", segment: Segment, end: int, end_offset: int) -> int:
+def _latest_before(segments: LogSegments, segment: Segment, end: int, end_offset: int) -> int:
     """The largest timestamp of the segment's batches that end before this offset."""
-    indexes = segment.load_indexes(end, log.settings.index_interval_bytes)
+    indexes = segment.load_indexes(end, segments.settings.index_interval_bytes)
     latest = NO_TIMESTAMP_MS
     for entry in indexes.times.entries():
         if segment.base_offset + entry.relative_offset >= end_offset:

@@ -1,6 +1,6 @@
 """Keeps `partition.metadata` of every partition on disk up to date with the topic's partition count and settings.
 
-A new partition's file has them from its first append on (topic_identity.py). When partitions are added or settings
+A new partition's file has them from its first append on (partition_directory.py). When partitions are added or settings
 change, the files follow with the next checkpoint, in its thread. A topic that was deleted meanwhile, whose name a new
 topic may have by then, is not described any more: the lock keeps a file from going into the new topic's directory.
 """

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.log import Log
 from cordwood.log.recovery import first_timestamp_ms
-from cordwood.log.transactions import aborted_later, check_indexes
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
@@ -110,24 +109,24 @@ class Compaction:
 
     def _examine(self, partition: Partition, now: Moment) -> Candidate | None:
         log, settings = partition.log, partition.settings
-        if any(damage.end_offset > log.log_start_offset for damage in log.damage):
+        if any(damage.end_offset > log.offsets.start for damage in log.reports.damage):
             return None
         # The saved recovery point bounds compaction: above it recovery expects no gaps, and compaction leaves some.
-        settled = min(log.recovery_point, self._node.logs.durable_recovery_point(partition.name))
+        settled = min(log.offsets.recovery_point, self._node.logs.durable_recovery_point(partition.name))
         end_offset, count = self._closed_part(log, min(partition.last_stable_offset, settled), now)
         segments = log.segments[:count]
-        clean_offset = max(log.log_start_offset, self._node.logs.clean_offset(partition.name))
+        clean_offset = max(log.offsets.start, self._node.logs.clean_offset(partition.name))
         dirty_bytes = sum(
-            segment.size for place, segment in enumerate(segments) if log.end_of_segment(place) > clean_offset
+            segment.size for place, segment in enumerate(segments) if log.segments.end_of(place) > clean_offset
         )
         if not dirty_bytes:
             return None
         ratio = dirty_bytes / sum(segment.size for segment in segments)
         if ratio < settings.min_cleanable_dirty_ratio and not self._overdue(log, clean_offset, now):
             return None
-        check_indexes(log, count)
+        log.aborts.check_indexes(count)
         job = CompactionJob(
-            directory=log.directory,
+            directory=log.directory.path,
             segments=tuple(segment.base_offset for segment in segments),
             sizes=tuple(segment.size for segment in segments),
             first_dirty_offset=clean_offset,
@@ -138,19 +137,19 @@ class Compaction:
             segment_index_bytes=settings.segment_index_bytes,
             index_interval_bytes=settings.index_interval_bytes,
             key_memory_bytes=self._node.settings.log_cleaner_dedupe_buffer_size,
-            last_offsets=log.producers.last_offsets(),
-            aborted_later=aborted_later(log, count),
+            last_offsets=log.replayed.producers.last_offsets(),
+            aborted_later=log.aborts.later(count),
         )
         return Candidate(ratio, partition.name, partition, job)
 
     def _closed_part(self, log: Log, limit_offset: int, now: Moment) -> tuple[int, int]:
         """(end offset, count) of the segments that may be compacted: closed, stable, old enough."""
         settings = log.settings
-        end_offset, count = log.log_start_offset, 0
+        end_offset, count = log.offsets.start, 0
         for place, segment in enumerate(log.segments):
-            segment_end = log.end_of_segment(place)
+            segment_end = log.segments.end_of(place)
             # Compaction reads the transaction index, which lists aborts that never happened until it is rewritten.
-            if segment is log.active or segment.rewrite_transactions or segment_end > limit_offset:
+            if segment is log.segments.active or segment.rewrite_transactions or segment_end > limit_offset:
                 break
             newest_ms = segment.max_timestamp_ms(segment_end, settings.index_interval_bytes)
             if settings.min_compaction_lag_ms and newest_ms > now.wall_ms - settings.min_compaction_lag_ms:
@@ -163,8 +162,8 @@ class Compaction:
         if log.settings.max_compaction_lag_ms == NO_LIMIT:
             return False
         for place, segment in enumerate(log.segments):
-            end = log.end_of_segment(place)
-            if end > clean_offset and segment is not log.active:
+            end = log.segments.end_of(place)
+            if end > clean_offset and segment is not log.segments.active:
                 return first_timestamp_ms(segment, now.wall_ms) < now.wall_ms - log.settings.max_compaction_lag_ms
         return False
 

@@ -342,8 +342,8 @@ class CoordinatorLog(Generic[M]):
             except StorageFailure as failure:
                 self._loaded(shard, failure)
                 return
-            shard.last_written_offset = log.log_end_offset - 1
-            self._load_from(shard, log.log_start_offset)
+            shard.last_written_offset = log.offsets.end - 1
+            self._load_from(shard, log.offsets.start)
 
     def _load_from(self, shard: Shard[M], offset: int, suspected: int = -1) -> None:
         """Reads the log from an offset on in chunks: a thread reads, the loop replays.
@@ -381,7 +381,7 @@ class CoordinatorLog(Generic[M]):
                 self._loaded(shard, StorageFailure(f"{shard.partition.name}: the batch at {offset} cannot be read"))
             elif damaged:
                 # The next read looks at every batch of the segment, and knows the damage from then on.
-                log.segments[log.place_of(next_offset)].suspect = True
+                log.segments[log.segments.place_of(next_offset)].suspect = True
                 self._load_from(shard, next_offset, suspected=next_offset)
             else:
                 self._load_from(shard, next_offset)
@@ -391,7 +391,7 @@ class CoordinatorLog(Generic[M]):
     def _met_damage(self, shard: Shard[M], offset: int, damage: DamagedLog) -> None:
         """Some records cannot be read: an operator decides whether the coordinator goes on without them."""
         if self._node.settings.coordinator_damaged_records == "skip":
-            known = shard.partition.replica.log.damage
+            known = shard.partition.replica.log.reports.damage
             behind = [each.end_offset for each in known if each.first_offset <= offset < each.end_offset]
             if behind:
                 logger.error("%s. The coordinator goes on without them", damage)

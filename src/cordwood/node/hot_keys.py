@@ -65,7 +65,7 @@ class HotKeys:
         if replica is None:
             return
         end_offset = replica.high_watermark
-        if end_offset <= max(self._sampled_end.get(name, 0), replica.log.log_start_offset):
+        if end_offset <= max(self._sampled_end.get(name, 0), replica.log.offsets.start):
             return
         try:
             newest = replica.log.read(end_offset - 1, 1, end_offset=end_offset, minimum_one_batch=True, may_block=False)

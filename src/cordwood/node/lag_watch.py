@@ -151,8 +151,8 @@ class LagWatch:
                 known.reached if known is not None and known.reached.value == end.value else end,
                 with_sample(() if known is None else known.bytes, Sample(now.boot_ms, partition.appended_bytes)),
                 partition.fetched_bytes,
-                replica.log.size_bytes,
-                replica.log.log_start_offset,
+                replica.log.segments.size_bytes,
+                replica.log.offsets.start,
                 self._partition_count(partition.name.topic),
             )
             yield
@@ -205,7 +205,7 @@ class LagWatch:
         newest: dict[int, tuple[int, int]] = {}
         segments = []
         for place, segment in enumerate(log.segments):
-            end_offset = log.end_of_segment(place)
+            end_offset = log.segments.end_of(place)
             found = known.get(segment.base_offset)
             if segment.indexes is not None:
                 found = (segment.size, segment.indexes.max_timestamp_ms)
@@ -215,9 +215,9 @@ class LagWatch:
             newest[segment.base_offset] = found
             segments.append(SegmentSpan(segment.base_offset, end_offset, *found))
         self._newest[partition.name] = newest
-        roll_at_ms = None if log.active is None else log.active.roll_at_ms
-        end_offset = max(replica.high_watermark, log.log_start_offset)
-        return LogSpan(log.log_start_offset, end_offset, tuple(segments), rules, roll_at_ms)
+        roll_at_ms = None if log.segments.active is None else log.segments.active.roll_at_ms
+        end_offset = max(replica.high_watermark, log.offsets.start)
+        return LogSpan(log.offsets.start, end_offset, tuple(segments), rules, roll_at_ms)
 
     @staticmethod
     def _marks(partition: Partition, span: LogSpan, position: int | None, ends: list[Mark]) -> list[Mark]:
@@ -302,7 +302,7 @@ def _time_index_marks(log: Log, offset: int) -> list[Mark]:
     """Time index entries around the offset, if the segment's time index is in memory."""
     if not log.segments:
         return []
-    segment = log.segments[log.place_of(offset)]
+    segment = log.segments[log.segments.place_of(offset)]
     if segment.indexes is None:
         return []
     around = segment.indexes.times.around(offset - segment.base_offset)

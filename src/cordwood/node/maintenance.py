@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cordwood.log.checkpoint import Checkpoint, remove_if_there
+from cordwood.log.checkpoint import Checkpoint
 from cordwood.log.log import Log
 from cordwood.log.retention import DROPPED_AT_ONCE
 from cordwood.log.set_aside import read_note
@@ -16,6 +16,7 @@ from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
 from cordwood.model.identifiers import TopicId, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.node.partition import Partition
+from cordwood.segments.filesystem import remove_if_there
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -103,7 +104,7 @@ class Maintenance:
                 deleted.size_bytes,
                 deleted.reason,
             )
-        if due := log.take_due_deletions(now.boot_ms):
+        if due := log.segments.take_due_deletions(now.boot_ms):
             self._node.effects.blocking(lambda: self._remove(due), self._removed)
         if removed:
             self.checkpoint_soon()
@@ -167,7 +168,7 @@ class Maintenance:
     def _book(self, checkpoint: Checkpoint) -> Iterator[None]:
         node = self._node
         save = yield from node.logs.finish_checkpoint_in_steps(
-            checkpoint, lambda log: node.became_durable(log, node.now)
+            checkpoint, lambda log: node.became_durable(log.partition, log.offsets, node.now)
         )
         node.effects.blocking(save, self._checkpoint_over)
 
@@ -220,7 +221,7 @@ class Maintenance:
             # The metadata is written later: nothing drives the node yet.
             forgotten = sorted(tombstones.keys() - remaining)
             node.timers.at(node.now.boot_ms, lambda _: self._forget_deletions(forgotten))
-        for name in node.logs.missing([partition.name for partition in node.hosted]):
+        for name in node.logs.on_disk.missing([partition.name for partition in node.hosted]):
             logger.error("%s had records, and its directory is missing", name)
 
     def _topic_id_of(self, name: TopicPartition) -> TopicId | None:
@@ -251,7 +252,7 @@ class Maintenance:
     def report_set_aside(self) -> None:
         """Logs the directories that were set aside since the last call; at the start, all such directories."""
         logs = self._node.logs
-        fresh = logs.set_aside_directories[self._reported_set_aside :]
+        fresh = logs.on_disk.set_aside_directories[self._reported_set_aside :]
         self._reported_set_aside += len(fresh)
         for path in fresh:
             note = read_note(logs.filesystem, path)
@@ -267,7 +268,7 @@ class Maintenance:
 
     def report_recovery(self, log: Log) -> None:
         """Logs what opening a log has cut and rebuilt. The scrub reports damage."""
-        recovery = log.recovery
+        recovery = log.reports.recovery
         for cut in recovery.cuts:
             logger.warning("%s", cut)
         for path in recovery.rebuilt:

@@ -20,6 +20,7 @@ from cordwood.log.compaction import CompactionJob, CompactionResult
 from cordwood.log.data_directory import DataDirectory
 from cordwood.log.flushing import FlushTicket
 from cordwood.log.log import Appended, Log
+from cordwood.log.log_offsets import LogOffsets
 from cordwood.log.record_work import HERE, RecordWork
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import EnvironmentFailure, ErrorCode, ProtocolError, StorageFailure, SyncFailure
@@ -253,7 +254,7 @@ class Node:
         # Visible records may now have to be durable, and records that waited for replicas or the disk may be committed
         # now.
         log = partition.opened
-        if log is not None and settings.acks_mean_disk and log.log_end_offset > log.durable_end_offset:
+        if log is not None and settings.acks_mean_disk and log.offsets.end > log.offsets.durable_end:
             self._dirty[partition] = None
             self.effects.wake()
         partition.change_settings(settings, now)
@@ -308,8 +309,8 @@ class Node:
         self.maintenance.report_recovery(log)
         self.maintenance.report_set_aside()
         self.scrub.log_opened(log)
-        log.on_late_report = partial(self._report_late, log)
-        if log.log_end_offset > log.durable_end_offset:
+        log.reports.on_late_report = partial(self._report_late, log)
+        if log.offsets.end > log.offsets.durable_end:
             self._dirty[partition] = None
             self.effects.wake()
         return log
@@ -350,7 +351,7 @@ class Node:
             partition.appended_bytes += len(batch)
         self._appended(partition, log, now)
         last_offset = appended.last_offset
-        safe = not partition.must_sync or log.durable_end_offset > last_offset
+        safe = not partition.must_sync or log.offsets.durable_end > last_offset
         if acks == ALL_REPLICAS and replica.high_watermark <= last_offset:
             safe = False
         return appended, safe
@@ -368,7 +369,7 @@ class Node:
 
     def _appended(self, partition: Partition, log: Log, now: Moment) -> None:
         settings = partition.settings
-        if log.closing:
+        if log.segments.closing:
             # A segment was rolled: a checkpoint saves its indexes, and recovery after a crash skips the segment.
             self.maintenance.checkpoint_soon()
         if settings.ack_durability == "disk":
@@ -376,7 +377,7 @@ class Node:
             self.effects.wake()
             return
         partition.moved(now)
-        partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
+        partition.unsynced_messages = log.offsets.end - log.offsets.durable_end
         self._unsynced[partition] = None
         if len(self._unsynced) > self.image.settings.open_files_max // 2:
             # Files with unsynced writes stay open. Before they use up the handles, one round syncs all of them.
@@ -417,7 +418,7 @@ class Node:
         if not partition.leads:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        if partition.replica.log.durable_end_offset > offset:
+        if partition.replica.log.offsets.durable_end > offset:
             done(ErrorCode.NONE)
             return
         self._dirty[partition] = None
@@ -442,17 +443,17 @@ class Node:
         self.now = now
         self.logs.note_durable(tickets)
         for ticket in tickets:
-            ticket.log.finish_flush(ticket)
-            self.became_durable(ticket.log, now)
+            ticket.finish()
+            self.became_durable(ticket.directory.partition, ticket.offsets, now)
 
-    def became_durable(self, log: Log, now: Moment) -> None:
-        """Wakes acks and readers that waited for a log's durable end."""
-        partition = self.hosted.get(*log.partition)
-        if partition is not None and partition.opened is log:
-            partition.unsynced_messages = log.log_end_offset - log.durable_end_offset
+    def became_durable(self, name: TopicPartition, offsets: LogOffsets, now: Moment) -> None:
+        """Wakes acks and readers that waited for the durable end of the log with these offsets."""
+        partition = self.hosted.get(*name)
+        if partition is not None and partition.opened is not None and partition.opened.offsets is offsets:
+            partition.unsynced_messages = offsets.end - offsets.durable_end
             if not partition.unsynced_messages:
                 self._unsynced.pop(partition, None)
-            partition.synced(log.durable_end_offset, now)
+            partition.synced(offsets.durable_end, now)
 
     # Time
 

@@ -124,14 +124,14 @@ class Partition:
         if replica is not None:
             return replica.high_watermark
         assert log is not None
-        return max(self._high_watermark, log.log_start_offset)
+        return max(self._high_watermark, log.offsets.start)
 
     @property
     def last_stable_offset(self) -> int:
         """The end for a read_committed reader, as far as this broker knows it. The log has to be open."""
         log = self._log
         assert log is not None
-        return max(log.last_stable_offset(self.high_watermark), log.log_start_offset)
+        return max(log.replayed.last_stable_offset(self.high_watermark), log.offsets.start)
 
     def _opened_log(self) -> Log:
         log = self._log = self._open(self)
@@ -187,7 +187,7 @@ class Partition:
     def change_settings(self, settings: TopicSettings, now: Moment) -> None:
         self.settings = settings
         if self._log is not None:
-            self._log.settings = settings
+            self._log.change_settings(settings)
         if self._replica is not None and self._replica.change_min_insync(settings.min_insync_replicas):
             self._watermark_moved(self._replica, now)
 

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from cordwood.log import opening
 from cordwood.log.findings import FILE_NAME, Finding, Findings, Place
 from cordwood.log.scrubbing import SegmentCheck, Step, confirm
 from cordwood.model.errors import DiskFull, StorageFailure
@@ -86,7 +85,9 @@ class _Target(NamedTuple):
     @property
     def still_there(self) -> bool:
         """Whether the log has this very segment, and has not been cut since."""
-        return self.truncations == self.log.truncations and any(each is self.segment for each in self.log.segments)
+        return self.truncations == self.log.offsets.truncations and any(
+            each is self.segment for each in self.log.segments
+        )
 
 
 class Scrub:
@@ -141,10 +142,10 @@ class Scrub:
 
     def look_at(self, log: Log) -> None:
         """Takes in the damage that a log knows of: logs new findings, and keeps them."""
-        if not log.damage and not len(self.findings):
+        if not log.reports.damage and not len(self.findings):
             return
-        self.findings.add(log.damage, self._node.now.wall_ms)
-        gone = [each for each in self.findings.of(log.partition) if each.end_offset <= log.log_start_offset]
+        self.findings.add(log.reports.damage, self._node.now.wall_ms)
+        gone = [each for each in self.findings.of(log.partition) if each.end_offset <= log.offsets.start]
         self.findings.remove(gone)
         for finding in self.findings.of(log.partition):
             if finding not in self._said:
@@ -164,7 +165,7 @@ class Scrub:
         """The findings in records that the logs still have, by partition and offset."""
         starts = (
             {
-                partition.name: partition.opened.log_start_offset
+                partition.name: partition.opened.offsets.start
                 for partition in self._node.hosted
                 if partition.opened is not None
             }
@@ -260,12 +261,12 @@ class Scrub:
             self._node.storage_failed(failure)
             return False
         for place, segment in enumerate(log.segments):
-            end_offset = log.end_of_segment(place)
-            if segment is log.active or end_offset > log.recovery_point:
+            end_offset = log.segments.end_of(place)
+            if segment is log.segments.active or end_offset > log.offsets.recovery_point:
                 return False
             if segment.base_offset == base_offset or (after is not None and segment.base_offset > after):
-                self._target = _Target(partition, log, segment, end_offset, log.truncations)
-                self._check = SegmentCheck(log, segment, end_offset)
+                self._target = _Target(partition, log, segment, end_offset, log.offsets.truncations)
+                self._check = SegmentCheck(log.segments, segment, end_offset)
                 return True
         return False
 
@@ -303,14 +304,14 @@ class Scrub:
                 self._give_up(target, result)
             else:
                 if self._there(target):
-                    target.log.damage.extend(opening.damage_of(target.log, target.segment))
-                    target.log.loaded_indexes.used(target.segment)
+                    target.log.reports.note_holes(target.segment)
+                    target.log.segments.loaded_indexes.used(target.segment)
                     self.look_at(target.log)
                 self._checked(target)
             self._save(self._node.now)
             self._again(self._node.now.boot_ms + 1)
 
-        self._in_background(lambda: confirm(target.log, target.segment, target.end_offset), confirmed)
+        self._in_background(lambda: confirm(target.log.segments, target.segment, target.end_offset), confirmed)
 
     def _checked(self, target: _Target) -> None:
         """Ends the check of this segment. Forgets findings in the segment that the check did not confirm."""
@@ -355,7 +356,7 @@ class Scrub:
     def _gather(self) -> None:
         """Takes in damage that logs met at the first use of a segment, which the next start would not see."""
         for partition in self._node.hosted:
-            if partition.opened is not None and partition.opened.damage:
+            if partition.opened is not None and partition.opened.reports.damage:
                 self.look_at(partition.opened)
 
     def _save_if_due(self, now: Moment) -> None:

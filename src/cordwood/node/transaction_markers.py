@@ -98,7 +98,7 @@ def _check_epoch(ending: Ending, partition: Partition) -> None:
     """Refuses a marker whose epoch is not above the transaction's: in version 2 it may be an old one."""
     if ending.transaction_version < EPOCH_BUMPED:
         return
-    open_epoch = partition.replica.log.producers.epoch_in_transaction(ending.writer.producer_id)
+    open_epoch = partition.replica.log.replayed.producers.epoch_in_transaction(ending.writer.producer_id)
     if open_epoch is not None and ending.writer.producer_epoch <= open_epoch:
         raise ProtocolError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -114,7 +114,7 @@ def _check_coordinator(node: "Node", ending: Ending, partition: Partition) -> No
     coordinating = () if topic is None else topic.partitions
     if epoch <= 0 or any(epoch <= image.leadership(each).epoch for each in coordinating):
         return
-    if epoch == partition.replica.log.producers.coordinator_epoch_of(ending.writer.producer_id):
+    if epoch == partition.replica.log.replayed.producers.coordinator_epoch_of(ending.writer.producer_id):
         return
     raise ProtocolError(
         ErrorCode.TRANSACTION_COORDINATOR_FENCED,

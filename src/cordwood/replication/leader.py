@@ -47,20 +47,20 @@ class LeaderReplica:
         self.leader_epoch = leader_epoch
         # The epoch is recorded before the first request is served: else a follower could not tell where the epoch
         # began.
-        log.record_leader_epoch(leader_epoch)
+        log.replayed.begin_epoch(leader_epoch, log.offsets.end)
         self._isr = frozenset(isr)
         self._min_insync_replicas = min_insync_replicas
         self.enough_in_sync = len(self._isr) >= min_insync_replicas
         """Whether the in-sync set has min.insync.replicas members."""
         self._follower_ends: dict[int, int] = {}
-        self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self.high_watermark = max(log.offsets.start, min(high_watermark, log.offsets.end))
         self.advance()
 
     @property
     def own_end(self) -> int:
         """The end of this replica's log as `ack.durability` counts: durable or appended."""
         log = self.log
-        return log.durable_end_offset if log.acks_mean_disk else log.log_end_offset
+        return log.offsets.durable_end if log.acks_mean_disk else log.offsets.end
 
     def advance(self) -> bool:
         """Moves the high watermark as far as the in-sync set allows; it never falls. True if it moved."""
@@ -70,7 +70,7 @@ class LeaderReplica:
         if end <= self.high_watermark or not self.enough_in_sync:
             return False
         self.high_watermark = end
-        self.log.committed_to(end)
+        self.log.replayed.committed_to(end)
         return True
 
     def follower_has(self, broker_id: int, end_offset: int) -> bool:
@@ -93,7 +93,7 @@ class LeaderReplica:
     @property
     def last_stable_offset(self) -> int:
         """The end for a read_committed reader: no transaction below it is open."""
-        return max(self.log.last_stable_offset(self.high_watermark), self.log.log_start_offset)
+        return max(self.log.replayed.last_stable_offset(self.high_watermark), self.log.offsets.start)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a request of another leader epoch; -1: the peer does not check."""
@@ -112,8 +112,8 @@ class LeaderReplica:
     def end_offset_for(self, leader_epoch: int) -> tuple[int, int]:
         """The largest epoch at or below `leader_epoch`, and its end offset; (-1, -1) if the log does not know."""
         if leader_epoch == self.leader_epoch:
-            return leader_epoch, self.log.log_end_offset
-        return self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
+            return leader_epoch, self.log.offsets.end
+        return self.log.replayed.leader_epochs.end_offset_for(leader_epoch, self.log.offsets.end)
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
         """Epoch and end offset at which a reader's log diverged; None: it did not. OFFSET_OUT_OF_RANGE if unknown."""

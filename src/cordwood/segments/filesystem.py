@@ -5,6 +5,7 @@ Only its implementations touch real files: log/os_filesystem.py (the machine's d
 strings with "/" between the parts. Nothing written is durable before `sync` (content) and `sync_directory` (names).
 """
 
+from contextlib import suppress
 from typing import Protocol
 
 from cordwood.records.batch import Buffer
@@ -105,3 +106,16 @@ class Filesystem(Protocol):
 
     def free_bytes(self) -> tuple[int, int]:
         """The size of the disk and its free bytes."""
+
+
+def read_if_there(filesystem: Filesystem, path: str) -> bytes | None:
+    """The content of a small file; None if there is no such file."""
+    try:
+        return filesystem.read_bytes(path)
+    except FileNotFoundError:
+        return None
+
+
+def remove_if_there(filesystem: Filesystem, path: str) -> None:
+    with suppress(FileNotFoundError):
+        filesystem.remove(path)

@@ -171,7 +171,7 @@ class SimulatedFlusher:
         if not self._syncing:
             return [("flush round is over", self._over)]
         steps: list[Step] = [
-            (f"sync {ticket.log.partition} to {ticket.end_offset}", partial(self._sync, ticket, strand))
+            (f"sync {ticket.directory.partition} to {ticket.end_offset}", partial(self._sync, ticket, strand))
             for ticket, strand in self._syncing
         ]
         if len(self._syncing) > 1:

@@ -11,7 +11,7 @@ from cordwood.records.batch import batches_in
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.records.records import records_in
-from cordwood.segments.filesystem import Filesystem
+from cordwood.segments.filesystem import Filesystem, remove_if_there
 from cordwood.segments.names import Suffix, segment_file
 
 DATA = "/data"
@@ -60,11 +60,11 @@ def reopen(log: Log, *, clean: bool, now_ms: int = NOW_MS) -> Log:
     """The log as the next process finds it."""
     log.close()
     return open_log(
-        log.filesystem,
+        log.directory.filesystem,
         log.settings,
-        recovery_point=log.recovery_point,
+        recovery_point=log.offsets.recovery_point,
         clean=clean,
-        log_start_offset=log.log_start_offset,
+        log_start_offset=log.offsets.start,
         now_ms=now_ms,
     )
 
@@ -105,7 +105,7 @@ def end_transaction(
 
 def fill(log: Log, batches: int, *, size: int = 100) -> list[bytes]:
     """Appends so many batches with one record each; their values."""
-    values = [f"{log.log_end_offset + number}:".encode().ljust(size, b".") for number in range(batches)]
+    values = [f"{log.offsets.end + number}:".encode().ljust(size, b".") for number in range(batches)]
     for value in values:
         append(log, value)
     return values
@@ -115,18 +115,32 @@ def flush(log: Log) -> None:
     ticket = log.begin_flush()
     assert ticket is not None
     ticket.sync()
-    log.finish_flush(ticket)
+    ticket.finish()
+
+
+def remove_deleted(log: Log, boot_ms: int) -> None:
+    """Frees the disk of segments that were dropped file.delete.delay.ms ago."""
+    for path in log.segments.take_due_deletions(boot_ms):
+        remove_if_there(log.directory.filesystem, path)
+
+
+def delete(log: Log) -> None:
+    """Removes the log and its files, as the deletion of a topic does."""
+    path = log.condemn()
+    if path is not None:
+        log.directory.filesystem.sync_directory(path.rpartition("/")[0])
+        log.directory.filesystem.remove_tree(path)
 
 
 def batch_bytes(log: Log, offset: int, max_bytes: int = 1 << 20) -> bytes:
     """The bytes that a reader at this offset gets."""
-    found = log.read(offset, max_bytes, end_offset=log.log_end_offset, minimum_one_batch=True)
+    found = log.read(offset, max_bytes, end_offset=log.offsets.end, minimum_one_batch=True)
     return b"" if found is None else found.file.read(found.position, found.length)
 
 
 def values(log: Log, start: int | None = None) -> list[bytes]:
     """The values of all records from this offset on, as a consumer gets them."""
-    offset = log.log_start_offset if start is None else start
+    offset = log.offsets.start if start is None else start
     read: list[bytes] = []
     while data := batch_bytes(log, offset):
         for position, header in batches_in(data):

@@ -17,7 +17,6 @@ from tests.unit.log.log_making import (
 
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.log import Log
-from cordwood.log.transactions import check_indexes
 from cordwood.segments.abort_witness import FILE_NAME as ABORTS_FILE
 from cordwood.segments.names import Suffix
 from cordwood.segments.transaction_index import ENTRY_SIZE
@@ -60,12 +59,12 @@ def grow(log: Log, now_ms: int = NOW_MS) -> None:
 
 
 def aborted(log: Log) -> list[tuple[int, int]]:
-    return log.aborted_transactions(0, log.log_end_offset)
+    return log.aborts.between(0, log.offsets.end)
 
 
 def test_an_abort_whose_batches_a_crash_took_is_forgotten_for_good() -> None:
     _, log = with_a_stale_abort()
-    assert log.log_end_offset == 10
+    assert log.offsets.end == 10
     grow(log)
     log.checkpoint()
     assert aborted(log) == [(6, 8)]
@@ -84,7 +83,7 @@ def test_such_an_abort_is_forgotten_again_after_a_kill_before_the_next_checkpoin
     grow(log)
     log.close()
     log = recovered(filesystem)
-    assert log.log_end_offset == 14
+    assert log.offsets.end == 14
     assert aborted(log) == [(6, 8)]
     log.checkpoint()
     assert aborted(reopen(log, clean=True)) == [(6, 8)]
@@ -100,7 +99,7 @@ def test_such_an_abort_is_forgotten_again_if_its_segment_was_closed_before_the_k
     assert aborted(log) == [(6, 8)]
     log.checkpoint()
     assert filesystem.open(beside(Suffix.TXN_INDEX)).size == ENTRY_SIZE
-    assert not log.closing
+    assert not log.segments.closing
     assert aborted(reopen(log, clean=True)) == [(6, 8)]
 
 
@@ -128,7 +127,7 @@ def test_a_checkpoint_that_was_under_way_while_its_abort_was_cut_off_does_not_br
     ticket.write()
     log.truncate_to(10)
     ticket.install()
-    log.finish_checkpoint(ticket)
+    ticket.finish()
     assert filesystem.open(beside(Suffix.TXN_INDEX)).size == ENTRY_SIZE
     fill(log, 10)
     log.checkpoint()
@@ -191,7 +190,7 @@ def test_an_index_of_aborts_with_a_flipped_bit_is_made_again(place: int) -> None
 def test_indexes_of_aborts_are_believed_where_the_witness_is_damaged() -> None:
     filesystem = disk()
     log = with_two_closed_aborts(filesystem)
-    witness = f"{log.directory}/{ABORTS_FILE}"
+    witness = f"{log.directory.path}/{ABORTS_FILE}"
     filesystem.replace(witness, filesystem.read_bytes(witness).replace(b"2 1 ", b"2 3 "))
     assert aborted(reopen(log, clean=True)) == [(5, 0), (6, 2)]
 
@@ -201,5 +200,5 @@ def test_compaction_finds_the_index_of_aborts_that_was_lost() -> None:
     log = with_two_closed_aborts(filesystem)
     filesystem.remove(beside(Suffix.TXN_INDEX, 2))
     log = reopen(log, clean=True)
-    check_indexes(log, 2)
+    log.aborts.check_indexes(2)
     assert filesystem.open(beside(Suffix.TXN_INDEX, 2)).size == ENTRY_SIZE

@@ -68,10 +68,10 @@ def test_logs_come_back_after_a_clean_stop_without_a_look_at_them(place: tuple[F
     assert not filesystem.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}"), "from now on a stop is unclean"
     for partition, expected in written.items():
         log = log_of(directory, partition)
-        assert log.ready == (not expected)
-        assert log.log_end_offset == len(expected)
+        assert log.replayed.ready == (not expected)
+        assert log.offsets.end == len(expected)
         assert values(log) == expected
-        assert log.recovery.clean
+        assert log.reports.recovery.clean
     directory.close()
 
 
@@ -104,8 +104,8 @@ def test_logs_are_recovered_after_any_other_stop(place: tuple[Filesystem, str]) 
     directory = opened(filesystem, path)
     assert not directory.clean
     log = log_of(directory)
-    assert log.recovery_point == 10
-    assert not log.recovery.clean
+    assert log.offsets.recovery_point == 10
+    assert not log.reports.recovery.clean
     assert values(log) == written
     directory.close()
 
@@ -141,7 +141,7 @@ def test_recovery_points_and_log_starts_are_kept_for_all_logs() -> None:
     directory = opened(filesystem)
     assert directory.clean_offset(ORDERS) == 7
     log = log_of(directory)
-    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (25, 40, 40)
+    assert (log.offsets.start, log.offsets.recovery_point, log.offsets.end) == (25, 40, 40)
 
 
 def test_a_checkpoint_can_be_done_in_steps_while_the_log_goes_on() -> None:
@@ -152,7 +152,7 @@ def test_a_checkpoint_can_be_done_in_steps_while_the_log_goes_on() -> None:
     fill(log, 5)
     checkpoint.write()
     save = directory.finish_checkpoint(checkpoint)
-    assert log.recovery_point == 5
+    assert log.offsets.recovery_point == 5
     save()
     assert decode_offsets(directory.filesystem.read_bytes(f"{PATH}/{RECOVERY_POINT_FILE}")) == {ORDERS: 5}
     assert not directory.begin_checkpoint([]).tickets
@@ -172,12 +172,12 @@ def test_where_syncfs_cannot_be_trusted_a_checkpoint_of_many_logs_is_as_durable_
     names = [TopicPartition("orders", number) for number in range(6)]
     written = {name: fill(log_of(directory, name), 5) for name in names}
     directory.checkpoint()
-    assert all(log.durable_end_offset == 5 for log in directory.logs)
+    assert all(log.offsets.durable_end == 5 for log in directory.logs)
     filesystem.crash()
     again = opened(filesystem)
     for name in names:
         log = log_of(again, name)
-        assert (values(log), log.damage) == (written[name], [])
+        assert (values(log), log.reports.damage) == (written[name], [])
 
 
 def test_a_stop_in_the_middle_of_a_checkpoint_is_clean() -> None:
@@ -193,7 +193,7 @@ def test_a_stop_in_the_middle_of_a_checkpoint_is_clean() -> None:
     directory.close()
     again = opened(filesystem)
     assert again.clean
-    assert log_of(again).log_end_offset == 3
+    assert log_of(again).offsets.end == 3
 
 
 def test_an_old_save_never_overwrites_a_newer_one() -> None:
@@ -209,8 +209,8 @@ def test_an_old_save_never_overwrites_a_newer_one() -> None:
     assert saved[ORDERS] <= 5
     filesystem.crash()
     log = log_of(opened(filesystem))
-    assert log.log_end_offset == 5
-    assert not log.damage
+    assert log.offsets.end == 5
+    assert not log.reports.damage
 
 
 def test_a_truncation_is_durable_before_it_returns() -> None:
@@ -224,7 +224,7 @@ def test_a_truncation_is_durable_before_it_returns() -> None:
         filesystem.crash()
         log = log_of(opened(filesystem))
         assert values(log) == written[:11]
-        assert not log.damage
+        assert not log.reports.damage
 
 
 def test_recovery_points_that_are_lost_cost_a_scan_and_no_data() -> None:
@@ -239,7 +239,7 @@ def test_recovery_points_that_are_lost_cost_a_scan_and_no_data() -> None:
     assert "recovery-point-offset-checkpoint is damaged" in directory.problems[0]
     log = log_of(directory)
     assert values(log) == written
-    assert log.recovery.scanned_bytes == log.size_bytes
+    assert log.reports.recovery.scanned_bytes == log.segments.size_bytes
 
 
 OFFSETS = {LOG_START_FILE: b" 15", RECOVERY_POINT_FILE: b" 40", CLEANER_FILE: b" 12"}
@@ -258,7 +258,7 @@ def with_offsets(filesystem: Filesystem) -> list[bytes]:
 
 def offsets_of(directory: DataDirectory) -> tuple[int, int, int]:
     log = log_of(directory)
-    return log.log_start_offset, directory.durable_recovery_point(ORDERS), directory.clean_offset(ORDERS)
+    return log.offsets.start, directory.durable_recovery_point(ORDERS), directory.clean_offset(ORDERS)
 
 
 @pytest.mark.parametrize("name", OFFSETS)
@@ -352,7 +352,7 @@ def test_lost_recovery_points_cost_no_compacted_log_what_follows_its_gaps(harm: 
     for name in names:
         directory = opened(filesystem)
         log = directory.open_log(name, TOPIC_ID, COMPACTED, at(NOW_MS))
-        assert (values(log), log.log_end_offset, log.recovery.cuts) == (expected[name], 20, [])
+        assert (values(log), log.offsets.end, log.reports.recovery.cuts) == (expected[name], 20, [])
         directory.close(clean=clean)
 
 
@@ -370,7 +370,7 @@ def test_a_log_of_which_no_recovery_point_was_ever_saved_has_lost_none() -> None
         filesystem.cut(log.segments[0].file.path, log.segments[0].size // (second - first))
         directory = opened(filesystem)
         log = directory.open_log(ORDERS, TOPIC_ID, COMPACTED, at(NOW_MS))
-        assert (values(log), log.log_end_offset) == (written[:1], 1)
+        assert (values(log), log.offsets.end) == (written[:1], 1)
 
 
 def test_one_process_owns_a_directory(tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_directories_of_unknown_and_missing_partitions_are_named() -> None:
         append(log_of(directory, partition))
     directory.close()
     directory = opened(filesystem)
-    assert directory.partitions_on_disk() == {gone: TOPIC_ID, kept: TOPIC_ID, other: TOPIC_ID}
+    assert directory.on_disk.topic_ids() == {gone: TOPIC_ID, kept: TOPIC_ID, other: TOPIC_ID}
     wanted = {kept: TOPIC_ID, other: uuid.UUID(int=7)}
     fates = {name: verdict.fate for name, verdict in directory.strays(Known(wanted.get, {})).items()}
     assert fates == {gone: Fate.SET_ASIDE, other: Fate.SET_ASIDE}
@@ -425,7 +425,7 @@ def test_directories_of_unknown_and_missing_partitions_are_named() -> None:
     filesystem.remove_tree(f"{PATH}/kept-0")
     directory = DataDirectory(filesystem, PATH)
     directory.open()
-    assert directory.missing([kept, other, TopicPartition("never", 0)]) == [kept]
+    assert directory.on_disk.missing([kept, other, TopicPartition("never", 0)]) == [kept]
     assert not directory.has_log(kept)
     assert directory.has_log(other)
 
@@ -475,7 +475,7 @@ def test_a_deleted_log_whose_directory_cannot_be_moved_gives_its_records_to_nobo
         assert values(log) == [b"new"]
     directory.close()
     directory = opened(filesystem)
-    assert list(directory.partitions_on_disk().values()) == [uuid.UUID(int=43)] * 2
+    assert list(directory.on_disk.topic_ids().values()) == [uuid.UUID(int=43)] * 2
     assert not [name for name in filesystem.list(PATH) if name.endswith("-delete")]
 
 
@@ -491,7 +491,7 @@ def test_a_topic_of_the_same_name_begins_at_zero_even_if_the_power_went_during_t
         if directory.has_log(ORDERS):
             directory.delete_log(ORDERS)
         log = log_of(directory, topic_id=uuid.UUID(int=43))
-        assert (log.log_end_offset, log.damage) == (0, [])
+        assert (log.offsets.end, log.reports.damage) == (0, [])
         assert append(log).base_offset == 0
 
 
@@ -505,9 +505,9 @@ def test_so_does_one_whose_name_is_too_long_for_that_of_a_condemned_directory() 
     directory.condemn_logs([names[0]]).rename()
     directory = opened(filesystem)
     log = log_of(directory, names[0], topic_id=uuid.UUID(int=43))
-    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert (log.offsets.start, log.offsets.end) == (0, 0)
     assert append(log).base_offset == 0
-    assert log_of(directory, names[1]).log_end_offset == 20
+    assert log_of(directory, names[1]).offsets.end == 20
 
 
 def test_what_is_not_ours_in_the_data_directory_is_left_alone(place: tuple[Filesystem, str]) -> None:
@@ -587,8 +587,8 @@ def test_a_new_log_never_gets_the_offsets_of_a_deleted_one_of_the_same_name(powe
         for _ in range(2):
             directory = opened(filesystem)
             log = log_of(directory, topic_id=uuid.UUID(int=43))
-            assert (log.log_start_offset, log.log_end_offset, log.ever_compacted) == (0, 5, False)
-            assert (values(log), log.damage) == (written, [])
+            assert (log.offsets.start, log.offsets.end, log.segments.ever_compacted) == (0, 5, False)
+            assert (values(log), log.reports.damage) == (written, [])
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -607,7 +607,7 @@ def test_a_new_log_keeps_its_offsets_though_a_deleted_one_of_the_same_name_is_st
         removal.run()
     assert filesystem.exists(f"{PATH}/{ORDERS}.0-delete") != removed
     log = log_of(opened(filesystem))
-    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (12, 20, 20)
+    assert (log.offsets.start, log.offsets.recovery_point, log.offsets.end) == (12, 20, 20)
     assert values(log) == written[12:]
 
 
@@ -630,7 +630,7 @@ def test_a_recovery_point_is_durable_when_it_is_saved_and_not_before(place: tupl
     checkpoint = directory.begin_checkpoint()
     checkpoint.write()
     save = directory.finish_checkpoint(checkpoint)
-    assert (log.recovery_point, directory.durable_recovery_point(ORDERS)) == (10, 0)
+    assert (log.offsets.recovery_point, directory.durable_recovery_point(ORDERS)) == (10, 0)
     save()
     assert directory.durable_recovery_point(ORDERS) == 10
     directory.close()
@@ -670,9 +670,9 @@ def test_a_new_log_does_not_take_the_recovery_point_of_a_deleted_one_for_its_own
     checkpoint.write()
     save = directory.finish_checkpoint(checkpoint)
     removal.run()
-    assert (directory.durable_recovery_point(ORDERS), log.saved_recovery_point) == (0, 0)
+    assert (directory.durable_recovery_point(ORDERS), log.offsets.saved_recovery_point) == (0, 0)
     save()
-    assert (directory.durable_recovery_point(ORDERS), log.saved_recovery_point) == (10, 10)
+    assert (directory.durable_recovery_point(ORDERS), log.offsets.saved_recovery_point) == (10, 10)
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -688,7 +688,7 @@ def test_the_snapshot_at_the_saved_recovery_point_stays_until_the_next_is_saved(
         checkpoint = directory.begin_checkpoint()
         checkpoint.write()
         kept = sequence > 0 and (compacted or producer >= 0)
-        assert snapshots_in(filesystem) == [log.log_end_offset - 2] * kept + [log.log_end_offset]
+        assert snapshots_in(filesystem) == [log.offsets.end - 2] * kept + [log.offsets.end]
         directory.finish_checkpoint(checkpoint)()
 
 

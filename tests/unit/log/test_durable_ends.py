@@ -57,7 +57,7 @@ def flush(directory: DataDirectory, *logs: Log) -> None:
         ticket.sync()
     directory.note_durable(tickets)
     for ticket in tickets:
-        ticket.log.finish_flush(ticket)
+        ticket.finish()
 
 
 def lose_end(filesystem: CrashingFilesystem, batches: int, *, of: int, base_offset: int = 0) -> None:
@@ -75,7 +75,7 @@ def flip(filesystem: CrashingFilesystem, path: str, place: int) -> None:
 
 
 def damaged(log: Log) -> list[tuple[int, int]]:
-    return [(each.first_offset, each.end_offset) for each in log.damage]
+    return [(each.first_offset, each.end_offset) for each in log.reports.damage]
 
 
 @pytest.mark.parametrize("checkpoint_at", [0, 4])
@@ -94,14 +94,14 @@ def test_an_end_that_was_lost_at_a_batch_boundary_is_reported_and_its_offsets_ar
         directory = killed(directory, filesystem)
         log = log_of(directory)
         assert damaged(log) == [(7, 10)]
-        assert log.log_end_offset == 10 + life
+        assert log.offsets.end == 10 + life
         assert [value for offset in range(7) for value in values_of_batch(log, offset)] == written[:7]
         with pytest.raises(DamagedLog):
             values(log, 7)
         assert acknowledge(directory, log, 1) == values(log, 10 + life)
     directory.close()
     log = log_of(opened(filesystem))
-    assert log.log_end_offset == 12
+    assert log.offsets.end == 12
     assert len(values(log, 10)) == 2
 
 
@@ -113,7 +113,7 @@ def test_a_whole_log_that_is_gone_before_its_first_checkpoint_is_reported() -> N
     directory = killed(directory, filesystem)
     log = log_of(directory)
     assert damaged(log) == [(0, 5)]
-    assert log.log_end_offset == 5
+    assert log.offsets.end == 5
     written = acknowledge(directory, log, 2)
     assert values(log_of(killed(directory, filesystem)), 5) == written
 
@@ -154,8 +154,8 @@ def test_a_torn_tail_that_nobody_was_told_of_is_cut_as_before() -> None:
     file = filesystem.open(segment_file(f"{PATH}/orders-0", 0, Suffix.LOG))
     file.truncate(file.size - 5)
     log = log_of(killed(directory, filesystem))
-    assert not log.damage
-    assert [cut.first_offset for cut in log.recovery.cuts] == [9]
+    assert not log.reports.damage
+    assert [cut.first_offset for cut in log.reports.recovery.cuts] == [9]
     assert values(log) == written
 
 
@@ -173,7 +173,7 @@ def test_damage_to_the_witness_costs_nothing() -> None:
             flip(filesystem, file.path, place)
         directory = killed(directory, filesystem)
         log = log_of(directory)
-        assert not log.damage
+        assert not log.reports.damage
         assert values(log) == written
         acknowledge(directory, log, 1)
         assert ends(filesystem) == {end_key(TOPIC_ID, 0): 9}, "entries behind a torn one are read"
@@ -191,7 +191,7 @@ def test_no_power_cut_leaves_a_witness_of_more_than_the_log_has() -> None:
         for _ in range(4):
             directory = opened(filesystem)
             log = log_of(directory, settings=SMALL)
-            assert not log.damage
+            assert not log.reports.damage
             assert len(values(log)) >= len(written)
             for _ in range(chance.randrange(12)):
                 if chance.random() < 0.2:
@@ -199,7 +199,7 @@ def test_no_power_cut_leaves_a_witness_of_more_than_the_log_has() -> None:
                 fill(log, chance.randint(1, 3))
                 if chance.random() < 0.7:
                     flush(directory, log)
-            written = values(log)[: log.durable_end_offset]
+            written = values(log)[: log.offsets.durable_end]
             filesystem.crash()
 
 
@@ -212,7 +212,7 @@ def test_a_truncation_is_no_loss() -> None:
     log.truncate_to(6)
     for _ in range(2):
         log = log_of(directory)
-        assert not log.damage
+        assert not log.reports.damage
         assert values(log) == written[:6]
         filesystem.crash()
         directory = opened(filesystem)
@@ -245,11 +245,11 @@ def test_ends_noted_while_a_checkpoint_is_written_outlive_it() -> None:
         acknowledge(directory, log, 1)
         checkpoint.write()
         directory.finish_checkpoint(checkpoint)()
-        assert ends(filesystem) == {end_key(TOPIC_ID, 0): log.log_end_offset}
+        assert ends(filesystem) == {end_key(TOPIC_ID, 0): log.offsets.end}
     # A checkpoint that fails before it is saved keeps all entries.
     directory.begin_checkpoint()
     directory.begin_checkpoint()
-    assert ends(filesystem) == {end_key(TOPIC_ID, 0): log.log_end_offset}
+    assert ends(filesystem) == {end_key(TOPIC_ID, 0): log.offsets.end}
 
 
 def test_the_witness_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,4 +271,4 @@ def test_a_new_topic_of_the_same_name_has_no_end_of_the_old_one() -> None:
     directory.delete_log(ORDERS)
     directory = killed(directory, filesystem)
     log = directory.open_log(ORDERS, uuid.UUID(int=43), ONE_SEGMENT, at(NOW_MS))
-    assert (log.log_end_offset, log.damage) == (0, [])
+    assert (log.offsets.end, log.reports.damage) == (0, [])

@@ -37,13 +37,13 @@ def test_an_empty_partition_costs_no_file_until_its_first_append() -> None:
     assert log.begin_checkpoint() is None
     assert log.read(0, 100, end_offset=0, minimum_one_batch=True) is None
     assert not log.apply_retention(at(NOW_MS), limit_offset=0)
-    log.record_leader_epoch(3)
+    log.replayed.begin_epoch(3, log.offsets.end)
     log.checkpoint()
     log.close()
     assert filesystem.list(DATA) == []
     append(log, leader_epoch=3)
     assert filesystem.list(DATA) == ["orders-0"]
-    assert log.leader_epochs.entries == ((3, 0),)
+    assert log.replayed.leader_epochs.entries == ((3, 0),)
 
 
 def test_offsets_are_given_in_order_and_written_into_the_batch() -> None:
@@ -52,8 +52,8 @@ def test_offsets_are_given_in_order_and_written_into_the_batch() -> None:
     assert append(log, b"c", leader_epoch=5)[:2] == (2, 2)
     headers = [header for _, header in batches_in(batch_bytes(log, 0))]
     assert [(header.base_offset, header.partition_leader_epoch) for header in headers] == [(0, 4), (2, 5)]
-    assert log.leader_epochs.entries == ((4, 0), (5, 2))
-    assert log.log_end_offset == 3
+    assert log.replayed.leader_epochs.entries == ((4, 0), (5, 2))
+    assert log.offsets.end == 3
     assert values(log) == [b"a", b"b", b"c"]
 
 
@@ -87,8 +87,8 @@ def test_a_refused_batch_changes_nothing() -> None:
         with pytest.raises(ProtocolError) as refusal:
             log.append(batch, leader_epoch=0, now=at(NOW_MS))
         assert refusal.value.code is code
-    assert log.log_end_offset == 0
-    assert not log.filesystem.exists(DIRECTORY)
+    assert log.offsets.end == 0
+    assert not log.directory.filesystem.exists(DIRECTORY)
 
 
 def test_a_retry_gets_the_original_offsets_and_is_not_written_again() -> None:
@@ -112,7 +112,7 @@ def test_retries_are_recognised_after_a_clean_and_after_an_unclean_stop() -> Non
             assert append(log, b"v%d" % number, producer=9, sequence=number).duplicate
         with pytest.raises(ProtocolError):
             append(log, b"v1", producer=9, sequence=1)
-    assert log.log_end_offset == 7
+    assert log.offsets.end == 7
 
 
 def test_the_time_of_a_duplicate_is_that_of_the_original() -> None:
@@ -157,7 +157,7 @@ def test_the_age_of_a_segment_survives_a_restart() -> None:
     append(log, timestamp_ms=NOW_MS)
     log.checkpoint()
     log = reopen(log, clean=True, now_ms=NOW_MS + 5000)
-    assert not log.ready
+    assert not log.replayed.ready
     append(log, now_ms=NOW_MS + 5000)
     assert bases(log) == [0, 1]
 
@@ -165,8 +165,8 @@ def test_the_age_of_a_segment_survives_a_restart() -> None:
 def test_jitter_makes_partitions_roll_at_different_times_but_never_later() -> None:
     log = open_log(disk(), TopicSettings(segment_ms=1000, segment_jitter_ms=500))
     append(log)
-    assert log.active is not None
-    assert NOW_MS + 500 <= log.active.roll_at_ms <= NOW_MS + 1000
+    assert log.segments.active is not None
+    assert NOW_MS + 500 <= log.segments.active.roll_at_ms <= NOW_MS + 1000
 
 
 def test_a_full_index_ends_a_segment() -> None:
@@ -182,7 +182,7 @@ def test_offsets_that_an_index_cannot_hold_begin_a_new_segment() -> None:
         batch = build_batch([(NOW_MS, b"k", b"v", ())], base_offset=base_offset)
         log.append_replicated(batch, now=at(NOW_MS))
     assert bases(log) == [0, 2**31 + 5, 2**32 + 7]
-    assert log.log_end_offset == 2**32 + 8
+    assert log.offsets.end == 2**32 + 8
 
 
 def test_a_full_disk_refuses_the_batch_and_takes_the_next_one_when_there_is_space() -> None:
@@ -192,7 +192,7 @@ def test_a_full_disk_refuses_the_batch_and_takes_the_next_one_when_there_is_spac
     filesystem.free_for_appends = 10
     with pytest.raises(DiskFull):
         append(log, b"refused", producer=1, sequence=1)
-    assert log.log_end_offset == 1
+    assert log.offsets.end == 1
     assert values(log) == [b"before"], "reads go on"
     filesystem.free_for_appends = None
     assert append(log, b"after", producer=1, sequence=1).base_offset == 1
@@ -213,13 +213,13 @@ def test_a_disk_that_is_full_from_the_start_takes_the_first_batch_when_there_is_
 def test_settings_can_change_while_the_log_is_open() -> None:
     log = open_log(disk(), ONE_SEGMENT)
     fill(log, 5)
-    log.settings = SMALL
+    log.change_settings(SMALL)
     fill(log, 10)
     assert len(log.segments) > 1
-    assert log.active is not None
-    before = log.active.roll_at_ms
-    log.settings = TopicSettings(segment_ms=SMALL.segment_ms - 1000)
-    assert log.active.roll_at_ms == before - 1000
+    assert log.segments.active is not None
+    before = log.segments.active.roll_at_ms
+    log.change_settings(TopicSettings(segment_ms=SMALL.segment_ms - 1000))
+    assert log.segments.active.roll_at_ms == before - 1000
 
 
 def test_a_follower_takes_batches_as_they_are_gaps_included() -> None:
@@ -229,8 +229,8 @@ def test_a_follower_takes_batches_as_they_are_gaps_included() -> None:
         for offset, epoch in ((0, 1), (1, 1), (5, 2))
     )
     appended = log.append_replicated(bytearray(batches), now=at(NOW_MS))
-    assert (appended.base_offset, appended.last_offset, log.log_end_offset) == (0, 5, 6)
-    assert log.leader_epochs.entries == ((1, 0), (2, 5))
+    assert (appended.base_offset, appended.last_offset, log.offsets.end) == (0, 5, 6)
+    assert log.replayed.leader_epochs.entries == ((1, 0), (2, 5))
     assert batch_bytes(log, 0) == batches
     assert values(log, 3) == [b"v5"], "an offset in a gap is answered with what follows"
 
@@ -245,7 +245,7 @@ def test_a_follower_refuses_what_cannot_be_right(damage: str) -> None:
     with pytest.raises(ProtocolError) as refusal:
         log.append_replicated(batch[:-1] if damage == "cut" else batch, now=at(NOW_MS))
     assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert log.log_end_offset == 1
+    assert log.offsets.end == 1
 
 
 def test_preallocate_reserves_a_segment_and_gives_back_what_is_left(tmp_path: Path) -> None:

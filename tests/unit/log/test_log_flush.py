@@ -9,6 +9,7 @@ from tests.unit.log.log_making import (
     ONE_SEGMENT,
     append,
     beside,
+    delete,
     disk,
     fill,
     flush,
@@ -24,7 +25,7 @@ from cordwood.segments.names import Suffix
 
 
 def ends(log: Log) -> tuple[int, int, int]:
-    return log.recovery_point, log.durable_end_offset, log.log_end_offset
+    return log.offsets.recovery_point, log.offsets.durable_end, log.offsets.end
 
 
 def test_the_three_ends_move_one_after_the_other() -> None:
@@ -47,10 +48,10 @@ def test_what_is_appended_during_a_flush_waits_for_the_next() -> None:
     assert ticket is not None
     append(log)
     ticket.sync()
-    log.finish_flush(ticket)
-    assert log.durable_end_offset == 1
+    ticket.finish()
+    assert log.offsets.durable_end == 1
     flush(log)
-    assert log.durable_end_offset == 2
+    assert log.offsets.durable_end == 2
 
 
 def test_a_flush_that_ends_late_never_takes_durability_back() -> None:
@@ -62,10 +63,10 @@ def test_a_flush_that_ends_late_never_takes_durability_back() -> None:
     assert first is not None
     assert second is not None
     second.sync()
-    log.finish_flush(second)
+    second.finish()
     first.sync()
-    log.finish_flush(first)
-    assert log.durable_end_offset == 2
+    first.finish()
+    assert log.offsets.durable_end == 2
 
 
 def test_a_flush_covers_every_segment_that_has_unsynced_batches_and_the_new_names() -> None:
@@ -77,13 +78,13 @@ def test_a_flush_covers_every_segment_that_has_unsynced_batches_and_the_new_name
     assert ticket.directories == [DATA, DIRECTORY]
     fill(log, 30)
     ticket.sync()
-    log.finish_flush(ticket)
+    ticket.finish()
     later = log.begin_flush()
     assert later is not None
     assert len(later.files) == len(log.segments)
     assert later.directories, "the new segments' names are not durable yet"
     later.sync()
-    log.finish_flush(later)
+    later.finish()
     append(log)
     last = log.begin_flush()
     assert last is not None
@@ -99,7 +100,7 @@ def test_flushed_batches_survive_every_power_cut() -> None:
         fill(log, 5)
         filesystem.crash()
         log = open_log(filesystem, clean=False)
-        assert log.log_end_offset >= 15
+        assert log.offsets.end >= 15
         assert values(log)[:15] == written
 
 
@@ -112,7 +113,7 @@ def test_a_failed_sync_is_an_error_and_moves_nothing() -> None:
     filesystem.fail_sync_at = filesystem.syncs + 1
     with pytest.raises(SyncFailure):
         ticket.sync()
-    assert log.durable_end_offset == 0
+    assert log.offsets.durable_end == 0
 
 
 def test_a_flush_of_a_log_that_was_cut_meanwhile_promises_nothing() -> None:
@@ -123,8 +124,8 @@ def test_a_flush_of_a_log_that_was_cut_meanwhile_promises_nothing() -> None:
     log.truncate_to(3)
     fill(log, 7)
     ticket.sync()
-    log.finish_flush(ticket)
-    assert log.durable_end_offset <= 3
+    ticket.finish()
+    assert log.offsets.durable_end <= 3
 
 
 def test_a_flush_of_a_log_that_was_deleted_meanwhile_fails_nobody() -> None:
@@ -132,7 +133,7 @@ def test_a_flush_of_a_log_that_was_deleted_meanwhile_fails_nobody() -> None:
     fill(log, 3)
     ticket = log.begin_flush()
     assert ticket is not None
-    log.delete()
+    delete(log)
     ticket.sync()
 
 
@@ -147,20 +148,20 @@ def test_a_checkpoint_of_a_log_that_was_cut_or_deleted_meanwhile_is_void(step: s
     assert ticket is not None
     for name in ("write", "sync", "install", "finish"):
         if name == step:
-            log.truncate_to(12) if what == "cut" else log.delete()
+            log.truncate_to(12) if what == "cut" else delete(log)
         if name == "finish":
-            log.finish_checkpoint(ticket)
+            ticket.finish()
         else:
             getattr(ticket, name)()
     if what == "deleted":
         assert filesystem.list(DATA) == []
         return
-    assert log.recovery_point <= 12
+    assert log.offsets.recovery_point <= 12
     written = [*written[:12], *fill(log, 15)]
     flush(log)
-    log = open_log(filesystem, recovery_point=log.recovery_point, clean=False)
+    log = open_log(filesystem, recovery_point=log.offsets.recovery_point, clean=False)
     assert values(log) == written
-    assert not log.producers.describe(), "a snapshot of batches that are no more is not believed"
+    assert not log.replayed.producers.describe(), "a snapshot of batches that are no more is not believed"
 
 
 def test_a_checkpoint_writes_only_what_is_new_to_an_index() -> None:
@@ -176,7 +177,7 @@ def test_a_checkpoint_writes_only_what_is_new_to_an_index() -> None:
     assert index.keep_bytes == len(first)
     assert len(index.data) < 2 * len(first) + 16
     write_checkpoints(filesystem, [ticket])
-    log.finish_checkpoint(ticket)
+    ticket.finish()
     assert filesystem.read_bytes(beside(Suffix.INDEX)).startswith(first)
 
 
@@ -188,14 +189,14 @@ def test_a_checkpoint_during_which_the_log_rolls_and_grows_is_still_right() -> N
     assert ticket is not None
     written += fill(log, 30)
     write_checkpoints(filesystem, [ticket])
-    log.finish_checkpoint(ticket)
-    assert log.recovery_point == 5
-    assert log.closing, "segments that were rolled meanwhile still have unsaved entries"
+    ticket.finish()
+    assert log.offsets.recovery_point == 5
+    assert log.segments.closing, "segments that were rolled meanwhile still have unsaved entries"
     log.checkpoint()
-    assert not log.closing
+    assert not log.segments.closing
     log = reopen(log, clean=True)
     assert values(log) == written
-    assert log.recovery.clean
+    assert log.reports.recovery.clean
 
 
 def test_checkpoints_of_many_logs_share_their_syncs() -> None:
@@ -218,8 +219,8 @@ def test_checkpoints_of_many_logs_share_their_syncs() -> None:
     write_checkpoints(filesystem, tickets)
     assert filesystem.syncs - before == 2
     for ticket in tickets:
-        ticket.log.finish_checkpoint(ticket)
-    assert {log.recovery_point for log in logs} == {3}
+        ticket.finish()
+    assert {log.offsets.recovery_point for log in logs} == {3}
 
 
 def test_old_snapshots_go_and_those_at_segment_bases_stay() -> None:
@@ -243,4 +244,4 @@ def test_an_index_file_that_somebody_removed_is_made_again_after_the_next_start(
     log.checkpoint()
     log = reopen(log, clean=True)
     assert values(log, 17) == written[17:]
-    assert log.log_end_offset == 40
+    assert log.offsets.end == 40

@@ -36,7 +36,7 @@ def offsets(found: LogSlice | None) -> list[int]:
 
 def read(log: Log, offset: int, max_bytes: int = 1 << 20, *, end: int | None = None, one: bool = True) -> list[int]:
     return offsets(
-        log.read(offset, max_bytes, end_offset=log.log_end_offset if end is None else end, minimum_one_batch=one)
+        log.read(offset, max_bytes, end_offset=log.offsets.end if end is None else end, minimum_one_batch=one)
     )
 
 
@@ -107,9 +107,9 @@ def test_a_slice_ends_with_its_segment_and_the_next_one_goes_on() -> None:
 def test_places_of_recent_batches_do_not_grow_without_bound() -> None:
     log = open_log(disk(), ONE_SEGMENT)
     written = fill(log, 1000, size=10)
-    assert log.active is not None
-    assert log.active.recent_offsets is not None
-    assert len(log.active.recent_offsets) <= 256
+    assert log.segments.active is not None
+    assert log.segments.active.recent_offsets is not None
+    assert len(log.segments.active.recent_offsets) <= 256
     for offset in (0, 500, 743, 744, 745, 999):
         assert values(log, offset) == written[offset:]
 
@@ -163,10 +163,10 @@ def test_an_index_that_is_missing_or_wrong_is_made_again(harm: str, suffix: Suff
     for offset in range(len(written)):
         assert values(log, offset) == written[offset:]
     for number in range(40):
-        found = log.offset_for_timestamp(0, end_offset=number + 1)
+        found = log.timestamp_search(0, end_offset=number + 1).run()
         assert found is not None
         assert found.offset == 0
-    assert not log.damage
+    assert not log.reports.damage
     if harm != "wrong" or suffix is Suffix.INDEX:
         assert filesystem.read_bytes(path) == right
 
@@ -180,7 +180,7 @@ def test_damage_met_by_a_reader_is_named_and_stepped_over() -> None:
     size = len(batch_bytes(log, 0, 1))
     filesystem.corrupt(log_path(), 2 * size + 8, b"\xff\xff")
     assert values(log, 3) == written[3:]
-    assert [(damage.first_offset, damage.end_offset) for damage in log.damage] == [(2, 3)]
+    assert [(damage.first_offset, damage.end_offset) for damage in log.reports.damage] == [(2, 3)]
     with pytest.raises(Exception, match="offsets 2 to 2 cannot be read"):
         read(log, 2)
     assert read(log, 0) == [0, 1]
@@ -195,9 +195,9 @@ def test_damage_in_a_closed_segment_is_looked_at_elsewhere_though_it_is_in_memor
     for _ in range(2):
         with pytest.raises(ColdRead) as cold:
             log.read(3, 300, end_offset=40, minimum_one_batch=True, may_block=False)
-    assert not log.damage
+    assert not log.reports.damage
     assert offsets(cold.value.finish())[0] == 3
-    assert [(damage.first_offset, damage.end_offset) for damage in log.damage] == [(2, 3)]
+    assert [(damage.first_offset, damage.end_offset) for damage in log.reports.damage] == [(2, 3)]
     found = log.read(3, 300, end_offset=40, minimum_one_batch=True, may_block=False)
     assert offsets(found)[0] == 3
     assert values(log, 3) == written[3:]

@@ -12,12 +12,14 @@ from tests.unit.log.log_making import (
     bases,
     batch_bytes,
     beside,
+    delete,
     disk,
     end_transaction,
     fill,
     flush,
     log_path,
     open_log,
+    remove_deleted,
     reopen,
     values,
 )
@@ -44,7 +46,7 @@ def test_truncation_takes_off_whole_batches_and_appends_go_on_there() -> None:
     written = fill(log, 40)
     log.checkpoint()
     log.truncate_to(17)
-    assert (log.log_end_offset, log.durable_end_offset, log.recovery_point) == (17, 17, 17)
+    assert (log.offsets.end, log.offsets.durable_end, log.offsets.recovery_point) == (17, 17, 17)
     assert values(log) == written[:17]
     assert append(log, b"other", leader_epoch=1).base_offset == 17
     assert values(log) == [*written[:17], b"other"]
@@ -55,7 +57,7 @@ def test_a_batch_that_spans_the_target_goes_as_a_whole() -> None:
     append(log, b"a", b"b", b"c")
     append(log, b"d", b"e", b"f")
     log.truncate_to(4)
-    assert log.log_end_offset == 3
+    assert log.offsets.end == 3
     assert values(log) == [b"a", b"b", b"c"]
 
 
@@ -74,8 +76,8 @@ def test_truncation_takes_back_what_the_batches_said() -> None:
     append(log, leader_epoch=3, producer=6, sequence=0, transactional=True)
     log.checkpoint()
     log.truncate_to(1)
-    assert log.leader_epochs.entries == ((1, 0),)
-    assert log.producers.first_open_offset is None
+    assert log.replayed.leader_epochs.entries == ((1, 0),)
+    assert log.replayed.producers.first_open_offset is None
     assert append(log, leader_epoch=4, producer=5, sequence=1).base_offset == 1
 
 
@@ -84,7 +86,7 @@ def test_the_lower_recovery_point_is_durable_before_anything_is_cut() -> None:
     fill(log, 40)
     log.checkpoint()
     seen: list[tuple[int, int]] = []
-    log.on_cut = lambda lowered: seen.append((lowered.recovery_point, lowered.log_end_offset))
+    log.offsets.on_cut = lambda lowered: seen.append((lowered, log.offsets.end))
     log.truncate_to(17)
     assert seen == [(17, 40)]
     fill(log, 3)
@@ -102,7 +104,7 @@ def test_a_truncated_log_stays_truncated_through_power_cuts() -> None:
         filesystem.crash()
         log = open_log(filesystem, recovery_point=17, clean=False)
         assert values(log) == written[:17]
-        assert not log.damage
+        assert not log.reports.damage
 
 
 @pytest.mark.parametrize("checkpointed", [True, False])
@@ -116,12 +118,12 @@ def test_segments_that_truncation_removed_never_come_back(checkpointed: bool) ->
         stale = bases(log)[2]
         log.truncate_to(stale - 3)
         written = written[: stale - 3] + fill(log, 3, size=20)
-        assert log.log_end_offset == stale
+        assert log.offsets.end == stale
         flush(log)
         filesystem.crash()
-        log = open_log(filesystem, recovery_point=log.recovery_point, clean=False)
+        log = open_log(filesystem, recovery_point=log.offsets.recovery_point, clean=False)
         assert values(log) == written
-        assert log.log_end_offset == stale
+        assert log.offsets.end == stale
 
 
 def test_a_clean_stop_after_a_truncation_is_clean() -> None:
@@ -132,7 +134,7 @@ def test_a_clean_stop_after_a_truncation_is_clean() -> None:
     log.checkpoint()
     log = reopen(log, clean=True)
     assert values(log) == written[:17]
-    assert log.recovery.clean, "no index has entries of batches that are no more"
+    assert log.reports.recovery.clean, "no index has entries of batches that are no more"
 
 
 def test_a_follower_that_is_too_far_behind_starts_again_elsewhere() -> None:
@@ -142,12 +144,12 @@ def test_a_follower_that_is_too_far_behind_starts_again_elsewhere() -> None:
     append(log, producer=5, sequence=0)
     log.checkpoint()
     log.restart_at(1000)
-    assert (log.log_start_offset, log.log_end_offset) == (1000, 1000)
-    assert not log.producers.describe()
+    assert (log.offsets.start, log.offsets.end) == (1000, 1000)
+    assert not log.replayed.producers.describe()
     filesystem.crash()
     log = open_log(filesystem, recovery_point=1000, clean=False)
-    assert (log.log_start_offset, log.log_end_offset) == (1000, 1000)
-    assert not log.damage
+    assert (log.offsets.start, log.offsets.end) == (1000, 1000)
+    assert not log.reports.damage
     assert append(log).base_offset == 1000
 
 
@@ -163,21 +165,21 @@ def test_retention_by_time_drops_whole_segments_that_are_too_old() -> None:
     deleted = log.apply_retention(at(now_ms), limit_offset=30)
     assert deleted
     assert all("retention.ms" in segment.reason for segment in deleted)
-    assert log.log_start_offset == deleted[-1].end_offset
+    assert log.offsets.start == deleted[-1].end_offset
     # Every record that is left shares its segment with one that is young enough.
-    assert log.segments[0].max_timestamp_ms(log.end_of_segment(0), 200) >= now_ms - DAY_MS
+    assert log.segments[0].max_timestamp_ms(log.segments.end_of(0), 200) >= now_ms - DAY_MS
     assert deleted[-1].end_offset <= 10
-    assert values(log) == [b"x" * 100] * (30 - log.log_start_offset)
+    assert values(log) == [b"x" * 100] * (30 - log.offsets.start)
 
 
 def test_retention_by_size_keeps_at_least_so_much() -> None:
     log = open_log(disk(), retained(retention_bytes=2500, retention_ms=-1))
     fill(log, 60)
     log.checkpoint()
-    before = log.size_bytes
+    before = log.segments.size_bytes
     deleted = log.apply_retention(at(NOW_MS), limit_offset=60)
-    assert 2500 <= log.size_bytes < 2500 + SMALL.segment_bytes
-    assert before - log.size_bytes == sum(segment.size_bytes for segment in deleted)
+    assert 2500 <= log.segments.size_bytes < 2500 + SMALL.segment_bytes
+    assert before - log.segments.size_bytes == sum(segment.size_bytes for segment in deleted)
     assert not log.apply_retention(at(NOW_MS), limit_offset=60)
 
 
@@ -198,10 +200,10 @@ def test_a_log_whose_records_are_all_too_old_becomes_empty_and_keeps_its_place()
         fill(log, 20)
         log.checkpoint()
         log.apply_retention(at(NOW_MS + DAY_MS), limit_offset=20)
-        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
+        assert (log.offsets.start, log.offsets.end, log.segments.size_bytes) == (20, 20, 0)
         filesystem.crash()
         log = open_log(filesystem, log.settings, recovery_point=20, clean=False)
-        assert not log.damage
+        assert not log.reports.damage
         assert append(log, b"next").base_offset == 20
         assert values(log, 20) == [b"next"]
 
@@ -227,13 +229,13 @@ def test_files_go_only_after_a_delay_because_slices_may_be_on_their_way() -> Non
     found = log.read(0, 300, end_offset=30, minimum_one_batch=True)
     assert found is not None
     log.apply_retention(at(NOW_MS), limit_offset=30)
-    log.remove_deleted(NOW_MS)
+    remove_deleted(log, NOW_MS)
     assert found.file.path.endswith(".log.deleted")
     assert len(found.file.read(found.position, found.length)) == found.length
-    log.remove_deleted(NOW_MS + 999)
-    assert any(name.endswith(".deleted") for name in log.filesystem.list(DIRECTORY))
-    log.remove_deleted(NOW_MS + 1000)
-    assert not any(name.endswith(".deleted") for name in log.filesystem.list(DIRECTORY))
+    remove_deleted(log, NOW_MS + 999)
+    assert any(name.endswith(".deleted") for name in log.directory.filesystem.list(DIRECTORY))
+    remove_deleted(log, NOW_MS + 1000)
+    assert not any(name.endswith(".deleted") for name in log.directory.filesystem.list(DIRECTORY))
 
 
 def test_what_producers_did_in_dropped_segments_is_still_known() -> None:
@@ -255,7 +257,7 @@ def test_a_segment_stays_until_a_snapshot_has_what_it_said_of_its_producers() ->
     log.checkpoint()
     log.truncate_to(1)
     append(log, b"x" * 990)
-    assert (bases(log), log.recovery_point) == ([0, 1], 1)
+    assert (bases(log), log.offsets.recovery_point) == ([0, 1], 1)
     assert not log.apply_retention(at(NOW_MS), limit_offset=1), "durable, but its only snapshot was cut off"
     flush(log)
     log = reopen(log, clean=False)
@@ -292,7 +294,7 @@ def test_a_snapshot_of_which_no_segment_is_left_is_not_taken_for_saved() -> None
     ticket = log.begin_checkpoint()
     assert ticket is not None
     ticket.write()
-    log.filesystem.remove(log_path())
+    log.directory.filesystem.remove(log_path())
     log = reopen(log, clean=False)
     append(log, producer=5, sequence=0)
     fill(log, 2)
@@ -310,7 +312,7 @@ def test_segments_stay_while_the_snapshot_of_their_producers_is_damaged(clean: b
     log.checkpoint()
     filesystem.cut(beside(Suffix.SNAPSHOT, 4), 20)
     log = reopen(log, clean=clean)
-    _ = log.producers
+    _ = log.replayed.producers
     assert not log.apply_retention(at(NOW_MS), limit_offset=4)
     log.checkpoint()
     assert log.apply_retention(at(NOW_MS), limit_offset=4)
@@ -334,9 +336,9 @@ def test_producers_that_were_silent_too_long_are_forgotten() -> None:
     log = open_log(disk())
     append(log, producer=5, sequence=0)
     log.apply_retention(at(NOW_MS + DAY_MS - 1), limit_offset=0)
-    assert log.producers.describe()
+    assert log.replayed.producers.describe()
     log.apply_retention(at(NOW_MS + DAY_MS), limit_offset=0)
-    assert not log.producers.describe()
+    assert not log.replayed.producers.describe()
 
 
 @pytest.mark.parametrize("older_ms", [999, 1001])
@@ -346,8 +348,8 @@ def test_after_a_clean_stop_retention_knows_the_age_of_a_log_without_opening_it(
     log.checkpoint()
     log = reopen(log, clean=True)
     deleted = log.apply_retention(at(NOW_MS + older_ms), limit_offset=3)
-    assert log.ready == bool(deleted) == (older_ms > 1000)
-    assert log.log_start_offset == (3 if deleted else 0)
+    assert log.replayed.ready == bool(deleted) == (older_ms > 1000)
+    assert log.offsets.start == (3 if deleted else 0)
 
 
 # DeleteRecords
@@ -358,13 +360,13 @@ def test_deleted_records_cannot_be_read_and_whole_segments_go() -> None:
     written = fill(log, 40)
     log.checkpoint()
     log.delete_records_before(25)
-    assert log.log_start_offset == 25
+    assert log.offsets.start == 25
     assert values(log) == written[25:]
-    assert log.segments[0].base_offset <= 25 < log.end_of_segment(0)
+    assert log.segments[0].base_offset <= 25 < log.segments.end_of(0)
     with pytest.raises(ProtocolError) as refusal:
         batch_bytes(log, 24)
     assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.leader_epochs.entries == ((0, 25),)
+    assert log.replayed.leader_epochs.entries == ((0, 25),)
 
 
 def test_the_start_of_a_log_only_moves_forward_and_not_beyond_its_end() -> None:
@@ -372,7 +374,7 @@ def test_the_start_of_a_log_only_moves_forward_and_not_beyond_its_end() -> None:
     fill(log, 10)
     log.delete_records_before(7)
     log.delete_records_before(3)
-    assert log.log_start_offset == 7
+    assert log.offsets.start == 7
     for offset in (11, -1):
         with pytest.raises(ProtocolError) as refusal:
             log.delete_records_before(offset)
@@ -391,7 +393,7 @@ def test_segments_before_the_start_go_once_they_are_checkpointed() -> None:
     deleted = log.apply_retention(at(NOW_MS), limit_offset=40)
     assert all("log's start" in segment.reason for segment in deleted)
     assert bases(log)[0] > 0
-    assert log.log_start_offset == 30
+    assert log.offsets.start == 30
 
 
 # Deletion
@@ -401,9 +403,9 @@ def test_a_deleted_log_frees_its_disk() -> None:
     log = open_log(disk())
     fill(log, 30)
     log.checkpoint()
-    log.delete()
-    assert log.filesystem.list(DATA) == []
-    log.delete()
+    delete(log)
+    assert log.directory.filesystem.list(DATA) == []
+    delete(log)
 
 
 def test_readers_of_a_deleted_log_do_not_see_a_new_one_of_the_same_name() -> None:
@@ -447,7 +449,7 @@ def test_looking_through_a_deleted_log_leaves_the_files_of_a_new_one_alone() -> 
 
 
 def transactions(log: Log) -> list[tuple[int, int]]:
-    return log.aborted_transactions(log.log_start_offset, log.log_end_offset)
+    return log.aborts.between(log.offsets.start, log.offsets.end)
 
 
 def test_aborted_transactions_are_found_wherever_their_markers_are() -> None:
@@ -459,9 +461,9 @@ def test_aborted_transactions_are_found_wherever_their_markers_are() -> None:
     fill(log, 20)
     end_transaction(log, 1, committed=False)
     assert len(log.segments) > 4
-    assert log.aborted_transactions(0, 5) == [(1, 0)]
-    assert log.aborted_transactions(log.log_end_offset - 1, log.log_end_offset) == [(1, 0)]
-    assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
+    assert log.aborts.between(0, 5) == [(1, 0)]
+    assert log.aborts.between(log.offsets.end - 1, log.offsets.end) == [(1, 0)]
+    assert log.replayed.last_stable_offset(log.offsets.end) == log.offsets.end
 
 
 @pytest.mark.parametrize("settings", [SMALL, ONE_SEGMENT])
@@ -474,13 +476,13 @@ def test_a_reader_is_told_of_the_aborted_transactions_in_its_slice_and_not_of_al
         end_transaction(written, producer, committed=producer % 2 == 0)
     written.checkpoint()
     for log in (written, reopen(written, clean=True)):
-        end, offset = log.log_end_offset, 0
+        end, offset = log.offsets.end, 0
         while offset < end:
             found = log.read(offset, 500, end_offset=end, minimum_one_batch=True)
             assert found is not None
             batches = [header for _, header in batches_in(found.file.read(found.position, found.length))]
             in_it = {header.producer_id for header in batches if not header.control and header.producer_id % 2}
-            told = log.aborted_in(found, offset, end)
+            told = log.aborts.in_slice(found, offset, end)
             assert in_it <= {producer for producer, _ in told}
             assert len(told) <= 12
             offset = batches[-1].next_offset
@@ -513,7 +515,7 @@ def test_aborted_transactions_are_known_after_a_restart(how: str) -> None:
                 filesystem.remove(f"{DIRECTORY}/{name}")
     log = reopen(log, clean=how == "clean")
     assert transactions(log) == expected
-    assert log.producers.first_open_offset == 8
+    assert log.replayed.producers.first_open_offset == 8
     end_transaction(log, 9, committed=False)
     assert transactions(log) == [*expected, (9, 8)]
 
@@ -540,7 +542,7 @@ def test_truncation_takes_back_an_abort() -> None:
     log.checkpoint()
     log.truncate_to(1)
     assert transactions(log) == []
-    assert log.producers.first_open_offset == 0
+    assert log.replayed.producers.first_open_offset == 0
 
 
 def test_old_readers_of_removed_files_fail_instead_of_reading_others() -> None:
@@ -548,8 +550,8 @@ def test_old_readers_of_removed_files_fail_instead_of_reading_others() -> None:
     fill(log, 40)
     found = log.read(39, 300, end_offset=40, minimum_one_batch=True)
     assert found is not None
-    assert isinstance(log.filesystem, CrashingFilesystem)
+    assert isinstance(log.directory.filesystem, CrashingFilesystem)
     log.truncate_to(3)
     assert found.file.path.endswith(".gone")
     with pytest.raises((StorageFailure, FileNotFoundError)):
-        log.filesystem.open(found.file.path)
+        log.directory.filesystem.open(found.file.path)

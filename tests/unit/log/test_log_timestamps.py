@@ -36,7 +36,7 @@ def test_the_first_record_as_late_as_asked_is_found(log: Log) -> None:
     assert len(log.segments) > 2
     for wanted in range(NOW_MS - 1, NOW_MS + 112):
         expected = next((number for number, timestamp in enumerate(TIMES) if timestamp >= wanted), None)
-        found = log.offset_for_timestamp(wanted, end_offset=log.log_end_offset)
+        found = log.timestamp_search(wanted, end_offset=log.offsets.end).run()
         if expected is None:
             assert found is None
         else:
@@ -44,15 +44,15 @@ def test_the_first_record_as_late_as_asked_is_found(log: Log) -> None:
 
 
 def test_nothing_at_or_beyond_the_end_offset_is_found(log: Log) -> None:
-    assert log.offset_for_timestamp(NOW_MS + 40, end_offset=14) is None
-    found = log.offset_for_timestamp(NOW_MS + 40, end_offset=15)
+    assert log.timestamp_search(NOW_MS + 40, end_offset=14).run() is None
+    found = log.timestamp_search(NOW_MS + 40, end_offset=15).run()
     assert found is not None
     assert found.offset == 14
 
 
 def test_nothing_before_the_log_start_is_found(log: Log) -> None:
     log.delete_records_before(9)
-    found = log.offset_for_timestamp(0, end_offset=log.log_end_offset)
+    found = log.timestamp_search(0, end_offset=log.offsets.end).run()
     assert found is not None
     assert found.offset == 9
 
@@ -70,23 +70,23 @@ def test_a_record_inside_a_batch_is_found_by_its_own_timestamp() -> None:
     log = open_log(disk())
     rows = [(NOW_MS + number * 10, b"k", b"v", ()) for number in range(5)]
     log.append(build_batch(rows), leader_epoch=3, now=at(NOW_MS))
-    assert log.offset_for_timestamp(NOW_MS + 21, end_offset=5) == (3, NOW_MS + 30, 3)
-    assert log.offset_for_timestamp(NOW_MS + 21, end_offset=3) is None
+    assert log.timestamp_search(NOW_MS + 21, end_offset=5).run() == (3, NOW_MS + 30, 3)
+    assert log.timestamp_search(NOW_MS + 21, end_offset=3).run() is None
 
 
 def test_with_log_append_time_all_records_of_a_batch_have_its_time() -> None:
     log = open_log(disk(), TopicSettings(message_timestamp_type="LogAppendTime"))
     append(log, b"a", b"b", timestamp_ms=1, now_ms=NOW_MS + 5)
     append(log, b"c", b"d", timestamp_ms=1, now_ms=NOW_MS + 9)
-    assert log.offset_for_timestamp(NOW_MS + 6, end_offset=4) == (2, NOW_MS + 9, 0)
+    assert log.timestamp_search(NOW_MS + 6, end_offset=4).run() == (2, NOW_MS + 9, 0)
 
 
 def test_an_empty_log_and_one_without_timestamps_have_nothing_to_find() -> None:
     log = open_log(disk())
-    assert log.offset_for_timestamp(0, end_offset=0) is None
+    assert log.timestamp_search(0, end_offset=0).run() is None
     assert log.max_timestamp_offset(end_offset=0) is None
     append(log, timestamp_ms=-1)
-    assert log.offset_for_timestamp(0, end_offset=1) is None
+    assert log.timestamp_search(0, end_offset=1).run() is None
 
 
 def test_damage_on_the_way_is_said() -> None:
@@ -96,20 +96,20 @@ def test_damage_on_the_way_is_said() -> None:
     log.checkpoint()
     filesystem.corrupt(log_path(), 61, b"\x7f\x7f\x7f")
     with pytest.raises(DamagedLog, match="orders-0"):
-        log.offset_for_timestamp(NOW_MS, end_offset=1)
+        log.timestamp_search(NOW_MS, end_offset=1).run()
 
 
 def cut_time_indexes(log: Log, *, entries: int | None = None) -> None:
     """Takes so many entries off the time index of every segment, or all of them."""
-    assert isinstance(log.filesystem, CrashingFilesystem)
+    assert isinstance(log.directory.filesystem, CrashingFilesystem)
     for base_offset in bases(log):
         path = beside(Suffix.TIME_INDEX, base_offset)
-        size = log.filesystem.open(path).size
-        log.filesystem.cut(path, 0 if entries is None else size - entries * ENTRY_SIZE)
+        size = log.directory.filesystem.open(path).size
+        log.directory.filesystem.cut(path, 0 if entries is None else size - entries * ENTRY_SIZE)
 
 
 def found(log: Log) -> list[int | None]:
-    places = (log.offset_for_timestamp(time, end_offset=log.log_end_offset) for time in TIMES)
+    places = (log.timestamp_search(time, end_offset=log.offsets.end).run() for time in TIMES)
     return [place and place.offset for place in places]
 
 
@@ -133,7 +133,7 @@ def test_a_log_with_an_emptied_time_index_is_removed_by_age(clean: bool) -> None
     count = len(log.segments)
     cut_time_indexes(log)
     log = reopen(log, clean=clean)
-    assert len(log.apply_retention(at(NOW_MS + 10_000), limit_offset=log.log_end_offset)) == count
+    assert len(log.apply_retention(at(NOW_MS + 10_000), limit_offset=log.offsets.end)) == count
 
 
 def test_a_closed_segment_whose_time_index_lost_its_end_is_noticed_by_recovery() -> None:
@@ -151,9 +151,9 @@ def test_a_log_without_timestamps_is_not_read_for_its_empty_time_index(segments:
     spread(log, [-1] * 40)
     log.checkpoint()
     log = reopen(log, clean=False)
-    assert log.log_end_offset == 80
-    assert log.recovery.rebuilt == []
-    assert log.recovery.scanned_bytes < 1000 < log.size_bytes
+    assert log.offsets.end == 80
+    assert log.reports.recovery.rebuilt == []
+    assert log.reports.recovery.scanned_bytes < 1000 < log.segments.size_bytes
 
 
 def test_records_are_found_by_time_without_opening_their_headers() -> None:
@@ -162,4 +162,4 @@ def test_records_are_found_by_time_without_opening_their_headers() -> None:
     headers = PackedHeaders(b"\x02\x7e\x00")
     batch = build_batch([(NOW_MS + number, b"key", b"value", headers) for number in range(3)])
     log.append(memoryview(batch), leader_epoch=0, now=at(NOW_MS))
-    assert log.offset_for_timestamp(NOW_MS + 1, end_offset=3) == (1, NOW_MS + 1, 0)
+    assert log.timestamp_search(NOW_MS + 1, end_offset=3).run() == (1, NOW_MS + 1, 0)

@@ -17,7 +17,7 @@ def test_a_burst_rolls_so_many_segments_and_the_last_grows_until_a_checkpoint() 
     for number in range(1000):
         append(log, b"%d" % number)
     assert len(log.segments) == 2 * MAX_CLOSING + 1
-    assert log.log_end_offset == 2000
+    assert log.offsets.end == 2000
 
 
 def test_the_segment_that_grew_is_read_and_found_again() -> None:

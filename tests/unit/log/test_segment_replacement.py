@@ -10,6 +10,7 @@ from tests.unit.log.log_making import (
     disk,
     fill,
     open_log,
+    remove_deleted,
     values,
 )
 
@@ -68,8 +69,8 @@ def write_cleaned(log: Log, keep_every: int = 2) -> tuple[list[int], int]:
     old = bases(log)[:3]
     indexes = SegmentIndexes(0, 200)
     path = segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED)
-    file = log.filesystem.open(path, create=True)
-    for offset in range(0, log.end_of_segment(2), keep_every):
+    file = log.directory.filesystem.open(path, create=True)
+    for offset in range(0, log.segments.end_of(2), keep_every):
         batch = batch_bytes(log, offset, 1)
         header = read_header(batch)
         indexes.note(file.size, header.size, header.last_offset, header.max_timestamp)
@@ -77,37 +78,37 @@ def write_cleaned(log: Log, keep_every: int = 2) -> tuple[list[int], int]:
     indexes.close()
     file.sync()
     for suffix, data in ((Suffix.INDEX, indexes.offsets.to_bytes()), (Suffix.TIME_INDEX, indexes.times.to_bytes())):
-        log.filesystem.replace(segment_file(DIRECTORY, 0, suffix, Stage.CLEANED), data)
-    log.filesystem.sync_directory(DIRECTORY)
+        log.directory.filesystem.replace(segment_file(DIRECTORY, 0, suffix, Stage.CLEANED), data)
+    log.directory.filesystem.sync_directory(DIRECTORY)
     return old, 0
 
 
 def test_new_segments_take_the_place_of_old_ones_and_offsets_stay() -> None:
     log = three_segments(disk())
-    before, end = values(log), log.end_of_segment(2)
+    before, end = values(log), log.segments.end_of(2)
     reading = log.read(1, 200, end_offset=24, minimum_one_batch=True)
     assert reading is not None
     old, new = write_cleaned(log)
     log.replace_segments(old, [new])
     assert values(log) == before[:end:2] + before[end:]
     assert values(log, 3) == before[4:end:2] + before[end:]
-    assert not log.filesystem.exists(f"{DIRECTORY}/{MANIFEST}")
+    assert not log.directory.filesystem.exists(f"{DIRECTORY}/{MANIFEST}")
     assert len(reading.file.read(reading.position, reading.length)) == reading.length, "a slice on its way is safe"
-    log.remove_deleted(NOW_MS)
-    log.remove_deleted(NOW_MS + 100)
-    assert not [name for name in log.filesystem.list(DIRECTORY) if name.endswith((".deleted", ".cleaned"))]
+    remove_deleted(log, NOW_MS)
+    remove_deleted(log, NOW_MS + 100)
+    assert not [name for name in log.directory.filesystem.list(DIRECTORY) if name.endswith((".deleted", ".cleaned"))]
     assert append(log).base_offset == 24
 
 
 def test_replacing_twice_within_the_delay_is_safe() -> None:
     log = three_segments(disk())
-    before, end = values(log), log.end_of_segment(2)
+    before, end = values(log), log.segments.end_of(2)
     reading = log.read(1, 200, end_offset=24, minimum_one_batch=True)
     assert reading is not None
     old, new = write_cleaned(log)
     log.replace_segments(old, [new])
     path = segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED)
-    file = log.filesystem.open(path, create=True)
+    file = log.directory.filesystem.open(path, create=True)
     file.append(batch_bytes(log, 0, 1))
     file.sync()
     log.replace_segments([0], [0])
@@ -136,7 +137,7 @@ def test_a_power_cut_at_any_step_leaves_all_of_the_old_or_all_of_the_new() -> No
             filesystem.make_directory("/data")
             filesystem.sync_directory("/")
             log = three_segments(filesystem)
-            before, end = values(log), log.end_of_segment(2)
+            before, end = values(log), log.segments.end_of(2)
             old, new = write_cleaned(log)
             filesystem.left = step
             try:
@@ -149,7 +150,7 @@ def test_a_power_cut_at_any_step_leaves_all_of_the_old_or_all_of_the_new() -> No
             after = values(log)
             assert after in (before, before[:end:2] + before[end:])
             outcomes.add("old" if after == before else "new")
-            assert not log.damage
+            assert not log.reports.damage
             assert not [name for name in filesystem.list(DIRECTORY) if name.endswith((".cleaned", MANIFEST))]
     assert outcomes == {"old", "new"}
     assert steps > 10, "the power went at every step"
@@ -157,9 +158,9 @@ def test_a_power_cut_at_any_step_leaves_all_of_the_old_or_all_of_the_new() -> No
 
 def test_an_emptied_segment_is_stepped_over() -> None:
     log = three_segments(disk())
-    before, end = values(log), log.end_of_segment(2)
+    before, end = values(log), log.segments.end_of(2)
     old = bases(log)[:3]
-    log.filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED), create=True)
+    log.directory.filesystem.open(segment_file(DIRECTORY, 0, Suffix.LOG, Stage.CLEANED), create=True)
     log.replace_segments(old, [0])
     assert values(log) == before[end:]
     assert values(log, 3) == before[end:]

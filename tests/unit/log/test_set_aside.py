@@ -68,7 +68,7 @@ def test_a_directory_that_is_put_back_has_all_it_had(topic: str) -> None:
     expected = with_records(filesystem, partition)
     directory = opened(filesystem)
     set_aside_what_is_unknown(directory)
-    (path,) = directory.set_aside_directories
+    (path,) = directory.on_disk.set_aside_directories
     assert len(path.rpartition("/")[2]) <= 255
     note = read_note(filesystem, path)
     assert note is not None
@@ -80,7 +80,7 @@ def test_a_directory_that_is_put_back_has_all_it_had(topic: str) -> None:
     directory = opened(filesystem)
     log = log_of(directory, partition)
     assert values(log) == expected
-    assert (log.log_start_offset, log.log_end_offset, directory.clean_offset(partition)) == (5, 20, 3)
+    assert (log.offsets.start, log.offsets.end, directory.clean_offset(partition)) == (5, 20, 3)
     assert append(log).base_offset == 20
     assert not filesystem.exists(f"{PATH}/{partition}/{NOTE_FILE}")
     directory.close()
@@ -91,14 +91,14 @@ def test_a_later_topic_of_the_same_name_begins_at_zero_and_what_is_set_aside_is_
     for life in range(3):
         directory = opened(filesystem)
         set_aside_what_is_unknown(directory)
-        assert len(directory.set_aside_directories) == life
+        assert len(directory.on_disk.set_aside_directories) == life
         log = log_of(directory, topic_id=uuid.UUID(int=life + 1))
-        assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+        assert (log.offsets.start, log.offsets.end) == (0, 0)
         fill(log, 5 + life)
         directory.close()
     directory = opened(filesystem)
     set_aside_what_is_unknown(directory)
-    notes = [read_note(filesystem, path) for path in directory.set_aside_directories]
+    notes = [read_note(filesystem, path) for path in directory.on_disk.set_aside_directories]
     assert [note.topic_id for note in notes if note is not None] == [uuid.UUID(int=life + 1) for life in range(3)]
 
 
@@ -116,12 +116,12 @@ def test_a_power_cut_while_it_is_set_aside_loses_nothing(seed: int) -> None:
     directory = opened(filesystem)
     set_aside_what_is_unknown(directory)
     log = log_of(directory, topic_id=OTHER_ID)
-    assert (log.log_start_offset, log.log_end_offset) == (0, 0), "these are the offsets of another topic"
+    assert (log.offsets.start, log.offsets.end) == (0, 0), "these are the offsets of another topic"
     directory.close()
     put_back(filesystem)
     directory = opened(filesystem)
     log = log_of(directory)
-    assert (values(log), log.log_start_offset, directory.clean_offset(ORDERS)) == (expected, 5, 3)
+    assert (values(log), log.offsets.start, directory.clean_offset(ORDERS)) == (expected, 5, 3)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -136,7 +136,7 @@ def test_what_is_put_back_survives_a_power_cut_during_the_next_start(seed: int) 
     opened(filesystem)
     filesystem.crash()
     log = log_of(opened(filesystem))
-    assert (values(log), log.log_start_offset, log.log_end_offset) == (expected, 5, 20)
+    assert (values(log), log.offsets.start, log.offsets.end) == (expected, 5, 20)
 
 
 def test_on_a_full_disk_it_stays_where_it_is_and_no_other_topic_gets_it() -> None:
@@ -150,7 +150,7 @@ def test_on_a_full_disk_it_stays_where_it_is_and_no_other_topic_gets_it() -> Non
     with pytest.raises(DiskFull):
         log_of(directory, topic_id=OTHER_ID)
     filesystem.capacity_bytes += 10_000
-    assert log_of(directory, topic_id=OTHER_ID).log_end_offset == 0
+    assert log_of(directory, topic_id=OTHER_ID).offsets.end == 0
     directory.close()
     put_back(filesystem)
     assert values(log_of(opened(filesystem))) == expected
@@ -228,7 +228,7 @@ def test_a_directory_that_was_renamed_within_its_topic_gets_its_name_back() -> N
     assert f"it was renamed to {OTHER}, and its partition.metadata names {ORDERS}" in directory.problems[0]
     assert named(filesystem) == [str(ORDERS)]
     assert values(log_of(directory)) == written
-    assert log_of(directory, OTHER).log_end_offset == 0
+    assert log_of(directory, OTHER).offsets.end == 0
     assert not filesystem.exists(f"{PATH}/{ORDERS}/{NOTE_FILE}")
 
 
@@ -266,7 +266,7 @@ def test_directories_that_were_swapped_are_swapped_back_also_if_the_process_is_k
         assert named(filesystem) == sorted(map(str, written))
         for each, expected in written.items():
             log = log_of(directory, each)
-            assert (log.log_start_offset, values(log), log.damage) == (5, expected, [])
+            assert (log.offsets.start, values(log), log.reports.damage) == (5, expected, [])
 
 
 def test_a_copy_of_a_directory_under_another_number_is_set_aside() -> None:
@@ -277,9 +277,9 @@ def test_a_copy_of_a_directory_under_another_number_is_set_aside() -> None:
         filesystem.replace(f"{PATH}/{OTHER}/{name}", filesystem.read_bytes(f"{PATH}/{ORDERS}/{name}"))
     directory = opened(filesystem)
     assert f"{OTHER}.0-stray is a copy of {PATH}/{ORDERS}" in directory.problems[0]
-    assert directory.set_aside_directories == [f"{PATH}/{OTHER}.0-stray"]
+    assert directory.on_disk.set_aside_directories == [f"{PATH}/{OTHER}.0-stray"]
     assert values(log_of(directory)) == written
-    assert log_of(directory, OTHER).log_end_offset == 0
+    assert log_of(directory, OTHER).offsets.end == 0
 
 
 KNOWN = Known(lambda partition: TOPIC_ID, {})

@@ -50,12 +50,12 @@ def claiming_a_time(batch: bytearray, max_timestamp_ms: int) -> bytearray:
 def test_a_small_batch_is_opened_here_and_a_large_one_in_another_process(codec: Codec) -> None:
     log, elsewhere = open_log(disk(), ONE_SEGMENT), Elsewhere()
     take(log, build_batch(rising(FEW_RECORDS), codec=codec))
-    found = log.timestamp_search(NOW_MS + 700, end_offset=log.log_end_offset, apart=elsewhere).run()
+    found = log.timestamp_search(NOW_MS + 700, end_offset=log.offsets.end, apart=elsewhere).run()
     assert found == (700, NOW_MS + 700, 0)
     assert elsewhere.records == []
     log = open_log(disk(), ONE_SEGMENT)
     take(log, build_batch(rising(FEW_RECORDS + 1), codec=codec))
-    found = log.timestamp_search(NOW_MS + 700, end_offset=log.log_end_offset, apart=elsewhere).run()
+    found = log.timestamp_search(NOW_MS + 700, end_offset=log.offsets.end, apart=elsewhere).run()
     assert found == (700, NOW_MS + 700, 0)
     assert elsewhere.records == [FEW_RECORDS + 1]
 
@@ -74,7 +74,7 @@ def test_headers_that_name_a_time_which_no_record_has_cost_one_budget_in_all(mon
     late = NOW_MS + 1_000_000
     for _ in range(10):
         take(log, claiming_a_time(build_batch(rising(5000)), late))
-    found = log.timestamp_search(late, end_offset=log.log_end_offset, apart=elsewhere).run()
+    found = log.timestamp_search(late, end_offset=log.offsets.end, apart=elsewhere).run()
     assert elsewhere.records == [5000] * 4
     assert found == (20_000, late, 0), "the batch at which the budget ends stands for its records"
 
@@ -85,7 +85,7 @@ def test_bytes_that_were_uncompressed_are_budgeted_too(monkeypatch: pytest.Monke
     late = NOW_MS + 1_000_000
     for _ in range(10):
         take(log, claiming_a_time(build_batch(rising(1, bytes(FEW_BYTES)), codec=Codec.ZSTD), late))
-    found = log.timestamp_search(late, end_offset=log.log_end_offset, apart=elsewhere).run()
+    found = log.timestamp_search(late, end_offset=log.offsets.end, apart=elsewhere).run()
     assert elsewhere.records == [1] * 3
     assert found == (3, late, 0)
 

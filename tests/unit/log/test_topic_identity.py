@@ -25,7 +25,7 @@ def opened(filesystem: CrashingFilesystem) -> tuple[DataDirectory, Log]:
 def topic_id_on_disk(filesystem: CrashingFilesystem) -> uuid.UUID | None:
     directory = DataDirectory(filesystem, DATA)
     directory.open()
-    return directory.partitions_on_disk()[PARTITION]
+    return directory.on_disk.topic_ids()[PARTITION]
 
 
 def harm(filesystem: CrashingFilesystem, how: str) -> None:
@@ -142,7 +142,7 @@ def test_a_change_of_them_is_durable_with_the_next_checkpoint_also_of_a_log_that
     assert description_on_disk(filesystem) == CHANGED
     directory = DataDirectory(filesystem, DATA)
     directory.open()
-    assert directory.partitions_on_disk() == {PARTITION: TOPIC_ID}
+    assert directory.on_disk.topic_ids() == {PARTITION: TOPIC_ID}
     directory.describe_topic(TOPIC_ID, DESCRIBED)
     directory.checkpoint()
     filesystem.crash()

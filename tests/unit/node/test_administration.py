@@ -220,9 +220,9 @@ def test_from_os_to_disk_what_is_visible_becomes_durable(world: World) -> None:
     create_topic(world, ack_durability="os")
     fill(world, "orders", b"a")
     log = world.node.hosted.leader("orders", 0).replica.log
-    assert log.durable_end_offset == 0
+    assert log.offsets.durable_end == 0
     alter_topic(world, "orders", ack_durability="disk")
-    assert log.durable_end_offset == 1
+    assert log.offsets.durable_end == 1
 
 
 def test_settings_are_replaced_as_a_whole_by_the_old_api(world: World) -> None:

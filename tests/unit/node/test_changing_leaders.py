@@ -86,7 +86,7 @@ def test_too_few_in_sync_replicas_are_told_before_the_append(world: World) -> No
     elect(world, "orders", ME, isr=(ME,))
     (answer,) = produce(world, "orders", batch_of(world))
     assert error(answer.error_code) == "NOT_ENOUGH_REPLICAS"
-    assert world.node.hosted.leader("orders", 0).log.log_end_offset == 0
+    assert world.node.hosted.leader("orders", 0).log.offsets.end == 0
 
 
 def test_a_waiting_fetch_hears_that_the_leader_is_another(world: World) -> None:

@@ -77,11 +77,11 @@ def test_a_wide_produce_whose_client_goes_away_leaves_whole_batches_and_lets_oth
     values = WIDE[ApiKey.PRODUCE].fields(ELEMENTS, found)
     connection.request(ApiKey.PRODUCE, WIDE[ApiKey.PRODUCE].version, values)
     log = world.node.hosted.leader("wide", 0).replica.log
-    before = log.log_end_offset
-    while log.log_end_offset == before:
+    before = log.offsets.end
+    while log.offsets.end == before:
         world.do(world.steps()[0][1])
     world.network.drop(connection)
     world.settle()
-    assert before < log.log_end_offset < before + ELEMENTS // PARTITIONS
+    assert before < log.offsets.end < before + ELEMENTS // PARTITIONS
     answer = world.ask(ApiKey.PRODUCE, WIDE[ApiKey.PRODUCE].version, **WIDE[ApiKey.PRODUCE].fields(2, found))
     assert answer.responses[0].partition_responses[0].error_code == 0

@@ -188,7 +188,7 @@ def test_what_is_not_durable_is_not_read_and_wakes_nobody(world: World) -> None:
     world.connect().request(ApiKey.PRODUCE, 9, produce_values("orders", batch_of(world)))
     while steps := [do for name, do in world.steps() if not name.startswith(("sync", "flush"))]:
         world.do(steps[0])
-    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 1
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 1
     assert exchange.state is State.WAITING
     world.settle()
     assert exchange.answered

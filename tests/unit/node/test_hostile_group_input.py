@@ -71,7 +71,7 @@ def crowded(world: World) -> World:
 def written(world: World) -> int:
     """How many records there are of groups and positions."""
     opened = [partition.opened for partition in world.node.hosted.led(CONSUMER_OFFSETS_TOPIC)]
-    return sum(log.log_end_offset for log in opened if log is not None)
+    return sum(log.offsets.end for log in opened if log is not None)
 
 
 def kept(world: World) -> tuple[int, int]:

@@ -329,8 +329,8 @@ def test_a_follower_keeps_its_records_durable_and_within_its_retention(world: Wo
     log = world.node.hosted.leader("short", 0).log
     elect(world, "short", OTHER)
     world.advance(world.node.settings.log_retention_check_interval_ms + 2000)
-    assert log.durable_end_offset == log.log_end_offset == 3
-    assert log.log_start_offset > 0
+    assert log.offsets.durable_end == log.offsets.end == 3
+    assert log.offsets.start > 0
 
 
 def test_another_brokers_registration_changes_what_metadata_says_and_touches_no_partition(world: World) -> None:

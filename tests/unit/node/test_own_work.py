@@ -137,7 +137,7 @@ def test_a_new_topic_has_its_name_before_the_old_directory_is_renamed(world: Wor
     assert asked.answered
     assert world.disk.list("/data").count("orders-0") == 1
     assert "orders-0.0-delete" not in world.disk.list("/data")
-    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 1
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 1
 
 
 def test_very_many_segments_are_dropped_in_turns(world: World) -> None:
@@ -155,6 +155,6 @@ def test_very_many_segments_are_dropped_in_turns(world: World) -> None:
     assert busiest_turn(world, 10_000) <= MOST_LINES
     assert asked.answered
     assert len(log.segments) == 1
-    assert log.log_start_offset == 300
+    assert log.offsets.start == 300
     assert busiest_turn(world, 2 * world.settings.log_retention_check_interval_ms) <= MOST_LINES
     assert not [name for name in world.disk.list("/data/orders-0") if name.endswith(".deleted")]

@@ -151,7 +151,7 @@ def test_a_topic_that_is_deleted_meanwhile_takes_nothing(world: World) -> None:
     finish(world, newest_first=False)
     world.node.image.topics["orders"], world.node.hosted.topics["orders"] = kept
     assert answers(sent) == [("UNKNOWN_TOPIC_OR_PARTITION", -1)]
-    assert not partition.replica.log.log_end_offset
+    assert not partition.replica.log.offsets.end
 
 
 def test_memory_for_what_batches_become_is_bounded(world: World) -> None:
@@ -216,7 +216,7 @@ def test_few_records_are_looked_at_in_the_loop_and_more_in_another_process(
         assert (few.error_code, more.error_code) == (0, 0)
     assert elsewhere.records == [MANY] * len(Codec)
     assert opened_in_loop == [], "what was looked at is not looked at again"
-    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == len(Codec) * (RECORDS_IN_LOOP + MANY)
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == len(Codec) * (RECORDS_IN_LOOP + MANY)
 
 
 def test_the_records_of_a_whole_request_count(world: World, elsewhere: Elsewhere) -> None:
@@ -277,7 +277,7 @@ def test_requests_of_a_connection_keep_their_order_and_others_are_not_held_up(
     create_topic(world, cleanup_policy="compact")
     first = send_all(world, many(world), batch_of(world, b"small"), many(world, MANY + 1))
     (other,) = send_all(world, batch_of(world, b"of another connection"))
-    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 1, "the other one's"
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 1, "the other one's"
     finish(world, newest_first=newest_first)
     assert answers([other]) == [("NONE", 0)]
     assert answers(first) == [("NONE", 1), ("NONE", 1 + MANY), ("NONE", 2 + MANY)]

@@ -163,7 +163,7 @@ def test_under_disk_an_acknowledgement_waits_for_the_sync(world: World, acks: in
     do_all_but_syncs(world)
     assert exchange.state is State.WAITING
     replica = world.node.hosted.leader("orders", 0).replica
-    assert (replica.log.log_end_offset, replica.high_watermark) == (1, 0)
+    assert (replica.log.offsets.end, replica.high_watermark) == (1, 0)
     world.settle()
     assert exchange.answered
     assert replica.high_watermark == 1
@@ -176,7 +176,7 @@ def test_under_os_an_acknowledgement_waits_for_nothing(world: World, acks: int) 
     do_all_but_syncs(world)
     assert exchange.answered
     assert world.node.hosted.leader("orders", 0).replica.high_watermark == 1
-    assert world.node.hosted.leader("orders", 0).replica.log.durable_end_offset == 0
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.durable_end == 0
 
 
 def test_under_os_flush_messages_makes_every_nth_acknowledgement_wait(world: World) -> None:
@@ -186,7 +186,7 @@ def test_under_os_flush_messages_makes_every_nth_acknowledgement_wait(world: Wor
     assert (first.answered, second.answered) == (True, False)
     world.settle()
     assert second.answered
-    assert world.node.hosted.leader("orders", 0).replica.log.durable_end_offset == 2
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.durable_end == 2
 
 
 def test_what_came_during_a_flush_counts_for_the_next_one(world: World) -> None:
@@ -198,17 +198,17 @@ def test_what_came_during_a_flush_counts_for_the_next_one(world: World) -> None:
     waiting_produce(world, 1)
     world.settle()
     log = world.node.hosted.leader("orders", 0).replica.log
-    assert (log.log_end_offset, log.durable_end_offset) == (5, 5)
+    assert (log.offsets.end, log.offsets.durable_end) == (5, 5)
     waiting_produce(world, 1)
     waiting_produce(world, 1)
     batch = batch_of(world, producer_id=7, producer_epoch=0, base_sequence=0)
     produce(world, "orders", batch, acks=1)
-    assert log.durable_end_offset == 8
+    assert log.offsets.durable_end == 8
     produce(world, "orders", batch, acks=1)
     produce(world, "orders", batch, acks=1)
     produce(world, "orders", batch_of(world), acks=1)
     world.settle()
-    assert (log.log_end_offset, log.durable_end_offset) == (9, 8)
+    assert (log.offsets.end, log.offsets.durable_end) == (9, 8)
 
 
 def test_under_os_flush_ms_syncs_by_the_clock(world: World) -> None:
@@ -216,9 +216,9 @@ def test_under_os_flush_ms_syncs_by_the_clock(world: World) -> None:
     produce(world, "orders", batch_of(world))
     log = world.node.hosted.leader("orders", 0).replica.log
     world.advance(199)
-    assert log.durable_end_offset == 0
+    assert log.offsets.durable_end == 0
     world.advance(1)
-    assert log.durable_end_offset == 1
+    assert log.offsets.durable_end == 1
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -250,7 +250,7 @@ def test_acks_all_is_refused_while_too_few_replicas_are_in_sync_and_acks_1_is_no
     assert errors(produce(world, "orders", batch_of(world))) == ["NOT_ENOUGH_REPLICAS"]
     assert errors(produce(world, "orders", batch_of(world), acks=1)) == ["NONE"]
     replica = world.node.hosted.leader("orders", 0).replica
-    assert (replica.log.durable_end_offset, replica.high_watermark) == (1, 0)
+    assert (replica.log.offsets.durable_end, replica.high_watermark) == (1, 0)
     alter_topic(world, "orders", min_insync_replicas="1")
     assert replica.high_watermark == 1
 
@@ -279,7 +279,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset_once_that_is_durable
     world.settle()
     offsets = [each.answer.responses[0].partition_responses[0].base_offset for each in (first, again)]
     assert offsets == [0, 0]
-    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 2
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 2
 
 
 def test_a_gap_in_the_sequence_and_an_old_epoch_are_refused(world: World) -> None:
@@ -303,4 +303,4 @@ def test_duplicates_are_known_after_a_restart(world: World, ending: str) -> None
     getattr(world, ending)()
     world.start()
     assert [produce(world, "orders", batch)[0].base_offset for batch in batches[1:]] == [1, 2, 3, 4, 5]
-    assert world.node.hosted.leader("orders", 0).replica.log.log_end_offset == 6
+    assert world.node.hosted.leader("orders", 0).replica.log.offsets.end == 6

@@ -55,7 +55,7 @@ def test_all_closed_segments_are_read_and_no_other(caplog: pytest.LogCaptureFixt
     assert known(world) == [("orders", 0, 1), ("orders", 3, 4)], "the open segment is not the scrub's business"
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 2
     log = world.node.hosted.leader("orders", 0).replica.log
-    assert world.node.scrub.bytes_read >= log.size_bytes // 2
+    assert world.node.scrub.bytes_read >= log.segments.size_bytes // 2
     world.kill()
 
 
@@ -118,7 +118,7 @@ def test_many_small_batches_are_read_slower_than_their_bytes_would_allow() -> No
 def test_a_pass_goes_on_where_it_was_and_the_next_begins_when_it_is_due() -> None:
     world = world_with(log_scrub_bytes_per_second="200", log_scrub_interval_ms=str(HOUR_MS))
     fill_segments(world, count=200)
-    size = world.node.hosted.leader("orders", 0).replica.log.size_bytes
+    size = world.node.hosted.leader("orders", 0).replica.log.segments.size_bytes
     world.advance(FIRST_AFTER_MS + 100_000)
     checked = world.node.scrub.findings.checked
     assert checked is not None

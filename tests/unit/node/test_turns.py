@@ -175,10 +175,10 @@ def test_a_wide_produce_is_read_in_one_turn_and_appended_in_others(orders: World
     asked = orders.connect().request(ApiKey.PRODUCE, 9, values)
     log = orders.node.hosted.leader("orders", 0).replica.log
     orders.do(orders.steps()[-1][1])
-    assert log.log_end_offset == 0
+    assert log.offsets.end == 0
     settle_network_first(orders)
     assert asked.answered
-    assert log.log_end_offset == len([batch for batch in batches if batch["index"] == 0])
+    assert log.offsets.end == len([batch for batch in batches if batch["index"] == 0])
 
 
 def test_a_wide_produce_is_decoded_once(orders: World) -> None:
@@ -236,4 +236,4 @@ def test_a_wide_produce_in_a_transaction_is_prepared_and_appended_in_turns(
     assert orders.ask(ApiKey.END_TXN, 4, transactional_id="t", committed=True, **who).error_code == 0
     orders.advance(1000)
     log = orders.node.hosted.leader("many", count - 1).replica.log
-    assert log.log_end_offset == 3, "two batches and the marker"
+    assert log.offsets.end == 3, "two batches and the marker"

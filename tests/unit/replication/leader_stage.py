@@ -56,7 +56,7 @@ class LeaderStage:
     def _state(self) -> str:
         log, leader = self._log, self.leader
         return (
-            f"log end {log.log_end_offset}, durable {log.durable_end_offset}, high watermark {leader.high_watermark}, "
+            f"log end {log.offsets.end}, durable {log.offsets.durable_end}, high watermark {leader.high_watermark}, "
             f"stable {leader.last_stable_offset}"
         )
 
@@ -79,7 +79,7 @@ class LeaderStage:
     def _do_end_flush(self) -> str:
         assert self._ticket is not None
         self._ticket.sync()
-        self._log.finish_flush(self._ticket)
+        self._ticket.finish()
         return "moved" if self.leader.advance() else "stays"
 
     def _do_follower(self, broker_id: str, end_offset: str) -> str:
@@ -91,7 +91,7 @@ class LeaderStage:
 
     def _do_set(self, name: str, value: str) -> str:
         self._settings[name] = value
-        self._log.settings = resolve(self._settings)
+        self._log.change_settings(resolve(self._settings))
         moved = self.leader.change_min_insync(self._min_insync)
         enough = "enough in sync" if self.leader.enough_in_sync else "too few in sync"
         return f"{enough}, {'moved' if moved else 'stays'}"
@@ -110,8 +110,8 @@ class LeaderStage:
 
     def _do_power_cut(self) -> str:
         """Unsynced writes may stay or go: the seed of this disk lets them go."""
-        before = self._log.log_end_offset
+        before = self._log.offsets.end
         self._filesystem.crash()
         self._log = self._open()
         self._leader = LeaderReplica(self._log, ME, self.leader.leader_epoch + 1, [ME], self._min_insync)
-        return f"lost {before - self._log.log_end_offset}"
+        return f"lost {before - self._log.offsets.end}"

@@ -117,7 +117,7 @@ def append(
                     ProducedPartition(
                         index,
                         error.code,
-                        log_start_offset=partition.replica.log.log_start_offset if begins else -1,
+                        log_start_offset=partition.replica.log.offsets.start if begins else -1,
                         record_errors=errors,
                         error_message=error.message or None,
                     )
@@ -134,7 +134,7 @@ def append(
                     waiting = WaitingProduce(request, results)
                 done = waiting.one_more(partitions)
                 node.when_safe(partition, appended.last_offset, acks, request.now.boot_ms + body.timeout_ms, done)
-            log_start = partition.replica.log.log_start_offset
+            log_start = partition.replica.log.offsets.start
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
     return waiting
 

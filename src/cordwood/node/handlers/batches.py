@@ -110,7 +110,7 @@ def unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer]
     writers: dict[TopicPartition, Writer] = {}
     for partition, writer, _ in _transactional_batches(node, body):
         try:
-            known = partition.replica.log.producers.in_transaction(*writer)
+            known = partition.replica.log.replayed.producers.in_transaction(*writer)
         except StorageFailure:
             continue
         if not known and partition.name.topic not in INTERNAL_TOPICS:
@@ -125,7 +125,9 @@ def _starting_late(
     return {
         partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for partition, writer, sequence in _transactional_batches(node, body)
-        if partition.name in writers and sequence != 0 and not partition.replica.log.producers.knows(writer.producer_id)
+        if partition.name in writers
+        and sequence != 0
+        and not partition.replica.log.replayed.producers.knows(writer.producer_id)
     }
 
 

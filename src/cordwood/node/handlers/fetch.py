@@ -273,7 +273,7 @@ class Fetching:
             0,
             replica.high_watermark,
             replica.last_stable_offset,
-            replica.log.log_start_offset,
+            replica.log.offsets.start,
             EMPTY,
             () if self._committed_only else None,
         )
@@ -299,7 +299,7 @@ class Fetching:
             # Aborts are listed up to the last stable offset of the first look, where the records end, too.
             log, offset = partition.replica.log, self._plan.targets[place].fetch_offset
             try:
-                aborted = log.aborted_in(records, offset, found.last_stable_offset)
+                aborted = log.aborts.in_slice(records, offset, found.last_stable_offset)
             except StorageFailure as failure:
                 self._failed(place, partition, failure)
                 return
@@ -320,7 +320,7 @@ class Fetching:
             if diverging is not None:
                 self._urgent = True
                 return FetchedPartition(
-                    target.partition, 0, high_watermark, stable, log.log_start_offset, diverging_epoch=diverging
+                    target.partition, 0, high_watermark, stable, log.offsets.start, diverging_epoch=diverging
                 )
         end = stable if self._committed_only else high_watermark
         allowed = min(target.max_bytes, self._max_bytes - self._bytes)
@@ -330,7 +330,7 @@ class Fetching:
             found = log.read(target.fetch_offset, allowed, end_offset=end, minimum_one_batch=first, may_block=False)
         aborted = None
         if self._committed_only:
-            aborted = () if found is None else log.aborted_in(found, target.fetch_offset, end)
+            aborted = () if found is None else log.aborts.in_slice(found, target.fetch_offset, end)
         if found is not None:
             self._bytes += found.length
             partition.fetched_bytes += found.length
@@ -339,7 +339,7 @@ class Fetching:
             0,
             high_watermark,
             stable,
-            log.log_start_offset,
+            log.offsets.start,
             EMPTY if found is None else found,
             aborted,
         )

@@ -48,7 +48,7 @@ def _sized(node: "Node", partition: Partition) -> dict[str, Any]:
     size_bytes = 0
     if partition.opened is not None or node.logs.has_log(partition.name):
         try:
-            size_bytes = partition.log.size_bytes
+            size_bytes = partition.log.segments.size_bytes
         except StorageFailure as failure:
             node.report_storage_failure(failure)
     return {

@@ -102,7 +102,7 @@ def _find_offset(
     if timestamp == LATEST:
         done((end, -1, replica.leader_epoch))
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        done((log.log_start_offset, -1, log.leader_epochs.epoch_at(log.log_start_offset)))
+        done((log.offsets.start, -1, log.replayed.leader_epochs.epoch_at(log.offsets.start)))
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         done(NOTHING_FOUND)  # there is no tiered storage
     else:
@@ -162,7 +162,7 @@ def delete_records(node: Node, request: Request) -> Steps:
             low_watermark, error = -1, ErrorCode.NONE
             try:
                 log, segments = _delete_before(node, topic.name, asked.partition_index, asked.offset)
-                low_watermark = log.log_start_offset
+                low_watermark = log.offsets.start
                 logs.append(log)
                 dropped += segments
             except ProtocolError as refusal:
@@ -200,7 +200,7 @@ def _delete_before(node: Node, topic: str, index: int, offset: int) -> tuple[Log
         )
     log = replica.log
     before = len(log.segments)
-    if target > log.log_start_offset:
+    if target > log.offsets.start:
         log.delete_records_before(target)
         partition.wake_readers(node.now)
     dropped = before - len(log.segments)

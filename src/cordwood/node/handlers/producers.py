@@ -74,7 +74,7 @@ def describe_producers(node: Node, request: Request) -> Steps:
 def _producers_of(node: Node, topic: str, index: int) -> dict[str, Any]:
     described: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
     try:
-        states = node.hosted.leader(topic, index).replica.log.producers.describe()
+        states = node.hosted.leader(topic, index).replica.log.replayed.producers.describe()
         described["active_producers"] = Made(states, _active_producer)
     except ProtocolError as refusal:
         described["error_code"] = refusal.code

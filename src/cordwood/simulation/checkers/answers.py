@@ -128,7 +128,7 @@ class Answers:
         durability = _durability(partition)
         on_disk = durability.means_disk and self._durability[exchange].get((topic_id, index)) == durability
         last_offset = base_offset + read_header(batch).last_offset_delta
-        safe_end = replica.log.durable_end_offset if on_disk else replica.log.log_end_offset
+        safe_end = replica.log.offsets.durable_end if on_disk else replica.log.offsets.end
         if exchange.values["acks"] == ALL_REPLICAS:
             safe_end = min(safe_end, replica.high_watermark)
         if last_offset >= safe_end:
@@ -247,7 +247,7 @@ class Answers:
                 if each.error_code or partition is None:
                     continue
                 # A newer topic may have the name by now: its log begins before the answered offset.
-                if each.low_watermark <= partition.replica.log.log_start_offset:
+                if each.low_watermark <= partition.replica.log.offsets.start:
                     ledger = self._ledger.partition(partition.topic_id, *partition.name)
                     ledger.deleted_before = max(ledger.deleted_before, each.low_watermark)
 

@@ -59,16 +59,17 @@ class Bounds:
 
     def _check(self, watched: Watched, partition: Partition, replica: LeaderReplica) -> None:
         log = replica.log
-        name, start, end = partition.name, log.log_start_offset, log.log_end_offset
-        high_watermark, durable_end = replica.high_watermark, log.durable_end_offset
+        name, start, end = partition.name, log.offsets.start, log.offsets.end
+        high_watermark, durable_end = replica.high_watermark, log.offsets.durable_end
         if not start <= replica.last_stable_offset <= high_watermark <= end:
             raise InvariantBroken(
                 f"{name}: log start {start} <= stable {replica.last_stable_offset} <= high watermark {high_watermark} "
                 f"<= log end {end} does not hold"
             )
-        if not log.recovery_point <= durable_end <= end:
+        recovery_point = log.offsets.recovery_point
+        if not recovery_point <= durable_end <= end:
             raise InvariantBroken(
-                f"{name}: recovery point {log.recovery_point} <= durable {durable_end} <= log end {end} does not hold"
+                f"{name}: recovery point {recovery_point} <= durable {durable_end} <= log end {end} does not hold"
             )
         if high_watermark < watched.high_watermark:
             raise InvariantBroken(f"{name}: the high watermark fell from {watched.high_watermark} to {high_watermark}")

@@ -31,9 +31,9 @@ def check_content(node: Node, ledger: Ledger) -> None:
 
 def read_batches(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
     """All batches in the log, committed or not."""
-    offset = log.log_start_offset
+    offset = log.offsets.start
     while True:
-        part = log.read(offset, READ_BYTES, end_offset=log.log_end_offset, minimum_one_batch=True)
+        part = log.read(offset, READ_BYTES, end_offset=log.offsets.end, minimum_one_batch=True)
         if part is None:
             return
         data = part.file.read(part.position, part.length)
@@ -66,8 +66,8 @@ class _PartitionCheck:
             if not crc_is_right(batch, 0, header.size):
                 raise self._broken(f"the batch at offset {header.base_offset} has another CRC than it says")
             if expected is None:
-                starts_well = header.last_offset >= log.log_start_offset and (
-                    self._compacted or header.base_offset <= log.log_start_offset
+                starts_well = header.last_offset >= log.offsets.start and (
+                    self._compacted or header.base_offset <= log.offsets.start
                 )
             else:
                 starts_well = header.base_offset == expected or (self._compacted and header.base_offset > expected)
@@ -80,9 +80,9 @@ class _PartitionCheck:
             self._batches[header.base_offset] = batch
             for record in records_in(batch):
                 self._check_record(record)
-        end = log.log_start_offset if expected is None else expected
-        if end != log.log_end_offset and not (self._compacted and end < log.log_end_offset):
-            raise self._broken(f"its last batch ends at {end} and the log at {log.log_end_offset}")
+        end = log.offsets.start if expected is None else expected
+        if end != log.offsets.end and not (self._compacted and end < log.offsets.end):
+            raise self._broken(f"its last batch ends at {end} and the log at {log.offsets.end}")
         self._check_promises()
 
     def _check_record(self, record: Record) -> None:
@@ -94,7 +94,7 @@ class _PartitionCheck:
         if before != record.offset and not sent.may_repeat:
             raise self._broken(f"{identity!r} of {sent.producer} is at offset {before} and again at {record.offset}")
         self._found[record.offset] = identity
-        if record.offset < self._log.log_start_offset:
+        if record.offset < self._log.offsets.start:
             return
         if record.offset < self._high_watermark or record.offset in self._known.records:
             self._known.know(record.offset, record)
@@ -109,7 +109,7 @@ class _PartitionCheck:
         self._sequences[key] = (header.last_sequence + 1) % SEQUENCES
 
     def _check_promises(self) -> None:
-        start, known = self._log.log_start_offset, self._known
+        start, known = self._log.offsets.start, self._known
         may_begin = start if known.may_expire else min(start, known.deletable_before)
         for offset, identity in known.records.items():
             if offset >= may_begin and offset not in self._found and not self._may_be_gone(offset, identity):

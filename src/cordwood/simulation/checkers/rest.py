@@ -21,7 +21,7 @@ def check_at_rest(world: World) -> None:
             for each in node.hosted
             if each.opened is not None
             and each.settings.acks_mean_disk
-            and each.opened.durable_end_offset < each.opened.log_end_offset
+            and each.opened.offsets.durable_end < each.opened.offsets.end
         ],
         "readers that wait": [each.name for each in node.hosted if each.waiting_readers],
         "requests that wait for __consumer_offsets": node.groups.shards.log._waiting_for_topic,

@@ -1,0 +1,54 @@
+"""The offsets of one partition's log: where it starts, its three ends, and what a crash goes back to.
+
+Three ends are distinct: `end` (appended), `durable_end` (fsynced), `recovery_point` (fsynced and checkpointed: below it
+nothing is ever cut). Any module may read them; only the modules of this folder change them.
+"""
+
+from collections.abc import Callable
+
+
+class LogOffsets:
+    __slots__ = (
+        "durable_end",
+        "end",
+        "on_cut",
+        "recovery_point",
+        "recovery_point_lost",
+        "saved_recovery_point",
+        "start",
+        "truncations",
+        "witnessed_end",
+    )
+
+    def __init__(
+        self, start: int, recovery_point: int, *, recovery_point_lost: bool = False, witnessed_end: int = 0
+    ) -> None:
+        self.start = start
+        self.end = self.durable_end = self.recovery_point = recovery_point
+        self.saved_recovery_point = recovery_point
+        """The recovery point on disk, to which a crash goes back. It follows `recovery_point`. Set in any thread."""
+        self.recovery_point_lost = recovery_point_lost
+        """Whether the log had a higher recovery point that is unknown now."""
+        self.witnessed_end = witnessed_end
+        """The end up to which the log was fsynced when it was last in use (segments/end_witness.py); 0: unknown. The
+        files beside the log may be older: only the recovery point speaks for them."""
+        self.truncations = 0
+        """How often the log was cut: a cut voids the tickets that were taken before."""
+        self.on_cut: Callable[[int], None] | None = None
+        """Called before a cut, with the lower recovery point; must make it durable, and forget the witnessed end,
+        before it returns."""
+
+    def begin_at(self, offset: int) -> None:
+        """Makes this the start and all ends of a log without batches. The saved recovery point follows later."""
+        self.start = self.end = self.durable_end = self.recovery_point = offset
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Lowers the recovery point, durably, before anything above it is cut."""
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.on_cut is not None:
+            self.on_cut(self.recovery_point)
+
+    def end_at(self, offset: int) -> None:
+        """Moves the end back to this offset."""
+        self.end = offset
+        self.durable_end = min(self.durable_end, offset)
