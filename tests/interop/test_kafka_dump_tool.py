@@ -16,6 +16,7 @@ from cordwood.groups.consumer.records import (
     MEMBER_TYPE,
     ClassicPart,
     Current,
+    MemberState,
     Profile,
     Resolution,
     encode_consumer_key,
@@ -284,7 +285,7 @@ def test_the_tool_understands_the_records_of_positions_and_expressions(kafka: Ka
     profile = Profile(None, None, "client", "/127.0.0.1", frozenset(), 1000, None, "ord.*")
     classic = profile._replace(classic=ClassicPart(6000, (("range", b"metadata"), ("sticky", b"more"))))
     first, second = (share_of([(TopicId(int=77), number)]) for number in (0, 1))
-    current = Current(4, 3, 0, first | second, NOTHING, ((2, first), (4, second)))
+    current = Current(4, 3, MemberState.STABLE, first | second, NOTHING, ((2, first), (4, second)))
     records = [
         (
             encode_position_key("group", TopicPartition("orders", 3)),

@@ -8,7 +8,7 @@ records that are written together.
 
 from collections.abc import Mapping
 
-from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group, Member
+from cordwood.groups.classic.group import CONSUMER_PROTOCOL_TYPE, Group, Member, State
 from cordwood.groups.classic.membership import find_member
 from cordwood.groups.classic.records import encode_group, encode_group_key
 from cordwood.groups.classic.subscription import read_assignment, read_subscription, write_assignment
@@ -51,6 +51,7 @@ def to_consumer(group: Group, topics: TopicView, max_size: int, max_profile_byte
         raise _refusal(group, f"its members are no consumers, they speak {group.protocol_type} with each other")
     if len(members) > max_size:
         raise _refusal(group, f"it has more than {max_size} members")
+    group.moved_to(State.DEAD)
     records: list[Record] = [(encode_group_key(group.group_id), None)]
 
     def add(kind: int, value: bytes, subject: str = "") -> None:

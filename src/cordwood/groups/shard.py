@@ -271,6 +271,7 @@ class GroupShard:
     def _forget_if_blank(self, group: Group) -> None:
         """Forgets a group that never had a generation or a position: the log has no record of it."""
         if group.state is State.EMPTY and not group.generation and not group.pending:
+            group.moved_to(State.DEAD)
             del self.groups[group.group_id]
 
     # The consumer protocol
@@ -461,6 +462,7 @@ class GroupShard:
     def _group_tombstones(self, group_id: str) -> list[Record]:
         records: list[Record] = []
         if group_id in self.groups:
+            self.groups[group_id].moved_to(State.DEAD)
             records.append((encode_group_key(group_id), None))
         if group_id in self.consumer_groups:
             records += self.consumer_groups[group_id].tombstones()

@@ -56,7 +56,7 @@ def add_partitions(
         ErrorCode.NONE,
         replace(
             found,
-            state=State.ONGOING,
+            state=found.moved_to(State.ONGOING),
             partitions=together,
             started_ms=found.started_ms if ongoing else wall_ms,
             updated_ms=wall_ms,

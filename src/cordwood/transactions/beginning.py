@@ -55,7 +55,7 @@ def _is_or_was(found: Transaction, asked: Beginning) -> bool:
 def _raised(found: Transaction, asked: Beginning, new_producer_id: NewProducerId, wall_ms: int) -> Step:
     fresh = replace(
         found,
-        state=State.EMPTY,
+        state=found.moved_to(State.EMPTY),
         timeout_ms=asked.timeout_ms,
         partitions=frozenset(),
         started_ms=-1,

@@ -78,7 +78,7 @@ def _prepare_raised(
     ongoing = found.state is State.ONGOING
     changed = replace(
         found,
-        state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        state=found.moved_to(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT),
         producer_epoch=found.producer_epoch + 1,
         last_producer_epoch=found.producer_epoch,
         next_producer_id=next_id,
@@ -105,7 +105,7 @@ def _end_same_epoch(
     if found.state is State.ONGOING:
         changed = replace(
             found,
-            state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+            state=found.moved_to(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT),
             client_version=client_version,
             updated_ms=wall_ms,
         )
@@ -127,7 +127,7 @@ def complete(found: Transaction, wall_ms: int) -> Transaction:
     assert found.state in PREPARED
     changed = replace(
         found,
-        state=_COMPLETES[found.state],
+        state=found.moved_to(_COMPLETES[found.state]),
         partitions=frozenset(),
         updated_ms=wall_ms,
         next_producer_id=NO_PRODUCER_ID,

@@ -10,12 +10,8 @@ from collections.abc import Iterator
 
 from cordwood.model.families import Slot
 from cordwood.transactions.families_records import NOTHING_DECIDED, Memory
-from cordwood.transactions.transaction import PREPARED, State, Transaction
-
-JOINED = (State.EMPTY, State.ONGOING)
-"""The states in which a writer may use the slot."""
-
-FREE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+from cordwood.transactions.transaction import FREE, PREPARED, State, Transaction
+from cordwood.transactions.transaction import JOINED as JOINED
 
 
 class Family:

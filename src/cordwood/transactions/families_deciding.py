@@ -27,8 +27,14 @@ from cordwood.transactions.families_records import (
     family_key,
     family_record,
 )
-from cordwood.transactions.log_records import Record, encode_key, record_of
-from cordwood.transactions.transaction import EPOCH_BUMPED, NO_BATCH_ID, NO_PRODUCER_EPOCH, State, Transaction
+from cordwood.transactions.log_records import Record, record_of, removal_of
+from cordwood.transactions.transaction import (
+    EPOCH_BUMPED,
+    NO_BATCH_ID,
+    NO_PRODUCER_EPOCH,
+    State,
+    Transaction,
+)
 
 FORGET_AFTER_MS = 600_000
 """How long a family that may be forgotten still answers for its decisions: a client may ask again after a lost answer.
@@ -148,14 +154,13 @@ def _aborts(family: Family, asked: Asked, max_bytes: int, wall_ms: int) -> list[
 
 def end(slot: Transaction, *, commit: bool, wall_ms: int) -> Transaction:
     """Ends a slot. A slot without records needs no markers, and is free at once."""
-    assert slot.state in JOINED
     if slot.state is State.ONGOING:
         state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
     else:
         state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
     return replace(
         slot,
-        state=state,
+        state=slot.moved_to(state),
         # No client gets this epoch. When there is no higher one to join with, the slot gets a new producer id.
         producer_epoch=slot.producer_epoch + 1,
         last_producer_epoch=NO_PRODUCER_EPOCH,
@@ -203,6 +208,6 @@ def forget(family: Family, wall_ms: int) -> list[Record]:
     memory = family.memory
     if memory is None or not memory.forgotten or not family.at_rest or memory.decided_ms + FORGET_AFTER_MS > wall_ms:
         return []
-    slots: list[Record] = [(encode_key(slot.transactional_id), None) for _, slot in sorted(family.slots.items())]
+    slots: list[Record] = [removal_of(slot) for _, slot in sorted(family.slots.items())]
     # The family's record goes last: if the tombstones are cut off in between, the family still answers for the batch.
     return [*slots, (family_key(family.name), None)]

@@ -13,7 +13,14 @@ from itertools import groupby
 
 from cordwood.model.identifiers import TopicPartition
 from cordwood.records.written import Written
-from cordwood.transactions.transaction import NO_BATCH_ID, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, State, Transaction
+from cordwood.transactions.transaction import (
+    IN_LOG,
+    NO_BATCH_ID,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    State,
+    Transaction,
+)
 
 Record = tuple[bytes, bytes | None]
 """Key and value to append; a null value removes the key."""
@@ -84,6 +91,12 @@ def record_of(transaction: Transaction) -> Record:
     return encode_key(transaction.transactional_id), encode_value(transaction)
 
 
+def removal_of(transaction: Transaction) -> Record:
+    """The tombstone of an id that is forgotten."""
+    transaction.moved_to(State.DEAD)
+    return encode_key(transaction.transactional_id), None
+
+
 def decode_key(key: bytes) -> str:
     """The transactional id; UnreadableRecord for a record of another type."""
     if isinstance(key, Written) and isinstance(key.says, str):
@@ -110,16 +123,14 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction:
     partitions = frozenset(reader.partitions(flexible))
     updated_ms, started_ms = reader.take(_TIMES)
     tags = reader.tags() if flexible else {}
-    try:
-        known_state = State(state)
-    except ValueError:
-        raise UnreadableRecord(f"there is no transaction state {state}") from None
+    if state not in IN_LOG:
+        raise UnreadableRecord(f"there is no transaction state {state} in a log")
     return Transaction(
         transactional_id,
         producer_id,
         producer_epoch,
         timeout_ms,
-        known_state,
+        State(state),
         updated_ms,
         partitions,
         started_ms,

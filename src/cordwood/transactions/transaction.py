@@ -9,7 +9,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
+from cordwood.model.families import slot_of
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
+from cordwood.model.moves import Moves
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -23,7 +25,7 @@ EPOCH_BUMPED = 2
 
 
 class State(IntEnum):
-    """States of a transaction, numbered as in __transaction_state."""
+    """States of a transaction, numbered as in __transaction_state. A transaction that does not exist is DEAD."""
 
     EMPTY = 0
     ONGOING = 1
@@ -44,6 +46,45 @@ PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 """Decided states: the markers are on their way, and the outcome is final."""
 
 AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+JOINED = (State.EMPTY, State.ONGOING)
+"""The states in which a writer may use a family's slot."""
+
+FREE = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+"""The states in which a family's slot may be joined."""
+
+TRANSACTION_MOVES = Moves(
+    "transaction",
+    {
+        State.EMPTY: AT_REST,
+        State.ONGOING: (State.ONGOING, *AT_REST),
+        State.PREPARE_COMMIT: (State.ONGOING,),
+        # Version 2 of transactions aborts without a record, too: a late abort gets an epoch of its own.
+        State.PREPARE_ABORT: (State.ONGOING, *AT_REST),
+        State.COMPLETE_COMMIT: (State.PREPARE_COMMIT,),
+        State.COMPLETE_ABORT: (State.PREPARE_ABORT,),
+        State.DEAD: AT_REST,
+        State.PREPARE_EPOCH_FENCE: (),
+    },
+)
+
+SLOT_MOVES = Moves(
+    "slot",
+    {
+        State.EMPTY: FREE,
+        State.ONGOING: JOINED,
+        State.PREPARE_COMMIT: (State.ONGOING,),
+        State.PREPARE_ABORT: (State.ONGOING,),
+        # A slot without records needs no markers: its end is complete at once.
+        State.COMPLETE_COMMIT: (State.PREPARE_COMMIT, State.EMPTY),
+        State.COMPLETE_ABORT: (State.PREPARE_ABORT, State.EMPTY),
+        State.DEAD: FREE,
+        State.PREPARE_EPOCH_FENCE: (),
+    },
+)
+
+IN_LOG = frozenset(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
+"""The states that a record may have: for Dead there is a null value, and Kafka has PrepareEpochFence in memory only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +120,17 @@ class Transaction:
         assert self.state in PREPARED
         return self.state is State.PREPARE_COMMIT
 
+    def moved_to(self, state: State) -> State:
+        """The state, checked to be an allowed one after the present state."""
+        moves = TRANSACTION_MOVES if slot_of(self.transactional_id) is None else SLOT_MOVES
+        return moves.moved(self.transactional_id, self.state, state)
+
     def fenced(self, wall_ms: int, *, last_producer_epoch: int = NO_PRODUCER_EPOCH) -> "Transaction":
         """The transaction, aborted by the coordinator, with its producer fenced."""
         assert self.state is State.ONGOING
         return replace(
             self,
-            state=State.PREPARE_ABORT,
+            state=self.moved_to(State.PREPARE_ABORT),
             # No client has the highest epoch, but a log may have it.
             producer_epoch=min(self.producer_epoch + 1, MAX_EPOCH),
             last_producer_epoch=last_producer_epoch,

@@ -10,7 +10,7 @@ from cordwood.model.families import slot_of
 from cordwood.model.moment import Moment
 from cordwood.transactions.families import Families
 from cordwood.transactions.families_records import FAMILY_KEY_TYPE, decode_family_key, decode_memory
-from cordwood.transactions.log_records import KEY_TYPE, Record, decode_key, decode_value, encode_key, record_type
+from cordwood.transactions.log_records import KEY_TYPE, Record, decode_key, decode_value, record_type, removal_of
 from cordwood.transactions.transaction import AT_REST, PREPARED, State, Transaction
 
 
@@ -87,7 +87,7 @@ class Transactions:
             ),
             among,
         )
-        return [(encode_key(each.transactional_id), None) for each in unused]
+        return [removal_of(each) for each in unused]
 
     def _those(self, wanted: Callable[[Transaction], bool], among: Iterable[str] | None) -> list[Transaction]:
         # Sorted after filtering: mostly few of very many remain.

@@ -14,6 +14,7 @@ from cordwood.groups.consumer.records import (
     ClassicPart,
     Current,
     GroupEpoch,
+    MemberState,
     Profile,
     Resolution,
     decode_consumer_key,
@@ -76,7 +77,7 @@ def test_values_read_back(
     assert decode_profile(encode_profile(profile)) == decode_profile(bytes(encode_profile(profile))) == profile
     assert decode_target(encode_target(share)) == decode_target(bytes(encode_target(share))) == share
     since = since_now(((epoch, share),), share, share | other, abs(hashed) % 2**31)
-    current = Current(epoch, epoch, 2, share, other, since)
+    current = Current(epoch, epoch, MemberState.UNRELEASED_PARTITIONS, share, other, since)
     assert decode_current(encode_current(current)) == decode_current(bytes(encode_current(current))) == current
 
 
@@ -91,7 +92,7 @@ def test_shares_are_written_as_ever() -> None:
     orders, refunds = "04" + "000000010000000200000003" + "00", "03" + "0000000000000004" + "00"
     assert encode_target(share).hex() == "000003" + ORDERS.hex + orders + REFUNDS.hex + refunds + "00"
     newer = partitions_in(ORDERS, [2]) | partitions_in(REFUNDS, [0, 4])
-    current = Current(9, 8, 0, share, NOTHING, ((7, share - newer), (9, newer)))
+    current = Current(9, 8, MemberState.STABLE, share, NOTHING, ((7, share - newer), (9, newer)))
     orders = "04" + "000000010000000200000003" + "01000d" + "04" + "000000070000000900000007"
     refunds = "03" + "0000000000000004" + "010009" + "03" + "0000000900000009"
     head = "0000" + "00000009" + "00000008" + "00"

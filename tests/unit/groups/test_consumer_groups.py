@@ -24,7 +24,14 @@ from cordwood.groups.classic.group import NEVER_MS
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.group import ConsumerGroupState
 from cordwood.groups.consumer.heartbeat import HeartbeatAnswer
-from cordwood.groups.consumer.records import MEMBER_TYPE, encode_consumer_key, encode_profile
+from cordwood.groups.consumer.records import (
+    CURRENT_TYPE,
+    MEMBER_TYPE,
+    MemberState,
+    encode_consumer_key,
+    encode_current,
+    encode_profile,
+)
 from cordwood.groups.consumer.shares import NOTHING, Share, by_topic_id
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.groups.positions import Commit
@@ -502,3 +509,20 @@ def test_whatever_happens_no_partition_has_two_owners_and_the_group_settles(seed
     check()
     assert stage.state is ConsumerGroupState.STABLE
     assert sum(len(member.owned) for member in members) == 8
+
+
+def test_a_member_in_a_state_of_a_later_version_is_fenced_and_joins_again() -> None:
+    stage = Stage()
+    a = Member(stage, "a")
+    a.beat()
+    current = stage.group.current("a")
+    value = bytearray(encode_current(current))
+    value[10] = 77
+    stage.shard.replay(encode_consumer_key(CURRENT_TYPE, GROUP, "a"), bytes(value))
+    assert stage.group.current("a").state is MemberState.UNKNOWN
+    assert stage.state is ConsumerGroupState.RECONCILING
+    assert a.refused() is ErrorCode.FENCED_MEMBER_EPOCH
+    a.epoch, a.owned = 0, NOTHING
+    a.beat()
+    assert stage.group.current("a").state is MemberState.STABLE
+    assert len(a.owned) == 6

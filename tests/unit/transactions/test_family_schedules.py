@@ -13,7 +13,8 @@ from tests.seeds import seeds
 from tests.unit.transactions.family_schedule import Broken, Played, Schedule
 
 from cordwood.model.moment import Moment
-from cordwood.transactions import families_deciding
+from cordwood.model.moves import Moves
+from cordwood.transactions import families_deciding, transaction
 from cordwood.transactions.families import Family
 from cordwood.transactions.families_deciding import Decision
 from cordwood.transactions.transaction import State, Transaction
@@ -96,6 +97,12 @@ def does_not_see_renewals(patch: Patch) -> None:
 
 
 def gives_a_slot_that_is_in_use(patch: Patch) -> None:
+    gives_away_slot_0_again(patch)
+    anything = Moves("slot", {state: list(State) for state in State})
+    patch.setattr(transaction, "SLOT_MOVES", anything)
+
+
+def gives_away_slot_0_again(patch: Patch) -> None:
     patch.setattr(Family, "free_slot", lambda family: 0 if 0 in family.slots and _idle(family) else len(family.slots))
 
 
@@ -120,6 +127,12 @@ def _idle(family: Family) -> bool:
 def test_a_machine_with_a_bug_is_found_out(sabotage: Callable[[Patch], None], monkeypatch: Patch) -> None:
     sabotage(monkeypatch)
     with pytest.raises(Broken):
+        play_many()
+
+
+def test_the_table_of_slots_finds_a_slot_that_is_given_away_twice(monkeypatch: Patch) -> None:
+    gives_away_slot_0_again(monkeypatch)
+    with pytest.raises(AssertionError, match="the slot family:query/0 cannot move from EMPTY to EMPTY"):
         play_many()
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cordwood.model.identifiers import TopicPartition
 from cordwood.transactions.log_records import UnreadableRecord, decode_key, decode_value, encode_key, encode_value
-from cordwood.transactions.transaction import State, Transaction
+from cordwood.transactions.transaction import IN_LOG, State, Transaction
 
 longs = st.integers(-(2**63), 2**63 - 1)
 shorts = st.integers(-(2**15), 2**15 - 1)
@@ -17,7 +17,7 @@ transactions = st.builds(
     longs,
     shorts,
     st.integers(0, 2**31 - 1),
-    st.sampled_from([state for state in State if state is not State.EMPTY]),
+    st.sampled_from(sorted(IN_LOG - {State.EMPTY})),
     longs,
     st.frozensets(st.builds(TopicPartition, names, st.integers(0, 2**31 - 1)), max_size=6),
     longs,
@@ -76,3 +76,11 @@ def test_values_of_version_0_are_read() -> None:
 @pytest.mark.parametrize(("state", "label"), [(State.EMPTY, "Empty"), (State.PREPARE_EPOCH_FENCE, "PrepareEpochFence")])
 def test_states_are_shown_as_kafka_names_them(state: State, label: str) -> None:
     assert state.label == label
+
+
+@pytest.mark.parametrize("state", [State.DEAD, State.PREPARE_EPOCH_FENCE, 8, -1])
+def test_a_state_that_no_version_writes_is_damage(state: int) -> None:
+    value = bytearray(encode_value(Transaction("id", 5, 1, 60_000, State.ONGOING, 9)))
+    value[16] = state & 0xFF
+    with pytest.raises(UnreadableRecord, match=f"there is no transaction state {int(state)} in a log"):
+        decode_value("id", bytes(value))

@@ -9,6 +9,7 @@ from cordwood.groups.classic.records import StoredGroup, StoredMember
 from cordwood.groups.classic.subscription import subscribed_topics
 from cordwood.model.coordination import MAX_NAME_BYTES as MAX_NAME_BYTES
 from cordwood.model.moment import Moment
+from cordwood.model.moves import Moves
 
 NEVER_MS = 1 << 62
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -22,6 +23,19 @@ class State(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+MOVES = Moves(
+    "classic group",
+    {
+        State.EMPTY: {State.PREPARING_REBALANCE},
+        State.PREPARING_REBALANCE: {State.EMPTY, State.COMPLETING_REBALANCE, State.STABLE},
+        State.COMPLETING_REBALANCE: {State.PREPARING_REBALANCE},
+        State.STABLE: {State.COMPLETING_REBALANCE},
+        # An empty group is deleted. A group in any state ends as a classic one when it changes its protocol.
+        State.DEAD: {State.EMPTY, State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE, State.STABLE},
+    },
+)
 
 
 class Limits(NamedTuple):
@@ -109,8 +123,12 @@ class Group:
         self._joined_count += (ticket is not None) - (member.join_ticket is not None)
         member.join_ticket = ticket
 
+    def moved_to(self, state: State) -> State:
+        """The state, checked to be an allowed one after the present state."""
+        return MOVES.moved(self.group_id, self.state, state)
+
     def move_to(self, state: State, now: Moment) -> None:
-        self.state = state
+        self.state = self.moved_to(state)
         self.state_timestamp_ms = now.wall_ms
 
     def wake_at(self, deadline_ms: int) -> int:
@@ -238,7 +256,9 @@ class Group:
         )
 
     def restore(self, stored: StoredGroup) -> None:
-        """Replays a record of the log into state. Known members keep their soft state."""
+        """Replays a record of the log into state. Known members keep their soft state.
+
+        The move was checked when the record was made; a record of the log that is loaded may hold any state."""
         known = self.members
         self.members, self.static_members = {}, {}
         self._joined_count, self._supporters = 0, {}

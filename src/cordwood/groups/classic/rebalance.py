@@ -20,7 +20,6 @@ def begin_or_go_on(group: Group, out: Outbox, now: Moment, limits: Limits) -> No
 
 
 def begin(group: Group, out: Outbox, now: Moment, limits: Limits) -> None:
-    assert group.state is not State.DEAD
     refuse_syncs(group, out, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
     group.sync_deadline_ms = NEVER_MS

@@ -66,6 +66,7 @@ def _take_assignments(group: Group, assignments: dict[str, bytes], out: Outbox, 
         refuse_syncs(group, out, ErrorCode.UNKNOWN_SERVER_ERROR)
         begin(group, out, now, limits)
         return
+    group.moved_to(State.STABLE)
     out.records.append((encode_group_key(group.group_id), value))
     for member in group.members.values():
         if member.sync_ticket is not None:

@@ -29,6 +29,7 @@ from cordwood.groups.consumer.records import (
 )
 from cordwood.groups.consumer.shares import NOTHING, Share, union
 from cordwood.groups.positions import Record
+from cordwood.model.moves import Moves
 
 LEFT_FOR_A_WHILE = -2
 """The epoch of a static member that will be back."""
@@ -37,12 +38,33 @@ FRESH = Current(0, 0, MemberState.STABLE, NOTHING, NOTHING, ())
 
 
 class ConsumerGroupState(Enum):
-    """The state of a group, by the names that Kafka's tools show."""
+    """The state of a group, by the names that Kafka's tools show. It follows from the group's members and epochs."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
+
+
+CONSUMER_GROUP_MOVES = Moves(
+    "consumer group",
+    {
+        ConsumerGroupState.EMPTY: {
+            ConsumerGroupState.ASSIGNING,
+            ConsumerGroupState.RECONCILING,
+            ConsumerGroupState.STABLE,
+        },
+        # The target is assigned in the append that raises the epoch. Kafka may assign it later, and write this state.
+        ConsumerGroupState.ASSIGNING: (),
+        ConsumerGroupState.RECONCILING: {ConsumerGroupState.ASSIGNING, ConsumerGroupState.STABLE},
+        ConsumerGroupState.STABLE: {
+            ConsumerGroupState.EMPTY,
+            ConsumerGroupState.ASSIGNING,
+            ConsumerGroupState.RECONCILING,
+        },
+    },
+)
+"""The moves from one append to the next. Nothing sets this state, so tests check the moves."""
 
 
 @dataclass(slots=True, eq=False)

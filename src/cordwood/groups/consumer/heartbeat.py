@@ -10,6 +10,7 @@ from cordwood.groups.consumer.group import FRESH, LEFT_FOR_A_WHILE, ConsumerGrou
 from cordwood.groups.consumer.reconcile import next_step
 from cordwood.groups.consumer.records import (
     CURRENT_TYPE,
+    MEMBER_MOVES,
     MEMBER_TYPE,
     TARGET_TYPE,
     ClassicPart,
@@ -144,6 +145,8 @@ def advance(
         records.append((encode_consumer_key(TARGET_TYPE, group.group_id, request.member_id), encode_target(target)))
     own = (request.member_id, replaced)
     after = next_step(current, target, epoch, lambda share: group.held_by_others(share, own), request.owned)
+    if after is not current:
+        MEMBER_MOVES.moved(request.member_id, current.state, after.state)
     if after != group.current(request.member_id) or known is None or replaced is not None:
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), encode_current(after)))
     tell = request.is_full or request.epoch == JOINING or after.assigned != current.assigned
@@ -183,6 +186,8 @@ def _check(group: ConsumerGroup, request: HeartbeatRequest, limits: ConsumerLimi
     if group.members[request.member_id].profile.classic is not None:
         raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, "The member speaks the classic protocol: join again.")
     current = group.current(request.member_id)
+    if current.state is MemberState.UNKNOWN:
+        raise ProtocolError(ErrorCode.FENCED_MEMBER_EPOCH, "A later version wrote the member's state: join again.")
     if request.epoch == current.epoch:
         return None
     # The answer with the new epoch may have been lost: the member then has its old partitions, or fewer.
@@ -270,7 +275,8 @@ def _leave(
     if request.epoch == LEFT_FOR_A_WHILE and profile.instance_id is not None:
         current = group.current(request.member_id)
         since = since_within(current.since, current.assigned)
-        away = Current(LEFT_FOR_A_WHILE, current.epoch, MemberState.STABLE, current.assigned, NOTHING, since)
+        state = MEMBER_MOVES.moved(request.member_id, current.state, MemberState.STABLE)
+        away = Current(LEFT_FOR_A_WHILE, current.epoch, state, current.assigned, NOTHING, since)
         value = encode_current(away)
         records.append((encode_consumer_key(CURRENT_TYPE, group.group_id, request.member_id), value))
         return HeartbeatAnswer(LEFT_FOR_A_WHILE, None)

@@ -23,7 +23,9 @@ def next_step(
     member reports, or None if it reported none."""
     if current.state == MemberState.STABLE and current.epoch == target_epoch:
         return current
-    if current.state == MemberState.UNREVOKED_PARTITIONS and (owned is None or owned & current.revoking):
+    # A member in an unknown state may still have the partitions that it was told to give back.
+    revokes = current.state in (MemberState.UNREVOKED_PARTITIONS, MemberState.UNKNOWN)
+    if revokes and (owned is None or owned & current.revoking):
         return current
     kept = current.assigned & target
     to_revoke = current.assigned - target

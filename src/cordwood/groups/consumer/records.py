@@ -9,6 +9,7 @@ One tagged field of type 3 is ours, because Kafka passes over tags that it does 
 import struct
 import sys
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from cordwood.groups.record_fields import (
     two_tags,
     uvarint,
 )
+from cordwood.model.moves import Moves
 from cordwood.records.written import Written
 
 GROUP_TYPE = 3
@@ -44,12 +46,31 @@ MAX_MASK_BITS = 1 << 30
 largest topics."""
 
 
-class MemberState:
+class MemberState(IntEnum):
     """States of a member, as Kafka numbers them."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+    """A later version wrote a state that this one does not know."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "MemberState":
+        return cls.UNKNOWN
+
+
+MEMBER_MOVES = Moves(
+    "member",
+    {
+        MemberState.STABLE: list(MemberState),
+        # A target may take partitions from a member that has all of its own, that waits for more, or that has just
+        # given others back.
+        MemberState.UNREVOKED_PARTITIONS: list(MemberState),
+        MemberState.UNRELEASED_PARTITIONS: list(MemberState),
+        MemberState.UNKNOWN: (),
+    },
+)
 
 
 class GroupEpoch(NamedTuple):
@@ -88,7 +109,7 @@ class Current(NamedTuple):
 
     epoch: int
     previous_epoch: int
-    state: int
+    state: MemberState
     assigned: Share
     revoking: Share
     since: Since
@@ -251,7 +272,7 @@ def decode_current(value: bytes) -> Current:
     if isinstance(value, Written) and isinstance(value.says, Current):
         return value.says
     fields = _fields(value)
-    epoch, previous_epoch, state = fields.int32(), fields.int32(), fields.int8()
+    epoch, previous_epoch, state = fields.int32(), fields.int32(), MemberState(fields.int8())
     assigned = _read_epochs(fields, epoch)
     revoking = _read_epochs(fields, epoch)
     share = _share_of(assigned)

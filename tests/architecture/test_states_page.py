@@ -1,0 +1,66 @@
+"""docs/decisions/states.md shows the tables of states that the code has, and no code sets a state past its table."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cordwood.groups.classic.group import MOVES as CLASSIC_MOVES
+from cordwood.groups.consumer.group import CONSUMER_GROUP_MOVES
+from cordwood.groups.consumer.records import MEMBER_MOVES
+from cordwood.model.moves import Moves
+from cordwood.transactions.transaction import SLOT_MOVES, TRANSACTION_MOVES
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "decisions" / "states.md"
+MACHINES = ("groups", "transactions")
+
+
+def table_of(moves: Moves[Any]) -> str:
+    """The table as the page shows it."""
+    lines = [f"| {moves.kind} | allowed previous states |", "| --- | --- |"]
+    for state, previous in moves.previous.items():
+        names = ", ".join(each.name for each in type(state) if each in previous)
+        lines.append(f"| {state.name} | {names or 'none'} |")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [CLASSIC_MOVES, CONSUMER_GROUP_MOVES, MEMBER_MOVES, TRANSACTION_MOVES, SLOT_MOVES],
+    ids=lambda moves: moves.kind,
+)
+def test_the_page_shows_the_table(moves: Moves[Any]) -> None:
+    assert table_of(moves) in PAGE.read_text(), f"{PAGE} has to show:\n{table_of(moves)}"
+
+
+def states_set_in(path: Path) -> Iterator[ast.expr]:
+    """The values that a module gives to a `state`: by assignment to an attribute, or by replacing a field."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Attribute) and target.attr == "state" for target in node.targets
+        ):
+            yield node.value
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+            "replace",
+            "_replace",
+        ):
+            yield from (keyword.value for keyword in node.keywords if keyword.arg == "state")
+
+
+def test_no_machine_sets_a_state_past_its_table() -> None:
+    past = {
+        f"{path.name}: {ast.unparse(value)}"
+        for folder in MACHINES
+        for path in sorted((ROOT / "src" / "cordwood" / folder).rglob("*.py"))
+        for value in states_set_in(path)
+        if not (isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "moved_to")
+    }
+    # The state of a classic group that is restored from its record.
+    restored = {
+        "group.py: State.STABLE if self.members else State.EMPTY",
+        "group.py: State.PREPARING_REBALANCE",
+    }
+    assert past == restored
