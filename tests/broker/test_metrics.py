@@ -26,7 +26,7 @@ from cordwood.groups.positions import Commit
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.model.listeners import Listener
+from cordwood.model.listeners import ListenerAddress
 from cordwood.node.group_positions import CommitRequest
 from cordwood.node.group_shards import Author
 from cordwood.records.build import build_batch
@@ -304,7 +304,9 @@ async def test_what_is_no_scrape_is_refused(request_bytes: bytes, status: bytes)
 async def test_a_scrape_that_is_not_read_is_dropped_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "TIMEOUT_S", 0.2)
     text = bytes(32 << 20)  # more than the kernel takes for a peer that does not read
-    endpoint = await metrics_endpoint.MetricsEndpoint.start(Listener("METRICS", "127.0.0.1", 0), lambda: lambda: text)
+    endpoint = await metrics_endpoint.MetricsEndpoint.start(
+        ListenerAddress("METRICS", "127.0.0.1", 0), lambda: lambda: text
+    )
     reader, writer = await asyncio.open_connection(*endpoint.address, limit=1024)
     writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
     for scrapes in (1, 0):

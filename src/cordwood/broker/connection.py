@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from cordwood.broker.activity import ApiActivity, frame_bytes
 from cordwood.broker.loop_watch import STALL_S
 from cordwood.broker.sending import HangUp, Sender
+from cordwood.model.listeners import ONLY_ENTRANCE, Entrance
 from cordwood.wire.apis import APIS
 from cordwood.wire.errors import BadRequest
 from cordwood.wire.framing import FrameReader
@@ -61,6 +62,10 @@ class PendingReply:
         self.arrived_s = 0.0
 
     @property
+    def entrance(self) -> Entrance:
+        return self._connection.entrance
+
+    @property
     def api_name(self) -> str:
         api = None if self.header is None else APIS.get(self.header.api_key)
         return "unknown" if api is None else api.name
@@ -92,8 +97,9 @@ class PendingReply:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, connections: "Connections") -> None:
+    def __init__(self, connections: "Connections", entrance: Entrance = ONLY_ENTRANCE) -> None:
         self._connections = connections
+        self.entrance = entrance
         self._limits = connections.limits
         self._reader = FrameReader(connections.limits.max_request_bytes, connections.receive_buffers)
         self._unanswered: deque[PendingReply] = deque()

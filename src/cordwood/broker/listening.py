@@ -1,18 +1,16 @@
-"""The address that a broker listens on, and the address that it advertises to clients."""
+"""The addresses that a broker listens on, and those that it advertises to clients."""
 
 import errno
 import socket
 from contextlib import suppress
 
 from cordwood.cluster.rows import Endpoint
-from cordwood.model.broker_settings import BrokerSettings
-from cordwood.model.listeners import Listener
+from cordwood.model.listeners import EVERY_INTERFACE, Listener, ListenerAddress
 
 BACKLOG = 1024
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")
 
 
-def bind(listener: Listener) -> socket.socket:
+def bind(listener: ListenerAddress) -> socket.socket:
     """A socket bound to its address, port 0 resolved, that does not listen yet. OSError names the address."""
     try:
         if listener.host == "" and socket.has_dualstack_ipv6():
@@ -49,14 +47,13 @@ def stop_listening(bound: socket.socket) -> None:
         bound.shutdown(socket.SHUT_RDWR)
 
 
-def advertised(settings: BrokerSettings, bound: socket.socket) -> Endpoint:
-    """The endpoint for clients: the advertised listener of the settings, else the broker's own address."""
-    listener = settings.advertised_listener
-    if listener is not None:
-        port = listener.port or bound.getsockname()[1]
-        return Endpoint(listener.name, listener.host, port)
-    host = settings.listener.host
-    if host in _EVERY_INTERFACE:
+def advertised(listener: Listener, bound: socket.socket) -> Endpoint:
+    """The endpoint for clients of a listener: its advertised address, else its own."""
+    told = listener.advertised
+    if told is not None:
+        return Endpoint(listener.name, told.host, told.port or bound.getsockname()[1])
+    host = listener.address.host
+    if host in EVERY_INTERFACE:
         # A wildcard is no address to connect to; this machine's name is the best guess.
         host = socket.gethostname()
-    return Endpoint(settings.listener.name, host, bound.getsockname()[1])
+    return Endpoint(listener.name, host, bound.getsockname()[1])

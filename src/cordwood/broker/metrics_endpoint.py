@@ -12,7 +12,7 @@ from typing import Final
 
 from cordwood.broker.listening import bind, stop_listening
 from cordwood.metrics.exposition import CONTENT_TYPE
-from cordwood.model.listeners import Listener
+from cordwood.model.listeners import ListenerAddress
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -33,7 +33,7 @@ class MetricsEndpoint:
         self._socket: socket.socket | None = None
 
     @classmethod
-    async def start(cls, listener: Listener, prepare: Prepare) -> "MetricsEndpoint":
+    async def start(cls, listener: ListenerAddress, prepare: Prepare) -> "MetricsEndpoint":
         """Starts to listen. Raises OSError, with the address in its text, if that fails."""
         endpoint = cls(prepare)
         endpoint._socket = bind(listener)

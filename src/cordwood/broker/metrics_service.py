@@ -8,7 +8,7 @@ from cordwood.broker.loop_watch import LoopWatch
 from cordwood.broker.metrics_endpoint import MetricsEndpoint
 from cordwood.broker.scrape import prepare_scrape
 from cordwood.metrics.exposition import exposition
-from cordwood.model.listeners import Listener
+from cordwood.model.listeners import ListenerAddress
 from cordwood.wire.apis import APIS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class MetricsService:
         self._scrape: Callable[[], Callable[[], bytes]] | None = None
 
     @classmethod
-    async def start(cls, listener: Listener) -> "MetricsService":
+    async def start(cls, listener: ListenerAddress) -> "MetricsService":
         """Starts the endpoint. Raises OSError if the broker cannot listen on the address."""
         service = cls()
         try:

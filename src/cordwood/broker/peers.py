@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.model.errors import ErrorCode
 from cordwood.model.moment import Moment
 from cordwood.node.peers import (
@@ -34,6 +35,17 @@ _MAX_CORRELATION_ID: Final = 2**31 - 1
 
 AddressOf = Callable[[int], tuple[str, int] | None]
 """Host and port of a registered broker; None: no such broker is registered."""
+
+
+def registered_at(image: ClusterImage, listener: str) -> AddressOf:
+    """Finds brokers by their registrations, at the listener that brokers use among themselves."""
+
+    def address_of(broker_id: int) -> tuple[str, int] | None:
+        broker = image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoint(listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    return address_of
 
 
 @dataclass(frozen=True, slots=True)

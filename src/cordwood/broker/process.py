@@ -6,6 +6,7 @@ import logging
 import resource
 import signal
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 import uvloop
@@ -13,6 +14,7 @@ import uvloop
 from cordwood.broker.garbage import collect_seldom
 from cordwood.broker.server import Server
 from cordwood.model.broker_settings import BrokerSettings
+from cordwood.model.listeners import ListenerAddress, host_and_port
 
 logger = logging.getLogger("cordwood.broker")
 
@@ -36,6 +38,13 @@ def _allow_many_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _shown(addresses: Mapping[str, tuple[str, int]]) -> str:
+    """Host and port; of several listeners with their names."""
+    if len(addresses) == 1:
+        return "".join(host_and_port(*address) for address in addresses.values())
+    return ", ".join(str(ListenerAddress(name, *address)) for name, address in addresses.items())
+
+
 async def _serve(settings: BrokerSettings) -> int:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
@@ -44,9 +53,7 @@ async def _serve(settings: BrokerSettings) -> int:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, told.set)
     server = await Server.start(settings)
-    host, port = server.address
-    shown = f"[{host}]" if ":" in host else host
-    print(f"cordwood ready on {shown}:{port} (data in {settings.data_directory})", flush=True)
+    print(f"cordwood ready on {_shown(server.addresses)} (data in {settings.data_directory})", flush=True)
     garbage = collect_seldom(loop)
     stopping = asyncio.ensure_future(told.wait())
     ends: list[asyncio.Future[Any]] = [stopping, server.failed]

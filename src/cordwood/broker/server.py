@@ -1,7 +1,7 @@
 """A whole broker on the running loop: put together, kept going, and taken apart in the right order.
 
-Starting: the data directory is locked, the address is bound (so that its port can be registered), the metadata is read,
-the node is made, and only then does the socket listen. Stopping: no new request is taken, requests under way are
+Starting: the data directory is locked, the addresses are bound (so that their ports can be registered), the metadata is
+read, the node is made, and only then do the sockets listen. Stopping: no new request is taken, requests under way are
 answered, all logs are made durable, and the data directory is marked as cleanly closed. An unrecoverable failure (a
 failed sync, a broken invariant) ends all connections at once, so that no record is acknowledged after it.
 """
@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cordwood.broker import clocks, descriptors
@@ -35,6 +36,7 @@ from cordwood.log.apart import Apart
 from cordwood.log.record_work import Here
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.errors import SyncFailure
+from cordwood.model.listeners import Listener
 from cordwood.node.node import Node
 
 if TYPE_CHECKING:
@@ -76,8 +78,8 @@ class Server:
         self._metadata_writer: MetadataWriter | None = None
         self._connections: Connections | None = None
         self._flusher: CountingFlusher | None = None
-        self._listener: asyncio.Server | None = None
-        self._socket: socket.socket | None = None
+        self._bound: list[tuple[Listener, socket.socket]] = []
+        self._listening: list[asyncio.Server] = []
         self._metrics: MetricsService | None = None
 
     @classmethod
@@ -102,10 +104,14 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port that the broker listens on."""
-        assert self._socket is not None
-        host, port = self._socket.getsockname()[:2]
-        return str(host), int(port)
+        """Host and port of the first listener."""
+        return next(iter(self.addresses.values()))
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port that the broker listens on, by the listener's name."""
+        names = {listener.name: bound.getsockname() for listener, bound in self._bound}
+        return {name: (str(address[0]), int(address[1])) for name, address in names.items()}
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
@@ -114,7 +120,8 @@ class Server:
 
     async def _start(self, before_listening: "Callable[[Server], None]") -> None:
         settings, loop, storage = self.settings, self._loop, self._storage
-        self._socket = bind(settings.listener)
+        for listener in settings.listener_list:
+            self._bound.append((listener, bind(listener.address)))
         if settings.metrics_address is not None:
             # Imported only if metrics are served, to keep the start quick.
             from cordwood.broker.metrics_service import MetricsService
@@ -124,7 +131,7 @@ class Server:
         image = ClusterImage(settings.node_id, settings)
         follower = ImageFollower(storage.metadata, image, on_change=self.driver.apply, boot_ms=clocks.boot_ms)
         self._metadata_writer = writer = MetadataWriter(storage.metadata, follower)
-        await writer.start([advertised(settings, self._socket)])
+        await writer.start([advertised(*each) for each in self._bound])
         follower.stopped.add_done_callback(self._metadata_lost)
         storage.claim(image.cluster_id)
         self.node = Node(
@@ -162,7 +169,9 @@ class Server:
         if self._metrics is not None:
             self._metrics.show(self.node, connections, self._flusher, self._loop_watch)
         before_listening(self)
-        self._listener = await loop.create_server(lambda: Connection(connections), sock=self._socket, backlog=BACKLOG)
+        for listener, bound in self._bound:
+            make = partial(Connection, connections, listener.entrance)
+            self._listening.append(await loop.create_server(make, sock=bound, backlog=BACKLOG))
 
     def _max_connections(self) -> int:
         wanted = self.settings.max_connections
@@ -237,9 +246,11 @@ class Server:
     # The end
 
     def _stop_listening(self) -> None:
-        if self._listener is not None and self._socket is not None:
-            stop_listening(self._socket)
-            self._listener.close()
+        if self._listening:
+            for _, bound in self._bound:
+                stop_listening(bound)
+        for listening in self._listening:
+            listening.close()
 
     async def stop(self) -> None:
         """Answers requests, flushes, checkpoints and closes. After a failure only closes: the next start recovers."""
@@ -284,8 +295,8 @@ class Server:
             self._metrics.close()
         if self._connections is not None:
             self._connections.close()
-        if self._socket is not None:
-            self._socket.close()
+        for _, bound in self._bound:
+            bound.close()
         if self._flusher is not None:
             self._flusher.close()
         self._apart.close()

@@ -28,7 +28,8 @@ def serve(
             "-l",
             metavar="HOST:PORT",
             envvar="CORDWOOD_LISTEN",
-            help="The address for clients; port 0 picks a free port. Default: 127.0.0.1:9092.",
+            help="The address for clients; port 0 picks a free port. Default: 127.0.0.1:9092. "
+            "Several listeners: as the setting `listeners`.",
         ),
     ] = None,
     config: Annotated[

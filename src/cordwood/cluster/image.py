@@ -74,6 +74,10 @@ class BrokerImage:
     metadata_versions: VersionRange = ONLY_FIRST
     """The versions of the metadata that the broker supports."""
 
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The broker's endpoint for clients of a listener; None: the broker has no such listener."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:

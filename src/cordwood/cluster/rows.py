@@ -54,7 +54,7 @@ Unknown = tuple[tuple[str, Any], ...]
 
 
 class Endpoint(NamedTuple):
-    """The address at which clients reach a broker."""
+    """The address at which clients of a listener reach a broker."""
 
     listener: str
     host: str

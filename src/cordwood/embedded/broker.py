@@ -18,6 +18,7 @@ from cordwood.embedded.in_process_log import InProcessLog
 from cordwood.embedded.loop_calls import BrokerStopped, LoopCalls
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.model.configuration import load_settings
+from cordwood.model.listeners import host_and_port
 from cordwood.model.settings import InvalidSetting
 
 _STOP_TIMEOUT_S: Final = 30.0
@@ -68,7 +69,7 @@ class Broker:
         self._run = run = _Run(self._settings, self._memory, self._before_listening, self._calls.broker_stopped)
         try:
             server = run.start()
-            self._settings = _with_port(self._settings, server.address[1])
+            self._settings = _with_ports(self._settings, server.addresses)
             self._calls.broker_started(run.loop, server)
         except BaseException:
             # After an interrupt (Ctrl-C) the broker would run on, and no caller would have it to stop it.
@@ -102,9 +103,13 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The value for a client's `bootstrap.servers`."""
-        host, port = self._calls.server.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        """The value for a client's `bootstrap.servers`: the address of the first listener."""
+        return host_and_port(*self._calls.server.address)
+
+    @property
+    def listeners(self) -> dict[str, str]:
+        """The values for `bootstrap.servers` of the clients of each listener, by its name."""
+        return {name: host_and_port(*address) for name, address in self._calls.server.addresses.items()}
 
     @property
     def log(self) -> InProcessLog:
@@ -146,11 +151,12 @@ def _checked(settings: Any) -> Mapping[str, Any]:
     return settings
 
 
-def _with_port(settings: BrokerSettings, port: int) -> BrokerSettings:
-    """The settings with the port that port 0 became: clients find the broker there after a restart."""
-    listener = settings.listener
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return BrokerSettings.from_texts({**settings.texts, "listeners": f"{listener.name}://{host}:{port}"})
+def _with_ports(settings: BrokerSettings, addresses: Mapping[str, tuple[str, int]]) -> BrokerSettings:
+    """The settings with the ports that port 0 became: clients find the broker there after a restart."""
+    listeners = [
+        str(listener.address._replace(port=addresses[listener.name][1])) for listener in settings.listener_list
+    ]
+    return BrokerSettings.from_texts({**settings.texts, "listeners": ",".join(listeners)})
 
 
 class _Run:

@@ -82,7 +82,9 @@ class FaultFront:
         values = refusal(header.api_key, request, code)
         if header.api_key == ApiKey.METADATA:
             # A client that is told of no broker would have no broker to ask again.
-            values["brokers"] = [endpoint._asdict() for endpoint in broker_endpoints(self._node)]
+            values["brokers"] = [
+                endpoint._asdict() for endpoint in broker_endpoints(self._node.image, reply.entrance.name)
+            ]
             values["cluster_id"] = self._node.image.cluster_id
             values["controller_id"] = self._node.image.controller_id
         reply.send(encode_response(header, values))
@@ -104,6 +106,7 @@ class _LostReply:
 
     def __init__(self, reply: Reply) -> None:
         self.client_host = reply.client_host
+        self.entrance = reply.entrance
         self.connection_id = reply.connection_id
         self._reply = reply
 
@@ -128,6 +131,7 @@ class _LateReply:
 
     def __init__(self, reply: Reply, server: Server, delay_s: float) -> None:
         self.client_host = reply.client_host
+        self.entrance = reply.entrance
         self.connection_id = reply.connection_id
         self._reply = reply
         self._server = server

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from cordwood.model.cluster_settings import ClusterSettings
 from cordwood.model.group_settings import GroupSettings
-from cordwood.model.listeners import Listener, parse_listener
+from cordwood.model.listeners import Listener, ListenerAddress, parse_address, resolve_listeners
 from cordwood.model.network_settings import NetworkSettings
 from cordwood.model.observation_settings import ObservationSettings
 from cordwood.model.settings import InvalidSetting, Setting, attribute_values, settings_of, table
@@ -89,6 +89,7 @@ class BrokerSettings(
                 f"group.consumer.session.timeout.ms ({self.group_consumer_session_timeout_ms}) must be more than "
                 f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms})"
             )
+        _ = self.listener_list
         check_together(self.topic_settings)
 
     def changed_by(self, *layers: Mapping[str, str]) -> "BrokerSettings":
@@ -120,18 +121,19 @@ class BrokerSettings(
         return self.log_dirs
 
     @property
-    def listener(self) -> Listener:
-        return parse_listener(self.listeners[0])
+    def listener_list(self) -> tuple[Listener, ...]:
+        """The listeners, at least one, in the order of `listeners`."""
+        return resolve_listeners(
+            self.listeners,
+            self.advertised_listeners,
+            self.listener_security_protocol_map,
+            self.inter_broker_listener_name,
+        )
 
     @property
-    def metrics_address(self) -> Listener | None:
+    def metrics_address(self) -> ListenerAddress | None:
         """Where metrics are served; None: nowhere."""
-        return parse_listener(self.metrics_listener) if self.metrics_listener else None
-
-    @property
-    def advertised_listener(self) -> Listener | None:
-        """The address that clients are told; None: the address that the broker listens on."""
-        return parse_listener(self.advertised_listeners[0]) if self.advertised_listeners else None
+        return parse_address(self.metrics_listener) if self.metrics_listener else None
 
 
 TOPIC_SETTING_BY_BROKER_NAME = {

@@ -1,68 +1,199 @@
-"""Addresses that clients connect to: how they are written, and which are refused."""
+"""The listeners of a broker: names, addresses and security protocols, and the one that brokers use among themselves.
 
-from typing import NamedTuple
+Four settings of Kafka's describe the listeners together: `listeners`, `advertised.listeners`,
+`listener.security.protocol.map` and `inter.broker.listener.name`. A single listener needs only the first.
+"""
 
-from cordwood.model.settings import Value
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+
+from cordwood.model.settings import InvalidSetting, Value
+
+PLAINTEXT: Final = "PLAINTEXT"
+"""The name of a listener that was given none, and the one security protocol that there is."""
+
+SECURITY_PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols; only PLAINTEXT is supported."""
+
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+
+_NAME: Final = re.compile(r"[A-Z0-9_.-]+")
+_IPV4: Final = re.compile(r"\d+(\.\d+){3}")
 
 
-class Listener(NamedTuple):
-    """An address that clients connect to, as `listeners` and `advertised.listeners` write it."""
+class Entrance(NamedTuple):
+    """The listener that a request came in on."""
+
+    name: str
+    between_brokers: bool
+    """Whether requests are taken here that only brokers may send."""
+
+
+ONLY_ENTRANCE: Final = Entrance(PLAINTEXT, between_brokers=True)
+"""The entrance of a broker with one listener, and of requests that come without a socket."""
+
+
+class ListenerAddress(NamedTuple):
+    """An address, as `listeners` and `advertised.listeners` write it."""
 
     name: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{host_and_port(self.host, self.port)}"
 
 
-def parse_listener(text: str) -> Listener:
-    """`PLAINTEXT://host:port`, or just `host:port`. Raises ValueError with the reason for other texts."""
+class Listener(NamedTuple):
+    """An address that the broker listens on."""
+
+    address: ListenerAddress
+    protocol: str
+    advertised: ListenerAddress | None
+    """The address that clients of this listener are told; None: its own."""
+    between_brokers: bool
+
+    @property
+    def name(self) -> str:
+        return self.address.name
+
+    @property
+    def entrance(self) -> Entrance:
+        return Entrance(self.name, self.between_brokers)
+
+
+def host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str) -> ListenerAddress:
+    """`NAME://host:port`, or just `host:port`. Raises ValueError with the reason for other texts."""
     name, separator, address = text.strip().rpartition("://")
-    if not separator:
-        name = "PLAINTEXT"
-    if name != "PLAINTEXT":
-        raise ValueError(f"the listener {name} is not supported, only PLAINTEXT is")
+    name = name.upper() if separator else PLAINTEXT
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a listener: it has letters, digits, '_', '-' and '.'")
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("it must end in a port: PLAINTEXT://host:port")
+        raise ValueError(f"{text.strip()} must end in a port: PLAINTEXT://host:port")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         raise ValueError("an IPv6 address needs brackets: PLAINTEXT://[::1]:9092")
-    return Listener(name, host, int(port))
+    return ListenerAddress(name, host, int(port))
 
 
-def one_listener(value: Value) -> str | None:
+def resolve_listeners(
+    listeners: Sequence[str], advertised: Sequence[str], protocols: Sequence[str], between_brokers: str
+) -> tuple[Listener, ...]:
+    """The listeners that the four settings describe together. Raises InvalidSetting if they contradict each other."""
+    addresses = [parse_address(text) for text in listeners]
+    names = [address.name for address in addresses]
+    told = {address.name: address for address in map(parse_address, advertised)}
+    for name in told:
+        if name not in names:
+            raise InvalidSetting(f"advertised.listeners has {name}, which is not one of listeners ({', '.join(names)})")
+    inner = _between_brokers(names, between_brokers.strip().upper())
+    protocol_of = dict(map(_protocol, protocols))
+    return tuple(
+        Listener(address, _supported(address.name, protocol_of), told.get(address.name), address.name == inner)
+        for address in addresses
+    )
+
+
+def _between_brokers(names: Sequence[str], chosen: str) -> str:
+    if not chosen:
+        if len(names) > 1 and PLAINTEXT not in names:
+            raise InvalidSetting(
+                f"inter.broker.listener.name must name the one of listeners ({', '.join(names)}) that brokers use "
+                "among themselves"
+            )
+        return names[0] if len(names) == 1 else PLAINTEXT
+    if chosen not in names:
+        raise InvalidSetting(
+            f"inter.broker.listener.name is {chosen}, which is not one of listeners ({', '.join(names)})"
+        )
+    return chosen
+
+
+def _supported(name: str, protocol_of: dict[str, str]) -> str:
+    protocol = protocol_of.get(name)
+    if protocol is None:
+        raise InvalidSetting(
+            f"listener.security.protocol.map has no protocol for the listener {name}: add {name}:{PLAINTEXT}"
+        )
+    if protocol != PLAINTEXT:
+        raise InvalidSetting(
+            f"the listener {name} has the security protocol {protocol}, which is not supported yet: only {PLAINTEXT} is"
+        )
+    return protocol
+
+
+def _protocol(text: str) -> tuple[str, str]:
+    """The listener and the protocol of one entry of the map. Raises ValueError."""
+    name, colon, protocol = (part.strip().upper() for part in text.partition(":"))
+    if not colon or not _NAME.fullmatch(name):
+        raise ValueError(f"{text!r} must be the name of a listener and its protocol, as in CLIENTS:{PLAINTEXT}")
+    if protocol not in SECURITY_PROTOCOLS:
+        raise ValueError(f"{protocol!r} is no security protocol: there are {', '.join(SECURITY_PROTOCOLS)}")
+    return name, protocol
+
+
+# Checks of each setting by itself: the reason why a value is refused, or None
+
+
+def check_listeners(value: Value) -> str | None:
     assert isinstance(value, tuple)
-    if len(value) != 1:
-        return "must name one listener"
+    if not value:
+        return "must name a listener"
     try:
-        parse_listener(value[0])
+        addresses = [parse_address(text) for text in value]
     except ValueError as error:
         return str(error)
+    for one, other in combinations(addresses, 2):
+        if one.name == other.name:
+            return f"two listeners have the name {one.name}: each needs its own, as in CLIENTS://host:port"
+        if one.port == other.port != 0 and not _are_both_families(one.host, other.host):
+            return f"{one.name} and {other.name} have the same port: each listener needs its own"
     return None
 
 
-def advertised_listener(value: Value) -> str | None:
-    if value == ():
-        return None
-    if (reason := one_listener(value)) is not None:
-        return reason
+def _are_both_families(one: str, other: str) -> bool:
+    """Whether one host is an IPv4 address and the other an IPv6 address: they may share a port."""
+    old, new = sorted((one, other), key=lambda host: ":" in host)
+    return _IPV4.fullmatch(old) is not None and ":" in new
+
+
+def check_advertised(value: Value) -> str | None:
     assert isinstance(value, tuple)
-    advertised = parse_listener(value[0])
-    if advertised.host in ("", "0.0.0.0", "::"):
-        return "clients cannot connect to a wildcard address: name a host that they can reach"
+    try:
+        addresses = [parse_address(text) for text in value]
+    except ValueError as error:
+        return str(error)
+    for address in addresses:
+        if address.host in EVERY_INTERFACE:
+            return "clients cannot connect to a wildcard address: name a host that they can reach"
+    if len({address.name for address in addresses}) < len(addresses):
+        return "a listener is advertised twice"
     return None
 
 
-def optional_listener(value: Value) -> str | None:
+def check_protocols(value: Value) -> str | None:
+    assert isinstance(value, tuple)
+    try:
+        names = [name for name, _ in map(_protocol, value)]
+    except ValueError as error:
+        return str(error)
+    return "a listener has two protocols" if len(set(names)) < len(names) else None
+
+
+def check_metrics_address(value: Value) -> str | None:
     if value == "":
         return None
     assert isinstance(value, str)
     try:
-        parse_listener(value)
+        name = parse_address(value).name
     except ValueError as error:
         return str(error)
-    return None
+    return None if name == PLAINTEXT else f"metrics are served in plain text only, not as {name}"

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from cordwood.model.listeners import advertised_listener, one_listener
-from cordwood.model.settings import int32, int64, string_list
+from cordwood.model.listeners import SECURITY_PROTOCOLS, check_advertised, check_listeners, check_protocols
+from cordwood.model.settings import int32, int64, string, string_list
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
@@ -12,8 +12,9 @@ class NetworkSettings:
 
     advertised_listeners: tuple[str, ...] = string_list(
         (),
-        "The address that clients are told to connect to, if it is not that of `listeners`.",
-        check=advertised_listener,
+        "The addresses that clients are told to connect to, by the listeners' names. A listener that is not named here "
+        "is told by its own address.",
+        check=check_advertised,
     )
     connections_max_idle_ms: int = int64(
         600_000, "A connection on which nothing happened for this long is closed.", low=1
@@ -21,10 +22,22 @@ class NetworkSettings:
     fetch_max_bytes: int = int32(
         57_671_680, "The most that one fetch response carries, whatever the consumer asks for.", low=1024
     )
+    inter_broker_listener_name: str = string(
+        "",
+        "The listener that brokers use among themselves: the only one that takes requests that only brokers may send. "
+        "Not set: the only listener; of several the one with the name PLAINTEXT.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = string_list(
+        tuple(f"{name}:{name}" for name in SECURITY_PROTOCOLS),
+        "The security protocol of each listener. Only PLAINTEXT is supported yet: a listener with another is refused.",
+        check=check_protocols,
+    )
     listeners: tuple[str, ...] = string_list(
         ("PLAINTEXT://127.0.0.1:9092",),
-        "The address to listen on. Port 0 picks a free port; an empty host or 0.0.0.0 listens on all interfaces.",
-        check=one_listener,
+        "The addresses to listen on, each as NAME://host:port; just host:port has the name PLAINTEXT. Port 0 picks a "
+        "free port; an empty host or 0.0.0.0 listens on all interfaces. A client is told the addresses of the listener "
+        "that it came in on.",
+        check=check_listeners,
     )
     max_connections: int = int32(
         10_000,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cordwood.model.listeners import optional_listener
+from cordwood.model.listeners import check_metrics_address
 from cordwood.model.settings import boolean, int64, string
 
 
@@ -31,5 +31,5 @@ class ObservationSettings:
         "",
         "The address at which metrics are to be had over HTTP, for Prometheus: host:port, such as "
         "127.0.0.1:9404. Empty: nowhere.",
-        check=optional_listener,
+        check=check_metrics_address,
     )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from cordwood.log.lookup import LogSlice
+from cordwood.model.listeners import ONLY_ENTRANCE
 from cordwood.model.moment import Moment
 from cordwood.node.peers import (
     Done,
@@ -114,6 +115,7 @@ class _LoopbackReply:
 
     client_host = "localhost"
     connection_id = CONNECTION_ID
+    entrance = ONLY_ENTRANCE
 
     def __init__(self, loopback: Loopback, request: PeerRequest, version: int, done: Done) -> None:
         self._loopback = loopback

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from cordwood.cluster.metadata_writer import MetadataWriter
 from cordwood.log.lookup import LogSlice
+from cordwood.model.listeners import Entrance
 
 T = TypeVar("T")
 
@@ -20,6 +21,10 @@ class Reply(Protocol):
 
     client_host: str
     connection_id: int
+
+    @property
+    def entrance(self) -> Entrance:
+        """The listener that the request came in on."""
 
     def hold(self) -> None:
         """Asks for no other request of the connection until `release`: a request is handled in steps."""

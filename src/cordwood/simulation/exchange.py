@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cordwood.log.lookup import LogSlice
 from cordwood.log.retention import CONDEMNED
 from cordwood.model.errors import EnvironmentFailure
+from cordwood.model.listeners import ONLY_ENTRANCE
 from cordwood.model.moment import Moment
 from cordwood.node.ports import Frame
 from cordwood.simulation.broken import InvariantBroken
@@ -101,6 +102,7 @@ class Exchange:
     ) -> None:
         self.connection = connection
         self.connection_id = connection.connection_id
+        self.entrance = connection.entrance
         self.key = key
         self.version = version
         self.values = values
@@ -232,6 +234,7 @@ class Connection:
     def __init__(self, network: "Network", connection_id: int) -> None:
         self.network = network
         self.connection_id = connection_id
+        self.entrance = ONLY_ENTRANCE
         self.open = True
         self.held = False
         """Whether the node takes no request of this connection now."""

@@ -3,35 +3,41 @@
 import pytest
 
 from cordwood.model.broker_settings import BROKER_SETTINGS, BrokerSettings
-from cordwood.model.listeners import Listener, parse_listener
+from cordwood.model.listeners import Entrance, Listener, ListenerAddress, parse_address
 from cordwood.model.settings import InvalidSetting
 
 
 @pytest.mark.parametrize(
     ("text", "listener"),
     [
-        ("PLAINTEXT://127.0.0.1:9092", Listener("PLAINTEXT", "127.0.0.1", 9092)),
-        ("localhost:0", Listener("PLAINTEXT", "localhost", 0)),
-        ("PLAINTEXT://:9092", Listener("PLAINTEXT", "", 9092)),
-        ("PLAINTEXT://[::1]:9092", Listener("PLAINTEXT", "::1", 9092)),
+        ("PLAINTEXT://127.0.0.1:9092", ListenerAddress("PLAINTEXT", "127.0.0.1", 9092)),
+        ("localhost:0", ListenerAddress("PLAINTEXT", "localhost", 0)),
+        ("PLAINTEXT://:9092", ListenerAddress("PLAINTEXT", "", 9092)),
+        ("PLAINTEXT://[::1]:9092", ListenerAddress("PLAINTEXT", "::1", 9092)),
     ],
 )
-def test_an_address_is_written_as_kafka_writes_it_or_just_as_host_and_port(text: str, listener: Listener) -> None:
-    assert parse_listener(text) == listener
-    assert parse_listener(str(listener)) == listener
+def test_an_address_is_written_as_kafka_writes_it_or_just_as_host_and_port(
+    text: str, listener: ListenerAddress
+) -> None:
+    assert parse_address(text) == listener
+    assert parse_address(str(listener)) == listener
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SSL://host:9092", "only PLAINTEXT is"),
+        ("SSL://host:9092", "the listener SSL has the security protocol SSL, which is not supported yet"),
+        ("CLIENTS://host:9092", "has no protocol for the listener CLIENTS: add CLIENTS:PLAINTEXT"),
+        ("CLI ENTS://host:9092", "is no name of a listener"),
         ("host", "must end in a port"),
         ("host:http", "must end in a port"),
         ("host:65536", "must end in a port"),
         ("host:٣", "must end in a port"),
         ("::1:9092", "needs brackets"),
-        ("a:1,b:2", "must name one listener"),
-        ("", "must name one listener"),
+        ("a:1,b:2", "two listeners have the name PLAINTEXT"),
+        ("PLAINTEXT://a:1,CLIENTS://b:1", "PLAINTEXT and CLIENTS have the same port"),
+        ("PLAINTEXT://127.0.0.1:1,CLIENTS://[::1]:1,X://0.0.0.0:1", "PLAINTEXT and X have the same port"),
+        ("", "must name a listener"),
     ],
 )
 def test_an_address_that_cannot_be_listened_on_is_refused_with_the_reason(text: str, reason: str) -> None:
@@ -45,10 +51,73 @@ def test_clients_cannot_be_told_to_connect_to_every_address() -> None:
 
 
 def test_what_clients_are_told_is_what_is_listened_on_unless_it_is_set() -> None:
-    assert BrokerSettings().advertised_listener is None
+    here = ListenerAddress("PLAINTEXT", "127.0.0.1", 9092)
+    told = ListenerAddress("PLAINTEXT", "log.example", 19092)
+    assert BrokerSettings().listener_list == (Listener(here, "PLAINTEXT", None, between_brokers=True),)
     settings = BrokerSettings.from_texts({"advertised.listeners": "PLAINTEXT://log.example:19092"})
-    assert settings.advertised_listener == Listener("PLAINTEXT", "log.example", 19092)
-    assert settings.listener == Listener("PLAINTEXT", "127.0.0.1", 9092)
+    assert settings.listener_list == (Listener(here, "PLAINTEXT", told, between_brokers=True),)
+
+
+def several(**texts: str) -> BrokerSettings:
+    """Settings of two listeners, with changes."""
+    named = {
+        "listeners": "clients://:9092,BROKERS://127.0.0.1:9093",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+        "inter.broker.listener.name": "BROKERS",
+    }
+    named |= {name.replace("_", "."): text for name, text in texts.items()}
+    return BrokerSettings.from_texts({name: text for name, text in named.items() if text})
+
+
+def test_several_listeners_have_names_and_one_of_them_is_for_brokers() -> None:
+    settings = several(advertised_listeners="CLIENTS://log.example:443")
+    assert [str(listener.address) for listener in settings.listener_list] == [
+        "CLIENTS://:9092",
+        "BROKERS://127.0.0.1:9093",
+    ]
+    clients, brokers = settings.listener_list
+    assert (clients.entrance, brokers.entrance) == (Entrance("CLIENTS", False), Entrance("BROKERS", True))
+    assert clients.advertised == ListenerAddress("CLIENTS", "log.example", 443)
+    assert brokers.advertised is None, "the listener is told by its own address"
+
+
+def test_without_a_choice_brokers_use_the_only_listener_or_that_of_the_name_plaintext() -> None:
+    (only,) = several(listeners="CLIENTS://:9092", inter_broker_listener_name="").listener_list
+    assert only.between_brokers
+    listeners, protocols = "CLIENTS://:9092,PLAINTEXT://:9093", "CLIENTS:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    settings = several(listeners=listeners, listener_security_protocol_map=protocols, inter_broker_listener_name="")
+    assert [listener.between_brokers for listener in settings.listener_list] == [False, True]
+
+
+def test_two_listeners_share_a_port_as_ipv4_and_ipv6() -> None:
+    settings = several(listeners="CLIENTS://127.0.0.1:9092,BROKERS://[::1]:9092")
+    assert {listener.address.port for listener in settings.listener_list} == {9092}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("inter_broker_listener_name", "", r"must name the one of listeners \(CLIENTS, BROKERS\) that brokers use"),
+        ("inter_broker_listener_name", "INNER", r"INNER, which is not one of listeners \(CLIENTS, BROKERS\)"),
+        ("advertised_listeners", "OTHERS://h:1", r"OTHERS, which is not one of listeners \(CLIENTS, BROKERS\)"),
+        ("advertised_listeners", "CLIENTS://0.0.0.0:1", "wildcard"),
+        ("advertised_listeners", "CLIENTS://h:1,CLIENTS://i:2", "advertised twice"),
+        ("advertised_listeners", "CLIENTS://h", "must end in a port"),
+        ("listener_security_protocol_map", "CLIENTS:PLAINTEXT", "no protocol for the listener BROKERS"),
+        ("listener_security_protocol_map", "CLIENTS:TLS,BROKERS:PLAINTEXT", "'TLS' is no security protocol"),
+        ("listener_security_protocol_map", "CLIENTS:SASL_SSL,BROKERS:PLAINTEXT", "SASL_SSL, which is not supported"),
+        ("listener_security_protocol_map", "CLIENTS", "must be the name of a listener and its protocol"),
+        ("listener_security_protocol_map", "CLIENTS:SSL,clients:SSL", "two protocols"),
+    ],
+)
+def test_settings_of_listeners_that_contradict_each_other_are_refused(name: str, text: str, reason: str) -> None:
+    with pytest.raises(InvalidSetting, match=reason):
+        several(**{name: text})
+
+
+def test_metrics_are_served_in_plain_text_only() -> None:
+    with pytest.raises(InvalidSetting, match="plain text only, not as SSL"):
+        BrokerSettings.from_texts({"metrics.listener": "SSL://h:1"})
 
 
 def test_a_request_that_may_be_sent_must_fit_into_memory() -> None:

@@ -51,7 +51,7 @@ def test_toml_may_write_names_dotted_quoted_or_as_tables_and_values_as_what_they
     )
     assert settings.num_partitions == 3
     assert not settings.auto_create_topics_enable
-    assert settings.listener.port == 19092
+    assert settings.listener_list[0].address.port == 19092
     assert settings.data_directory == "/data, with a comma"
     assert retention_ms(settings) == 60_000
     assert not settings.log_cleaner_enable

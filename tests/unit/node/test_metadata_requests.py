@@ -8,6 +8,7 @@ from tests.unit.node.speaking import create_topic, delete_topic, error
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
+from cordwood.model.listeners import ONLY_ENTRANCE
 from cordwood.node.apis import HANDLERS
 from cordwood.simulation.exchange import State, decode_response
 from cordwood.simulation.world import World
@@ -32,7 +33,7 @@ def test_what_is_advertised_is_what_the_handlers_declare(world: World, version: 
 class Bare:
     """A reply for a request that no codec of ours writes."""
 
-    client_host, connection_id = "test", 1
+    client_host, connection_id, entrance = "test", 1, ONLY_ENTRANCE
 
     def __init__(self) -> None:
         self.sent: list[Any] = []

@@ -27,8 +27,9 @@ def write(world: World, *operations: Operation) -> None:
     world.settle()
 
 
-def register(world: World, broker_id: int = OTHER) -> None:
-    registration = Registration(broker_id, "incarnation", (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),))
+def register(world: World, broker_id: int = OTHER, *endpoints: Endpoint) -> None:
+    endpoints = endpoints or (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),)
+    registration = Registration(broker_id, "incarnation", endpoints)
     epoch = run(world.store.get(broker_epoch_key(broker_id)))
     write(world, *plan_registration(registration, epoch).plan.commit.operations)
 

@@ -78,6 +78,8 @@ def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target
     """Plans which partitions the fetch reads; None if the whole request was refused."""
     header = request.header
     try:
+        if body.replica_id >= 0 and not request.reply.entrance.between_brokers:
+            raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Followers fetch at the listener of brokers.")
         if body.replica_id >= 0:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no followers.")
         return node.fetch_sessions.resolve(

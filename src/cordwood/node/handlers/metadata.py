@@ -41,6 +41,9 @@ ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10
 ALL_CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 BROKER_ENDPOINTS = 1
+NO_LEADER = -1
+LISTENER_NOT_FOUND_FROM = 6
+"""From this version of Metadata on clients know LISTENER_NOT_FOUND."""
 
 NARROW_TOPICS = 10
 """So many topics are answered in one go: nearly always their encoded entries are kept."""
@@ -78,24 +81,31 @@ class EncodedTopics:
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
-        self._kept: dict[str, tuple[TopicImage, int, dict[tuple[int, int], bytes]]] = {}
+        self._kept: dict[str, tuple[TopicImage, int, dict[tuple[int, int, ErrorCode, frozenset[int]], bytes]]] = {}
 
-    def entry(self, topic: TopicImage, version: int, operations: int) -> bytes:
+    def entry(self, topic: TopicImage, version: int, operations: int, unreachable: frozenset[int]) -> bytes:
+        """The entry for a client that cannot reach these brokers."""
         kept, epochs_revision = self._kept.get(topic.name), self._image.epochs_revision
         if kept is None or kept[0] is not topic or kept[1] != epochs_revision:
             kept = self._kept[topic.name] = (topic, epochs_revision, {})
-        key = (layout_of(version), operations)
+        why = ErrorCode.LEADER_NOT_AVAILABLE
+        if unreachable and version >= LISTENER_NOT_FOUND_FROM:
+            why = ErrorCode.LISTENER_NOT_FOUND
+        key = (layout_of(version), operations, why, unreachable)
         encoded = kept[2].get(key)
         if encoded is None:
-            encoded = kept[2][key] = encode_topic(version, _describe(self._image, topic, operations))
+            described = _describe(self._image, topic, operations, why, unreachable)
+            encoded = kept[2][key] = encode_topic(version, described)
         return encoded
 
     def forget(self, name: str) -> None:
         self._kept.pop(name, None)
 
 
-def _describe(image: ClusterImage, topic: TopicImage, operations: int) -> TopicMetadata:
-    led = [(partition, image.leadership(partition)) for partition in topic.partitions]
+def _describe(
+    image: ClusterImage, topic: TopicImage, operations: int, why: ErrorCode, unreachable: frozenset[int]
+) -> TopicMetadata:
+    led = [(partition, _leader(image, partition, why, unreachable)) for partition in topic.partitions]
     partitions = [
         PartitionMetadata(
             index,
@@ -103,11 +113,22 @@ def _describe(image: ClusterImage, topic: TopicImage, operations: int) -> TopicM
             leader_epoch,
             partition.replicas,
             partition.isr,
-            error_code=ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            error_code=error,
         )
-        for index, (partition, (leader, leader_epoch)) in enumerate(led)
+        for index, (partition, (leader, leader_epoch, error)) in enumerate(led)
     ]
     return TopicMetadata(topic.name, topic.topic_id, partitions, topic.internal, 0, operations)
+
+
+def _leader(
+    image: ClusterImage, partition: PartitionImage, why: ErrorCode, unreachable: frozenset[int]
+) -> tuple[int, int, ErrorCode]:
+    """The leader that a client is told, its epoch, and the error of a partition without one; `why` if the client cannot
+    reach the leader."""
+    leader, epoch = image.leadership(partition)
+    if leader in unreachable:
+        return NO_LEADER, epoch, why
+    return leader, epoch, ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def metadata(node: Node, request: Request) -> Steps | None:
@@ -159,7 +180,8 @@ def _answer_metadata(
     asked = node.image.sorted_topics() if body.topics is None else body.topics
     if len(asked) > NARROW_TOPICS:
         return _answer_metadata_in_steps(node, request, body, asked, errors)
-    _send_metadata(node, request, body, _entries(node, request, body, asked, errors))
+    entries = _entries(node, request, body, asked, errors, _unreachable(node.image, request))
+    _send_metadata(node, request, body, entries)
     return None
 
 
@@ -173,8 +195,9 @@ def _answer_metadata_in_steps(
     yield  # decoding so many names was a step of its own
     topics: list[bytes] = []
     left = ENCODED_PER_STEP
+    unreachable = _unreachable(node.image, request)
     for each in asked:
-        topics += _entries(node, request, body, (each,), errors)
+        topics += _entries(node, request, body, (each,), errors, unreachable)
         topic = each if isinstance(each, TopicImage) else _find(node, each)
         left -= 1 if topic is None else 1 + len(topic.partitions)
         if left <= 0:
@@ -189,6 +212,7 @@ def _entries(
     body: MetadataRequest,
     asked: Sequence[TopicImage | RequestedTopic],
     errors: dict[str, ProtocolError],
+    unreachable: frozenset[int],
 ) -> list[bytes]:
     """The encoded entries of the topics, or of the errors for topics that do not exist."""
     version, entry = request.version, node.encoded_topics.entry
@@ -197,7 +221,7 @@ def _entries(
     for each in asked:
         topic = each if isinstance(each, TopicImage) else _find(node, each)
         if topic is not None:
-            topics.append(entry(topic, version, operations))
+            topics.append(entry(topic, version, operations, unreachable))
         elif isinstance(each, RequestedTopic) and (unknown := _unknown(each, version, errors)) is not None:
             topics.append(encode_topic(version, unknown))
     return topics
@@ -209,7 +233,7 @@ def _send_metadata(node: Node, request: Request, body: MetadataRequest, topics: 
         encode_metadata_response(
             version,
             request.header.correlation_id,
-            brokers=broker_endpoints(node),
+            brokers=broker_endpoints(image, request.reply.entrance.name),
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
             topics=topics,
@@ -242,12 +266,20 @@ def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolErro
     return TopicMetadata(asked.name, None, (), error_code=code)
 
 
-def broker_endpoints(node: Node) -> list[NodeEndpoint]:
+def broker_endpoints(image: ClusterImage, listener: str) -> list[NodeEndpoint]:
+    """The brokers, as clients of a listener reach them. Brokers without this listener are left out."""
     brokers = []
-    for broker_id, broker in sorted(node.image.brokers.items()):
-        endpoint = broker.endpoints[0]
-        brokers.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
+    for broker_id, broker in sorted(image.brokers.items()):
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None:
+            brokers.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
     return brokers
+
+
+def _unreachable(image: ClusterImage, request: Request) -> frozenset[int]:
+    """The registered brokers that do not have the listener that the request came in on."""
+    listener = request.reply.entrance.name
+    return frozenset([broker_id for broker_id, broker in image.brokers.items() if broker.endpoint(listener) is None])
 
 
 def describe_cluster(node: Node, request: Request) -> None:
@@ -257,6 +289,7 @@ def describe_cluster(node: Node, request: Request) -> None:
     operations = OPERATIONS_NOT_ASKED_FOR
     if body.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
+    brokers = broker_endpoints(node.image, request.reply.entrance.name)
     request.answer(
         error_code=error,
         error_message=None if error is ErrorCode.NONE else "There are only broker endpoints here.",
@@ -265,7 +298,7 @@ def describe_cluster(node: Node, request: Request) -> None:
         controller_id=node.image.controller_id,
         brokers=[
             {"broker_id": broker_id, "host": host, "port": port, "rack": rack, "is_fenced": False}
-            for broker_id, host, port, rack in (broker_endpoints(node) if error is ErrorCode.NONE else ())
+            for broker_id, host, port, rack in (brokers if error is ErrorCode.NONE else ())
         ],
         cluster_authorized_operations=operations,
     )
@@ -285,6 +318,7 @@ def describe_topic_partitions(node: Node, request: Request) -> Steps:
             request.answer(topics=Made(names[:most], lambda name: {**nothing, "name": name}), next_cursor=None)
             return
     room = max(1, min(body.response_partition_limit, most))
+    unreachable = _unreachable(node.image, request)
     next_cursor: dict[str, Any] | None = None
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
@@ -292,7 +326,7 @@ def describe_topic_partitions(node: Node, request: Request) -> Steps:
             next_cursor = {"topic_name": name, "partition_index": first}
             break
         topic = node.image.topics.get(name)
-        topics.append(_described_topic(node.image, name, topic, first, room))
+        topics.append(_described_topic(node.image, name, topic, first, room, unreachable))
         if not len(topics) % ENCODED_PER_STEP:
             yield
         count = 0 if topic is None else max(0, len(topic.partitions) - first)
@@ -303,27 +337,35 @@ def describe_topic_partitions(node: Node, request: Request) -> Steps:
     request.answer(topics=topics, next_cursor=next_cursor)
 
 
-def _described_topic(image: ClusterImage, name: str, topic: TopicImage | None, first: int, room: int) -> dict[str, Any]:
+def _described_topic(
+    image: ClusterImage, name: str, topic: TopicImage | None, first: int, room: int, unreachable: frozenset[int]
+) -> dict[str, Any]:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
     except ProtocolError as invalid:
         error = invalid.code
     partitions = () if topic is None else topic.partitions[first : first + room]
+
+    def described(numbered: tuple[int, PartitionImage]) -> dict[str, Any]:
+        return _described_partition(image, *numbered, unreachable)
+
     return {
         "error_code": ErrorCode.NONE if topic is not None else error,
         "name": name,
         "topic_id": ZERO_TOPIC_ID if topic is None else topic.topic_id,
         "is_internal": topic is not None and topic.internal,
-        "partitions": Made(list(enumerate(partitions, first)), lambda numbered: _described_partition(image, *numbered)),
+        "partitions": Made(list(enumerate(partitions, first)), described),
         "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
     }
 
 
-def _described_partition(image: ClusterImage, index: int, partition: PartitionImage) -> dict[str, Any]:
-    leader, leader_epoch = image.leadership(partition)
+def _described_partition(
+    image: ClusterImage, index: int, partition: PartitionImage, unreachable: frozenset[int]
+) -> dict[str, Any]:
+    leader, leader_epoch, error = _leader(image, partition, ErrorCode.LISTENER_NOT_FOUND, unreachable)
     return {
-        "error_code": ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        "error_code": error,
         "partition_index": index,
         "leader_id": leader,
         "leader_epoch": leader_epoch,

@@ -119,12 +119,15 @@ def _find_offset(
 def offset_for_leader_epoch(node: Node, request: Request) -> Steps:
     """Finds where an epoch ended: a client or follower compares, and sees whether its log diverged."""
     body = yield from request.read()
+    allowed = request.reply.entrance.between_brokers or body.replica_id < 0
 
     def topic(asked: Any) -> dict[str, Any]:
-        return {
-            "topic": asked.topic,
-            "partitions": Made(asked.partitions, lambda partition: _epoch_end(node, asked.topic, partition)),
-        }
+        def partition(each: Any) -> dict[str, Any]:
+            if allowed:
+                return _epoch_end(node, asked.topic, each)
+            return _epoch_end_answer(each.partition, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+        return {"topic": asked.topic, "partitions": Made(asked.partitions, partition)}
 
     request.answer(topics=Made(body.topics, topic))
 
@@ -140,12 +143,13 @@ def _epoch_end(node: Node, topic: str, asked: Any) -> dict[str, Any]:
     except StorageFailure as failure:
         node.report_storage_failure(failure)
         error = ErrorCode.KAFKA_STORAGE_ERROR
-    return {
-        "error_code": error,
-        "partition": asked.partition,
-        "leader_epoch": leader_epoch,
-        "end_offset": end_offset,
-    }
+    return _epoch_end_answer(asked.partition, leader_epoch, end_offset, error)
+
+
+def _epoch_end_answer(
+    index: int, leader_epoch: int = -1, end_offset: int = -1, error: ErrorCode = ErrorCode.NONE
+) -> dict[str, Any]:
+    return {"error_code": error, "partition": index, "leader_epoch": leader_epoch, "end_offset": end_offset}
 
 
 def delete_records(node: Node, request: Request) -> Steps:

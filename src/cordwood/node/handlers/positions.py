@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from cordwood.cluster.image import BrokerImage, ClusterImage, TopicImage
+from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.groups.offset_records import Position
 from cordwood.groups.positions import Commit
 from cordwood.model.coordination import coordinating_partition, is_too_long, transaction_partition
@@ -29,6 +29,7 @@ from cordwood.node.group_shards import Author
 from cordwood.node.request import NARROW_BYTES, Made, Request, in_order, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
+from cordwood.wire.endpoints import NodeEndpoint
 
 if TYPE_CHECKING:
     from cordwood.node.node import Node
@@ -56,19 +57,19 @@ def find_coordinator(node: Node, request: Request) -> Steps:
 
     def answer(error: ProtocolError | None) -> None:
         def found(key: str) -> dict[str, Any]:
-            coordinator: BrokerImage | None = None
+            coordinator: NodeEndpoint | None = None
             try:
                 if error is not None:
                     raise error
-                coordinator = _coordinator(node.image, key, key_type)
+                coordinator = _coordinator(node.image, key, key_type, request.reply.entrance.name)
                 problem = None
             except ProtocolError as refusal:
                 problem = refusal
             return {
                 "key": key,
-                "node_id": -1 if coordinator is None else coordinator.broker_id,
-                "host": "" if coordinator is None else coordinator.endpoints[0].host,
-                "port": -1 if coordinator is None else coordinator.endpoints[0].port,
+                "node_id": -1 if coordinator is None else coordinator.node_id,
+                "host": "" if coordinator is None else coordinator.host,
+                "port": -1 if coordinator is None else coordinator.port,
                 "error_code": ErrorCode.NONE if problem is None else problem.code,
                 "error_message": None if problem is None else problem.message,
             }
@@ -86,8 +87,9 @@ def find_coordinator(node: Node, request: Request) -> Steps:
         answer(None)
 
 
-def _coordinator(image: ClusterImage, key: str, key_type: int) -> BrokerImage:
-    """The broker that leads the partition of the internal topic that the key belongs to. The topic has to exist."""
+def _coordinator(image: ClusterImage, key: str, key_type: int, listener: str) -> NodeEndpoint:
+    """The broker that leads the partition of the internal topic that the key belongs to, as clients of a listener reach
+    it. The topic has to exist."""
     problem = _coordinator_problem(key, key_type)
     if problem is not None:
         raise problem
@@ -99,7 +101,10 @@ def _coordinator(image: ClusterImage, key: str, key_type: int) -> BrokerImage:
         # A registration that expired while its process was stopped comes back at the next renewal.
         reason = "has no leader" if leader < 0 else f"is led by broker {leader}, which is not registered at the moment"
         raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The coordinator's partition {reason}.")
-    return coordinator
+    endpoint = coordinator.endpoint(listener)
+    if endpoint is None:
+        raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The coordinator has no listener {listener}.")
+    return NodeEndpoint(leader, endpoint.host, endpoint.port)
 
 
 def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:

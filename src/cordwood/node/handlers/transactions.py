@@ -69,6 +69,9 @@ def add_partitions_to_txn(node: Node, request: Request) -> Steps:
             lambda topics: request.answer(results_by_topic_v3_and_below=topics),
         )
         return
+    if not request.reply.entrance.between_brokers:
+        request.answer(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results_by_transaction=())
+        return
     answered = in_order(
         len(body.transactions),
         lambda results: request.answer(error_code=ErrorCode.NONE, results_by_transaction=results),
@@ -265,6 +268,9 @@ def write_txn_markers(node: Node, request: Request) -> Steps:
         partitions = dict.fromkeys(
             TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
         )
+        if not request.reply.entrance.between_brokers:
+            one_done(place, marker)(dict.fromkeys(partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+            continue
         write_markers(node, how, partitions, one_done(place, marker))
 
 
