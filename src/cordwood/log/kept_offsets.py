@@ -89,7 +89,11 @@ class KeptOffsets:
 
     def note(self, partition: TopicPartition, offsets: LogOffsets, *, has_segments: bool) -> None:
         """Takes the current offsets of an open log."""
-        if has_segments and (offsets.recovery_point or partition in self.recovery_points):
+        before = self.recovery_points.get(partition)
+        if has_segments and (offsets.recovery_point or before is not None):
+            self.recovery_points[partition] = offsets.recovery_point
+        elif offsets.recovery_point > max(before or 0, offsets.start):
+            # All files of the log are lost: only the recovery point keeps its offsets from being given out again.
             self.recovery_points[partition] = offsets.recovery_point
         if offsets.start or partition in self.log_starts:
             self.log_starts[partition] = offsets.start

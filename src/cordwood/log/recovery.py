@@ -111,6 +111,8 @@ class Recovery:
         self._report.damage.append(
             Damage(directory.partition, directory.path, 0, offsets.start, end_offset, "there is no log file")
         )
+        # A log without a segment gets no checkpoint, and the next one of all logs empties the witness.
+        offsets.recovery_point = end_offset
         return end_offset
 
     def _follows(self, segment: Segment, end: _End) -> bool:

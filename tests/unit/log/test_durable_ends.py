@@ -118,6 +118,23 @@ def test_a_whole_log_that_is_gone_before_its_first_checkpoint_is_reported() -> N
     assert values(log_of(killed(directory, filesystem)), 5) == written
 
 
+@pytest.mark.parametrize("stop_cleanly", [True, False])
+def test_the_offsets_of_a_log_that_is_gone_outlive_the_witness(stop_cleanly: bool) -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    acknowledge(directory, log_of(directory), 10)
+    directory.close(clean=False)
+    filesystem.remove_tree(f"{PATH}/orders-0")
+    for _ in range(3):
+        directory = opened(filesystem)
+        log = log_of(directory)
+        assert (log.log_end_offset, damaged(log)) == (10, [(0, 10)])
+        acknowledge(directory, log_of(directory, TopicPartition("orders", 1)), 1)
+        directory.checkpoint()
+        assert end_key(TOPIC_ID, 0) not in ends(filesystem)
+        directory.close(clean=stop_cleanly)
+
+
 @pytest.mark.parametrize("kept", [0, 2])
 def test_a_closed_segment_that_lost_its_end_costs_no_later_segment(kept: int) -> None:
     filesystem = CrashingFilesystem()
