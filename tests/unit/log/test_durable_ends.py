@@ -128,7 +128,7 @@ def test_the_offsets_of_a_log_that_is_gone_outlive_the_witness(stop_cleanly: boo
     for _ in range(3):
         directory = opened(filesystem)
         log = log_of(directory)
-        assert (log.log_end_offset, damaged(log)) == (10, [(0, 10)])
+        assert (log.offsets.end, damaged(log)) == (10, [(0, 10)])
         acknowledge(directory, log_of(directory, TopicPartition("orders", 1)), 1)
         directory.checkpoint()
         assert end_key(TOPIC_ID, 0) not in ends(filesystem)
