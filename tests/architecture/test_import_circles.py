@@ -11,7 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
 
-FOLDERS = {"log": True}
+FOLDERS = {"log": True, "node": False}
 """The folders without circles. True: imports for types alone (under TYPE_CHECKING) count, too."""
 
 

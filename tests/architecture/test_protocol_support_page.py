@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cordwood.node.apis import HANDLERS
+from cordwood.node.apis import SERVED
 from cordwood.node.protocol_support import protocol_support_markdown
 from cordwood.wire.apis import APIS
 
@@ -14,6 +14,6 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_every_served_version_has_a_codec() -> None:
-    for key, handler in HANDLERS.items():
+    for key, api in SERVED.items():
         codec = APIS[key]
-        assert codec.min_version <= handler.api.min_version <= handler.api.max_version <= codec.max_version
+        assert codec.min_version <= api.min_version <= api.max_version <= codec.max_version

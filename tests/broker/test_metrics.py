@@ -21,6 +21,7 @@ from tests.moments import at
 from cordwood.broker import metrics_endpoint
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.cluster.planner import topics
 from cordwood.embedded import Broker
 from cordwood.groups.positions import Commit
 from cordwood.model.broker_settings import BrokerSettings
@@ -54,7 +55,8 @@ class Stage:
         return await answer
 
     async def create(self, topic: str) -> None:
-        await self.asked(lambda done: self.node.auto_create([topic], done))
+        wanted = [topics.NewTopic(topic)]
+        await self.asked(lambda done: self.server.driver.metadata(lambda writer: writer.create_topics(wanted), done))
         await self.until(lambda: topic in self.node.hosted.topics)
 
     def append(
@@ -70,7 +72,7 @@ class Stage:
         now_ms = int(time.time() * 1000)
 
         def write() -> None:
-            self.node.append_internal(self.node.hosted.leader(topic, partition), batch, at(now_ms))
+            self.node.appends.append_internal(self.node.hosted.leader(topic, partition), batch, at(now_ms))
 
         assert self.server.driver.run(write)
 

@@ -76,7 +76,7 @@ async def test_a_stopping_broker_answers_who_waits_for_more_to_read() -> None:
     await peer.send(metadata_that_creates())
     assert struct.unpack_from(">i", await peer.receive())[0] == 4
     await peer.send(fetch_that_waits(60_000))
-    while not server.node._parked:  # noqa: ASYNC110
+    while not server.node.parked.by_connection:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     started_s = time.monotonic()
     stopping = asyncio.create_task(server.stop())

@@ -13,6 +13,7 @@ from cordwood.broker.connection import Connection
 from cordwood.broker.connections import Connections
 from cordwood.broker.memory import Memory
 from cordwood.broker.server import Server
+from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.broker_settings import BrokerSettings
 from cordwood.wire.apis import ApiKey
 from cordwood.wire.codec import writer
@@ -29,7 +30,8 @@ async def serving() -> AsyncIterator[tuple[Server, Connections]]:
     server = await Server.start(settings, memory=Memory())
     try:
         created: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        server.driver.run(lambda: server.node.auto_create(TOPICS, created.set_result))
+        topics = [NewTopic(name) for name in TOPICS]
+        server.driver.metadata(lambda writer: writer.create_topics(topics), created.set_result)
         await created
         assert server._connections is not None
         yield server, server._connections

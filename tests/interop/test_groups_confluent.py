@@ -184,7 +184,7 @@ def test_members_go_on_without_a_round_when_the_broker_is_killed_and_comes_back(
 
 def test_a_member_at_rest_has_a_heartbeat_that_waits_for_news(group: str, workers: list[Worker]) -> None:
     with Broker(settings={"group.heartbeat.hold.ms": 30_000, "group.initial.rebalance.delay.ms": 0}) as broker:
-        held = broker._calls.server.node.held_heartbeats.of_connection
+        held = broker._calls.server.node.parked.giving_way
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic("shared", PARTITIONS)])["shared"].result(60)
         patient = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 500}

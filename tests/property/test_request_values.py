@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.node.apis import HANDLERS
+from cordwood.node.apis import SERVED
 from cordwood.records.build import build_batch
 from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
@@ -75,14 +75,14 @@ class Asking:
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_a_request_asks_for_the_broker_goes_on(seed: int) -> None:
     chance = random.Random(seed)
-    messages: dict[int, Message] = {key: load(APIS[key].name)["request"] for key in HANDLERS}
+    messages: dict[int, Message] = {key: load(APIS[key].name)["request"] for key in SERVED}
     for life in range(REQUESTS // PER_LIFE):
         world = World(seed=life).start()
         topic = {"name": "orders", "num_partitions": 2, "replication_factor": 1}
         created = world.ask(ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000)
         for _ in range(PER_LIFE):
-            key = chance.choice(sorted(HANDLERS))
-            api, message = HANDLERS[key].api, messages[key]
+            key = chance.choice(sorted(SERVED))
+            api, message = SERVED[key], messages[key]
             version = chance.randint(api.min_version, api.max_version)
             asking = Asking(chance, version, version >= message.flexible_from, created.topics[0].topic_id)
             world.begin(ApiKey(key), version, **asking.body(message.body))

@@ -21,8 +21,8 @@ from tests.simulation.one_producer import position
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import MAX_PLAN_BYTES
 from cordwood.model.moment import Moment
-from cordwood.node import family_coordinator, transaction_coordinator
-from cordwood.node.transaction_markers import write_markers
+from cordwood.node import family_coordinator, transaction_completion
+from cordwood.node.transaction_markers import MarkerWriter
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.disk import ProcessDied
 from cordwood.simulation.transaction_game import SETTINGS
@@ -250,7 +250,7 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
     end_before = partition.replica.log.offsets.end
     exchange = begin_decision(world, 0, *tasks)
     appended: list[int] = []
-    append = world.node.append_internal
+    append = world.node.appends.append_internal
 
     def watch(where: Any, batch: bytearray, now: Moment, *marker: Any) -> Any:
         result = append(where, batch, now, *marker)
@@ -258,7 +258,7 @@ def test_a_decision_is_one_record_batch_so_no_tear_keeps_a_part_of_it(
             appended.append(result.last_offset - result.base_offset + 1)
         return result
 
-    monkeypatch.setattr(world.node, "append_internal", watch)
+    monkeypatch.setattr(world.node.appends, "append_internal", watch)
     world.settle()
     assert exchange.answer.error_code == 0
     assert appended[0] == 6, "the family's record and five slots"
@@ -269,11 +269,13 @@ def test_no_marker_is_written_before_it_is_safe_that_its_slot_has_ended(monkeypa
     """Two tasks take back what is theirs, and the power goes at a first marker: whichever is open then is whole."""
     marked: list[Any] = []
 
-    def write(node: Any, how: Any, *arguments: Any) -> None:
-        marked.append(how)
-        write_markers(node, how, *arguments)
+    write_markers = MarkerWriter.write
 
-    monkeypatch.setattr(transaction_coordinator, "write_markers", write)
+    def write(markers: MarkerWriter, how: Any, *arguments: Any) -> None:
+        marked.append(how)
+        write_markers(markers, how, *arguments)
+
+    monkeypatch.setattr(MarkerWriter, "write", write)
     whole = 0
     for seed in range(60):
         chance = random.Random(seed)
@@ -381,7 +383,8 @@ def test_the_answer_waits_for_the_markers_and_says_so_when_it_cannot(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[Any] = []
-    monkeypatch.setattr(transaction_coordinator, "write_markers", lambda *arguments: held.append(arguments))
+    write_markers = MarkerWriter.write
+    monkeypatch.setattr(MarkerWriter, "write", lambda *arguments: held.append(arguments))
     task = Task(world, 0)
     task.write(b"value")
     exchange = begin_decision(world, 0, task, timeout_ms=3_000)
@@ -397,7 +400,7 @@ def test_the_answer_waits_for_the_markers_and_says_so_when_it_cannot(
     assert not again.answered
     assert not after.answered, "it waits for the markers of the last decision, too"
     assert visible(world) == []
-    monkeypatch.setattr(transaction_coordinator, "write_markers", write_markers)
+    monkeypatch.setattr(MarkerWriter, "write", write_markers)
     for arguments in held:
         write_markers(*arguments)
     world.settle()
@@ -409,7 +412,7 @@ def test_the_answer_waits_for_the_markers_and_says_so_when_it_cannot(
 
 
 def test_many_markers_come_in_parts_so_that_others_are_served(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_coordinator, "MARKERS_AT_ONCE", 4)
+    monkeypatch.setattr(transaction_completion, "MARKERS_AT_ONCE", 4)
     tasks = [Task(world, 0) for _ in range(7)]
     for task in tasks:
         for partition in range(3):

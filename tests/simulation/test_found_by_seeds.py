@@ -205,7 +205,9 @@ def test_there_is_never_more_than_one_checkpoint_to_come() -> None:
     for _ in range(40):
         fill(world, "orders", bytes(100))
         world.advance(50)
-    coming = [timer.callback for _, _, timer in world.node.timers._heap if "checkpoint_once" in repr(timer.callback)]
+    coming = [
+        timer.callback for _, _, timer in world.node.loop.timers._heap if "Checkpoints._once" in repr(timer.callback)
+    ]
     assert len(coming) <= 1
     world.kill()
 

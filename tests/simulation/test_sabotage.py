@@ -13,7 +13,8 @@ from cordwood.log.kept_offsets import KeptOffsets
 from cordwood.log.log import Appended
 from cordwood.log.producers import ProducerStates
 from cordwood.model.moment import Moment
-from cordwood.node.node import Node
+from cordwood.node.appends import Appends
+from cordwood.node.parked import ParkedRequests
 from cordwood.node.partition import Partition
 from cordwood.replication.leader import LeaderReplica
 from cordwood.simulation.disk import SimulatedDisk, SimulatedFile
@@ -34,13 +35,15 @@ def shows_what_is_not_durable(patch: Patch) -> None:
 
 
 def acknowledges_duplicates_at_once(patch: Patch) -> None:
-    real = Node.append
+    real = Appends.append
 
-    def append(node: Node, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
-        appended, safe = real(node, partition, batch, acks, now)
+    def append(
+        appends: Appends, partition: Partition, batch: memoryview, acks: int, now: Moment
+    ) -> tuple[Appended, bool]:
+        appended, safe = real(appends, partition, batch, acks, now)
         return appended, safe or appended.duplicate
 
-    patch.setattr(Node, "append", append)
+    patch.setattr(Appends, "append", append)
 
 
 def forgets_producers_when_it_restarts(patch: Patch) -> None:
@@ -105,14 +108,14 @@ def lets_readers_sleep(patch: Patch) -> None:
 
 
 def does_not_ask_to_be_woken(patch: Patch) -> None:
-    def park(node: Node, connection_id: int, waiting: Any) -> None:
-        node._parked.setdefault(connection_id, {})[waiting] = None
+    def park(parked: ParkedRequests, connection_id: int, waiting: Any) -> None:
+        parked.by_connection.setdefault(connection_id, {})[waiting] = None
 
-    patch.setattr(Node, "park", park)
+    patch.setattr(ParkedRequests, "park", park)
 
 
 def keeps_fetches_that_are_answered(patch: Patch) -> None:
-    patch.setattr(Node, "unpark", lambda node, connection_id, waiting: None)
+    patch.setattr(ParkedRequests, "unpark", lambda parked, connection_id, waiting: None)
 
 
 PLAIN = Profile(

@@ -8,9 +8,8 @@ import pytest
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
-from cordwood.node import transaction_coordinator
 from cordwood.node.transaction_coordinator import TransactionCoordinator
-from cordwood.node.transaction_markers import write_markers
+from cordwood.node.transaction_markers import MarkerWriter
 from cordwood.simulation.game import SimulationFailed
 from cordwood.simulation.transaction_game import play
 from cordwood.transactions import adding, ending
@@ -28,11 +27,13 @@ def vouches_for_everybody(patch: Patch) -> None:
 
 
 def writes_one_marker_of_many(patch: Patch) -> None:
-    def write(node: Any, how: Any, partitions: Iterable[TopicPartition], done: Any) -> None:
-        wanted = list(partitions)
-        write_markers(node, how, wanted[:1], lambda _: done(dict.fromkeys(wanted, ErrorCode.NONE)))
+    real = MarkerWriter.write
 
-    patch.setattr(transaction_coordinator, "write_markers", write)
+    def write(markers: MarkerWriter, how: Any, partitions: Iterable[TopicPartition], done: Any) -> None:
+        wanted = list(partitions)
+        real(markers, how, wanted[:1], lambda _: done(dict.fromkeys(wanted, ErrorCode.NONE)))
+
+    patch.setattr(MarkerWriter, "write", write)
 
 
 def aborts_without_fencing(patch: Patch) -> None:

@@ -13,9 +13,9 @@ from cordwood.model.coordination import transaction_partition
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.node import Node
+from cordwood.node.appends import Appends
 from cordwood.node.partition import Partition
-from cordwood.node.transaction_coordinator import LONGEST_RETRY_MS
+from cordwood.node.transaction_completion import LONGEST_RETRY_MS
 from cordwood.records.build import build_batch
 from cordwood.records.control import TransactionMarker
 from cordwood.simulation.checkers.transactions import read_committed
@@ -301,20 +301,20 @@ BROKEN = [TopicPartition(TOPIC, 1), TopicPartition(TRANSACTION_STATE, transactio
 def break_log(broken: TopicPartition, patch: pytest.MonkeyPatch) -> list[int]:
     """After the next append, which is the decision, this log takes nothing: the times when it was tried."""
     tried_ms: list[int] = []
-    append_internal = Node.append_internal
+    append_internal = Appends.append_internal
     decided = False
 
     def append(
-        node: Node, partition: Partition, batch: bytearray, now: Moment, marker: TransactionMarker | None = None
+        appends: Appends, partition: Partition, batch: bytearray, now: Moment, marker: TransactionMarker | None = None
     ) -> Appended:
         nonlocal decided
         if decided and partition.name == broken:
             tried_ms.append(now.boot_ms)
             raise StorageFailure(f"{partition.name} takes nothing")
         decided = True
-        return append_internal(node, partition, batch, now, marker)
+        return append_internal(appends, partition, batch, now, marker)
 
-    patch.setattr(Node, "append_internal", append)
+    patch.setattr(Appends, "append_internal", append)
     return tried_ms
 
 
@@ -513,7 +513,7 @@ def test_a_topic_that_is_deleted_does_not_hold_up_the_end(world: World) -> None:
 def test_the_coordinator_of_a_transactional_id_is_found(world: World) -> None:
     found = world.ask(ApiKey.FIND_COORDINATOR, 4, key_type=1, coordinator_keys=[NAME, ""]).coordinators
     assert [each.error_code for each in found] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
-    assert found[0].node_id == world.node.broker_id
+    assert found[0].node_id == world.node.image.node_id
     assert len(world.node.hosted.topics[TRANSACTION_STATE]) == 2
 
 

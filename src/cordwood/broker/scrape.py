@@ -62,14 +62,14 @@ def prepare_scrape(
 
 
 def _damage(node: "Node") -> Values:
-    scrub = node.scrub
+    damage = node.damage
     damaged: dict[tuple[str, ...], float] = {}
-    for finding in scrub.known():
+    for finding in damage.known():
         labels = (finding.partition.topic, str(finding.partition.partition))
         damaged[labels] = damaged.get(labels, 0) + finding.end_offset - finding.first_offset
-    ended_ms = scrub.findings.last_pass_ended_ms
+    ended_ms = damage.findings.last_pass_ended_ms
     return {
-        names.SCRUBBED_BYTES: _one(scrub.bytes_read),
+        names.SCRUBBED_BYTES: _one(node.scrub.bytes_read),
         names.SCRUB_ENDED: [] if ended_ms is None else _one(ended_ms / 1000),
         names.DAMAGED_OFFSETS: list(damaged.items()),
     }

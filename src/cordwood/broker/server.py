@@ -279,7 +279,7 @@ class Server:
         self._client_workers.close()
         self._file_workers.close()
         self._scrub_thread.close()
-        self.node.scrub.finish()
+        self.node.damage.finish()
         self._storage.close_logs()
         logger.info(
             "stopped cleanly in %.0f ms%s",

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from cordwood.model.errors import ErrorCode
-from cordwood.node.apis import HANDLERS
+from cordwood.node.apis import SERVED
 from cordwood.wire.requests import RequestHeader
 
 NamedPartitions = Iterable[tuple[str | None, int | None]]
@@ -101,7 +101,7 @@ class Fault:
         self.remove()
 
     def __str__(self) -> str:
-        return f"the fault on {HANDLERS[self.target.api_key].api.name} ({self.effect.value})"
+        return f"the fault on {SERVED[self.target.api_key].name} ({self.effect.value})"
 
 
 class Faults:
@@ -221,7 +221,7 @@ class Faults:
 
 
 def _target(api: str, topic: str | None, partition: int | None, client_id: str | None) -> Target:
-    by_name = {handler.api.name: key for key, handler in HANDLERS.items()}
+    by_name = {api.name: key for key, api in SERVED.items()}
     if api not in by_name:
         raise ValueError(f"there is no API {api!r}{_near(str(api), by_name)}")
     _check_type("topic", topic, str, None)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from cordwood.broker.server import Server
 from cordwood.cluster.metadata_writer import CreatedTopic
+from cordwood.cluster.planner.topics import NewTopic
 from cordwood.embedded.committed import AbortedRecords
 from cordwood.embedded.loop_calls import BrokerStopped as BrokerStopped
 from cordwood.embedded.loop_calls import LoopCalls
@@ -18,7 +19,8 @@ from cordwood.embedded.partitioner import partition_of
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError
-from cordwood.node.node import ALL_REPLICAS, Node
+from cordwood.node.acks import ALL_REPLICAS
+from cordwood.node.node import Node
 from cordwood.node.partition import Partition, no_such_partition
 from cordwood.node.preparation import Outcome
 from cordwood.records.batch import batches_in, crc_is_right
@@ -243,7 +245,7 @@ def _with_topic(server: Server, name: str, use: Callable[[int], None], done: App
         except Exception as failure:
             done(failure)
 
-    node.auto_create([name], created)
+    node.loop.effects.metadata(lambda writer: writer.create_topics([NewTopic(name)]), created)
 
 
 def _damaged(found: LogSlice, topic: str, index: int, first: int, last: int, reason: str) -> DamagedLog:
@@ -278,7 +280,7 @@ def _append_next(node: Node, partition: Partition, batch: Outcome, deadline_ms: 
 
 
 def _append_now(node: Node, partition: Partition, batch: memoryview, deadline_ms: int, done: Appending) -> None:
-    appended, safe = node.append(partition, batch, ALL_REPLICAS, node.now)
+    appended, safe = node.appends.append(partition, batch, ALL_REPLICAS, node.now)
     if safe:
         done(appended.base_offset)
         return
@@ -289,7 +291,7 @@ def _append_now(node: Node, partition: Partition, batch: memoryview, deadline_ms
         else:
             done(ProtocolError(error, f"{partition.name}: the record at {appended.base_offset}: {error.name}"))
 
-    node.when_safe(partition, appended.last_offset, ALL_REPLICAS, deadline_ms, acknowledged)
+    node.acks.when_safe(partition, appended.last_offset, ALL_REPLICAS, deadline_ms, acknowledged)
 
 
 def _part(partition: Partition, offset: int | None, committed: bool) -> _Part:

@@ -1,4 +1,9 @@
-"""The table of APIs that this node serves, gathered from the handlers' own declarations."""
+"""The table of APIs that a node serves, gathered from the handlers' own declarations.
+
+`served_by` is where the type checker sees that a node has every room that a handler asks for.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from cordwood.node.handlers import (
     acls,
@@ -18,35 +23,57 @@ from cordwood.node.handlers import (
     topics,
     transactions,
 )
-from cordwood.node.request import Handler
+from cordwood.node.request import Handler, Served, served
+from cordwood.wire.apis import Api
 
-HANDLERS: dict[int, Handler] = {
-    handler.api.key: handler
-    for family in (
-        produce,
-        fetch,
-        offsets_in_log,
-        metadata,
-        topics,
-        configs,
-        producers,
-        positions,
-        groups,
-        consumer_groups,
-        group_administration,
-        log_dirs,
-        damage,
-        acls,
-        transactions,
-        families,
-    )
-    for handler in family.HANDLERS
-}
+if TYPE_CHECKING:
+    from cordwood.node.node import Node
 
-SERVED_APIS = tuple(handler.api for handler in HANDLERS.values())
+_HANDLERS: tuple[Handler[Any], ...] = (
+    *produce.HANDLERS,
+    *fetch.HANDLERS,
+    *offsets_in_log.HANDLERS,
+    *metadata.HANDLERS,
+    *topics.HANDLERS,
+    *configs.HANDLERS,
+    *producers.HANDLERS,
+    *positions.HANDLERS,
+    *groups.HANDLERS,
+    *consumer_groups.HANDLERS,
+    *group_administration.HANDLERS,
+    *log_dirs.HANDLERS,
+    *damage.HANDLERS,
+    *acls.HANDLERS,
+    *transactions.HANDLERS,
+    *families.HANDLERS,
+)
+
+SERVED: dict[int, Api] = {handler.api.key: handler.api for handler in _HANDLERS}
+SERVED_APIS = tuple(SERVED.values())
+
+
+def served_by(node: "Node") -> dict[int, Served]:
+    return {
+        **served(node, produce.HANDLERS),
+        **served(node, fetch.HANDLERS),
+        **served(node, offsets_in_log.HANDLERS),
+        **served(node, metadata.HANDLERS),
+        **served(node, topics.HANDLERS),
+        **served(node, configs.HANDLERS),
+        **served(node, producers.HANDLERS),
+        **served(node, positions.HANDLERS),
+        **served(node, groups.HANDLERS),
+        **served(node, consumer_groups.HANDLERS),
+        **served(node, group_administration.HANDLERS),
+        **served(node, log_dirs.HANDLERS),
+        **served(node, damage.HANDLERS),
+        **served(node, acls.HANDLERS),
+        **served(node, transactions.HANDLERS),
+        **served(node, families.HANDLERS),
+    }
 
 
 def served_versions(api_key: int) -> tuple[int, int] | None:
     """The first and the last version of an API that a node serves; None if it serves none."""
-    handler = HANDLERS.get(api_key)
-    return None if handler is None else (handler.api.min_version, handler.api.max_version)
+    api = SERVED.get(api_key)
+    return None if api is None else (api.min_version, api.max_version)

@@ -1,23 +1,26 @@
 """Chooses the log to compact next: the log with the largest share of bytes never compacted. One log at a time.
 
-Compaction itself runs in another process (`Node.compact`); this module chooses the segments and swaps in the results.
+Compaction itself runs in another process; this module chooses the segments and swaps in the results.
 """
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.log.compaction import CompactionJob, CompactionResult
+from cordwood.log.data_directory import DataDirectory
 from cordwood.log.log import Log
 from cordwood.log.recovery import first_timestamp_ms
 from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import NO_LIMIT
+from cordwood.node.checkpoints import Checkpoints
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
+from cordwood.node.reports import Reports
 
 logger = logging.getLogger("cordwood.compaction")
 
@@ -37,74 +40,90 @@ class Candidate(NamedTuple):
 
 
 class Compaction:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectory,
+        hosted: HostedReplicas,
+        checkpoints: Checkpoints,
+        reports: Reports,
+        compact: Callable[[CompactionJob], CompactionResult],
+    ) -> None:
+        """`compact` may take minutes; it is called in a thread."""
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._hosted = hosted
+        self._checkpoints = checkpoints
+        self._reports = reports
+        self._compact_log = compact
         self._working = False
         self._paused: set[TopicPartition] = set()
 
     def schedule(self, now: Moment) -> None:
-        self._node.timers.at(now.boot_ms + self._node.settings.log_cleaner_backoff_ms, self._look)
+        self._loop.timers.at(now.boot_ms + self._image.settings.log_cleaner_backoff_ms, self._look)
 
     def _look(self, now: Moment) -> None:
         self.schedule(now)
-        if not self._working and self._node.settings.log_cleaner_enable:
+        if not self._working and self._image.settings.log_cleaner_enable:
             self._working = True
-            self._node.in_turns.begin_steps(self._compact_one())
+            self._loop.in_turns.begin_steps(self._compact_one())
 
     def _compact_one(self) -> Iterator[None]:
         """Looks at a few logs in each step, and compacts the one with the highest dirty ratio in the end."""
         best: Candidate | None = None
         segments = 0
-        for number, partition in enumerate(list(self._node.hosted), 1):
+        for number, partition in enumerate(list(self._hosted), 1):
             if number % PASSED_PER_STEP == 0 or segments >= EXAMINED_PER_STEP:
                 segments = 0
                 yield
-            if not partition.settings.compacted or not self._node.hosted.hosts(partition):
+            if not partition.settings.compacted or not self._hosted.hosts(partition):
                 continue
-            candidate = self._candidate(partition, self._node.now)
+            candidate = self._candidate(partition, self._loop.now)
             opened = partition.opened
             segments += 1 if opened is None else len(opened.segments)
             if candidate is not None and (best is None or candidate[:2] > best[:2]):
                 best = candidate
         # The log may have changed since it was looked at.
-        chosen = best and self._candidate(best.partition, self._node.now)
-        if chosen is not None and self._node.hosted.hosts(chosen.partition):
+        chosen = best and self._candidate(best.partition, self._loop.now)
+        if chosen is not None and self._hosted.hosts(chosen.partition):
             self._compact(chosen)
         else:
             self._working = False
 
     def _compact(self, chosen: Candidate) -> None:
         def compacted(result: CompactionResult | Exception) -> None:
-            if not self._node.hosted.hosts(chosen.partition):
+            if not self._hosted.hosts(chosen.partition):
                 self._working = False  # the topic was deleted with its files; a new topic may have its name
             elif isinstance(result, Exception):
                 self._working = False
-                self._node.storage_failed(result)
+                self._reports.failed_write(result)
                 self._pause(chosen.name)
             else:
-                self._node.in_turns.begin_steps(self._swap(chosen, result))
+                self._loop.in_turns.begin_steps(self._swap(chosen, result))
 
-        write_down = self._node.logs.expect_compaction(chosen.name)
+        write_down = self._logs.expect_compaction(chosen.name)
 
         def compact() -> CompactionResult:
             write_down()
-            return self._node.compact(chosen.job)
+            return self._compact_log(chosen.job)
 
-        self._node.effects.blocking(compact, compacted)
+        self._loop.effects.blocking(compact, compacted)
 
     def _pause(self, name: TopicPartition) -> None:
         self._paused.add(name)
-        self._node.timers.at(self._node.now.boot_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
+        self._loop.timers.at(self._loop.now.boot_ms + FAILED_PAUSE_MS, lambda _: self._paused.discard(name))
 
     def _candidate(self, partition: Partition, now: Moment) -> Candidate | None:
         if partition.name in self._paused:
             return None
-        if partition.opened is None and not self._node.logs.has_log(partition.name):
+        if partition.opened is None and not self._logs.has_log(partition.name):
             return None
         try:
             return self._examine(partition, now)
         except StorageFailure as failure:
-            self._node.report_storage_failure(failure)
+            self._reports.failure(failure)
             return None
 
     def _examine(self, partition: Partition, now: Moment) -> Candidate | None:
@@ -112,10 +131,10 @@ class Compaction:
         if any(damage.end_offset > log.offsets.start for damage in log.reports.damage):
             return None
         # The saved recovery point bounds compaction: above it recovery expects no gaps, and compaction leaves some.
-        settled = min(log.offsets.recovery_point, self._node.logs.durable_recovery_point(partition.name))
+        settled = min(log.offsets.recovery_point, self._logs.durable_recovery_point(partition.name))
         end_offset, count = self._closed_part(log, min(partition.last_stable_offset, settled), now)
         segments = log.segments[:count]
-        clean_offset = max(log.offsets.start, self._node.logs.clean_offset(partition.name))
+        clean_offset = max(log.offsets.start, self._logs.clean_offset(partition.name))
         dirty_bytes = sum(
             segment.size for place, segment in enumerate(segments) if log.segments.end_of(place) > clean_offset
         )
@@ -136,7 +155,7 @@ class Compaction:
             segment_bytes=settings.segment_bytes,
             segment_index_bytes=settings.segment_index_bytes,
             index_interval_bytes=settings.index_interval_bytes,
-            key_memory_bytes=self._node.settings.log_cleaner_dedupe_buffer_size,
+            key_memory_bytes=self._image.settings.log_cleaner_dedupe_buffer_size,
             last_offsets=log.replayed.producers.last_offsets(),
             aborted_later=log.aborts.later(count),
         )
@@ -179,8 +198,8 @@ class Compaction:
         finally:
             self._working = False
         partition = chosen.partition
-        self._node.logs.set_clean_offset(partition.name, result.clean_offset)
-        self._node.maintenance.checkpoint_soon()
+        self._logs.set_clean_offset(partition.name, result.clean_offset)
+        self._checkpoints.soon()
         logger.info(
             "compacted %s up to offset %d: %d of %d records stay, %d bytes of %d",
             partition.name,
@@ -194,7 +213,7 @@ class Compaction:
     def _replaced(self, partition: Partition, old: list[int], new: int) -> bool:
         """Replaces neighbouring segments by one. False if retention or a deletion was faster, or the disk failed: the
         next round looks again."""
-        if not self._node.hosted.hosts(partition):
+        if not self._hosted.hosts(partition):
             return False
         log = partition.log
         present = {segment.base_offset for segment in log.segments}
@@ -203,9 +222,9 @@ class Compaction:
         try:
             log.replace_segments(old, [new])
         except StorageFailure as failure:
-            self._node.storage_failed(failure)
+            self._reports.failed_write(failure)
             return False
         finally:
             # A waiting fetch may hold slices of the segments that were replaced.
-            partition.wake_readers(self._node.now)
+            partition.wake_readers(self._loop.now)
         return True

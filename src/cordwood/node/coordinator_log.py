@@ -13,20 +13,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.log.data_directory import DataDirectory
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import DamagedLog, ErrorCode, ProtocolError, StorageFailure
+from cordwood.node.acks import Acks
+from cordwood.node.appends import Appends
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.node.pending_records import PendingRecords
+from cordwood.node.reports import Reports
 from cordwood.records.batch import BatchHeader, batches_in, crc_is_right
 from cordwood.records.build import build_batch_of_now
 from cordwood.records.control import TransactionMarker, build_transaction_marker, read_transaction_marker
 from cordwood.records.corruption import CorruptRecords
 from cordwood.records.records import records_in
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 logger = logging.getLogger("cordwood.coordinators")
 
@@ -37,6 +41,18 @@ Record = tuple[bytes, bytes | None]
 """Key and value to append; a null value removes the key."""
 
 Done = Callable[[ErrorCode], None]
+
+
+class Ground(NamedTuple):
+    """The rooms that a coordinator's log is built on."""
+
+    loop: Loop
+    image: ClusterImage
+    hosted: HostedReplicas
+    logs: DataDirectory
+    appends: Appends
+    acks: Acks
+    reports: Reports
 
 
 class Writer(NamedTuple):
@@ -100,13 +116,19 @@ class CoordinatorLog(Generic[M]):
 
     def __init__(
         self,
-        node: Node,
+        ground: Ground,
         topic: str,
         new_machine: Callable[[], M],
         after_loading: Callable[[Shard[M]], None] = lambda shard: None,
         after_unloading: Callable[[Shard[M]], None] = lambda shard: None,
     ) -> None:
-        self._node = node
+        self._loop = ground.loop
+        self._image = ground.image
+        self._hosted = ground.hosted
+        self._logs = ground.logs
+        self._appends = ground.appends
+        self._acks = ground.acks
+        self._reports = ground.reports
         self._after_loading = after_loading
         self._after_unloading = after_unloading
         self.topic = topic
@@ -117,36 +139,48 @@ class CoordinatorLog(Generic[M]):
     def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
         """Calls back once the internal topic exists; the first request for a coordinator creates the topic."""
         # A request must not overtake requests that still wait for the topic: the later of two commits has to win.
-        if self.topic in self._node.image.topics and not self._waiting_for_topic:
+        if self.topic in self._image.topics and not self._waiting_for_topic:
             done(None)
             return
         self._waiting_for_topic.append(done)
         if len(self._waiting_for_topic) > 1:
             return
 
-        def created(error: ProtocolError | None) -> None:
+        def created(result: TopicImage | Exception) -> None:
+            error = result if isinstance(result, ProtocolError) else None
+            if isinstance(result, Exception) and error is None:
+                self._reports.failure(result)
+                error = ProtocolError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} could not be created: {result}"
+                )
             waiting, self._waiting_for_topic = self._waiting_for_topic, []
             for callback in waiting:
                 callback(error)
 
-        self._node.create_internal_topic(self.topic, created)
+        self._loop.effects.metadata(lambda writer: writer.ensure_internal_topic(self.topic), created)
+
+    def loaded(self, index_of: Callable[[int], int]) -> Shard[M] | None:
+        """The shard of the partition that `index_of` picks; None if a request for it has to wait, or to fail."""
+        topic = self._image.topics.get(self.topic)
+        if topic is None or self._waiting_for_topic:
+            return None
+        found = self._shards.get(index_of(len(topic.partitions)))
+        return found if found is not None and found.loaded else None
 
     def with_shard(self, index_of: Callable[[int], int], done: Callable[[Shard[M]], None], failed: Done) -> None:
         """Calls `done` with the loaded shard of the partition that `index_of` picks, given the number of partitions."""
-        topic = self._node.image.topics.get(self.topic)
-        if topic is not None and not self._waiting_for_topic:
-            found = self._shards.get(index_of(len(topic.partitions)))
-            if found is not None and found.loaded:
-                done(found)
-                return
+        found = self.loaded(index_of)
+        if found is not None:
+            done(found)
+            return
 
         def topic_exists(error: ProtocolError | None) -> None:
             if error is not None:
                 failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 return
-            index = index_of(len(self._node.image.topics[self.topic].partitions))
+            index = index_of(len(self._image.topics[self.topic].partitions))
             try:
-                shard = self._shard(self._node.hosted.leader(self.topic, index))
+                shard = self._shard(self._hosted.leader(self.topic, index))
             except ProtocolError:
                 failed(ErrorCode.NOT_COORDINATOR)
                 return
@@ -181,11 +215,10 @@ class CoordinatorLog(Generic[M]):
 
     def _with_records(self) -> list[Partition]:
         """The partitions that this broker leads and that have a log."""
-        node = self._node
         return [
             partition
-            for partition in node.hosted.led(self.topic)
-            if partition.opened is not None or node.logs.has_log(partition.name)
+            for partition in self._hosted.led(self.topic)
+            if partition.opened is not None or self._logs.has_log(partition.name)
         ]
 
     def loaded_shards(self) -> list[Shard[M]]:
@@ -219,7 +252,7 @@ class CoordinatorLog(Generic[M]):
         if not records:
             done(ErrorCode.NONE)
             return
-        wall_ms = self._node.now.wall_ms
+        wall_ms = self._loop.now.wall_ms
         if writer is None:
             batch = build_batch_of_now(records, wall_ms)
         else:
@@ -260,7 +293,7 @@ class CoordinatorLog(Generic[M]):
                 marker,
                 producer_id=writer.producer_id,
                 producer_epoch=writer.producer_epoch,
-                timestamp_ms=self._node.now.wall_ms,
+                timestamp_ms=self._loop.now.wall_ms,
             )
             try:
                 offset = self._append(shard, batch)
@@ -277,9 +310,9 @@ class CoordinatorLog(Generic[M]):
 
     def _append(self, shard: Shard[M], batch: bytearray) -> int | None:
         try:
-            appended = self._node.append_internal(shard.partition, batch, self._node.now)
+            appended = self._appends.append_internal(shard.partition, batch, self._loop.now)
         except StorageFailure as failure:
-            self._node.report_storage_failure(failure)
+            self._reports.failure(failure)
             return None
         shard.last_written_offset = appended.last_offset
         return appended.base_offset
@@ -292,8 +325,8 @@ class CoordinatorLog(Generic[M]):
         if shard.partition.replica.high_watermark > shard.last_written_offset:
             done(ErrorCode.NONE)
             return
-        deadline_ms = self._node.now.boot_ms + COMMIT_TIMEOUT_MS
-        self._node.when_committed(
+        deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS
+        self._acks.when_committed(
             shard.partition, shard.last_written_offset, deadline_ms, lambda error: done(_told(error))
         )
 
@@ -302,12 +335,12 @@ class CoordinatorLog(Generic[M]):
         if shard.unloaded:
             done(ErrorCode.NOT_COORDINATOR)
             return
-        deadline_ms = self._node.now.boot_ms + COMMIT_TIMEOUT_MS
+        deadline_ms = self._loop.now.boot_ms + COMMIT_TIMEOUT_MS
 
         def durable(error: ErrorCode) -> None:
             done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
 
-        self._node.when_durable(shard.partition, shard.last_written_offset, deadline_ms, durable)
+        self._acks.when_durable(shard.partition, shard.last_written_offset, deadline_ms, durable)
 
     # Loading and unloading
 
@@ -386,11 +419,11 @@ class CoordinatorLog(Generic[M]):
             else:
                 self._load_from(shard, next_offset)
 
-        self._node.effects.blocking(lambda: _read_records(chunk), replay)
+        self._loop.effects.blocking(lambda: _read_records(chunk), replay)
 
     def _met_damage(self, shard: Shard[M], offset: int, damage: DamagedLog) -> None:
         """Some records cannot be read: an operator decides whether the coordinator goes on without them."""
-        if self._node.settings.coordinator_damaged_records == "skip":
+        if self._image.settings.coordinator_damaged_records == "skip":
             known = shard.partition.replica.log.reports.damage
             behind = [each.end_offset for each in known if each.first_offset <= offset < each.end_offset]
             if behind:
@@ -413,7 +446,7 @@ class CoordinatorLog(Generic[M]):
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             shard.machine = self._new_machine()
             shard.pending = PendingRecords()
-            self._node.report_storage_failure(failure)
+            self._reports.failure(failure)
         for done in waiting:
             done(error)
 

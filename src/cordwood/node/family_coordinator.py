@@ -7,12 +7,16 @@ markers of earlier decisions. A client whose wait times out asks again and hears
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import coordinator_key
 from cordwood.node.coordinator_log import Done, Shard
+from cordwood.node.loop import Loop
+from cordwood.node.producer_ids import ProducerIds
 from cordwood.node.timers import Timer
+from cordwood.node.transaction_completion import Completions
+from cordwood.node.transaction_shards import TransactionShards
 from cordwood.transactions import families_deciding, families_joining
 from cordwood.transactions.families import JOINED, Families, Family
 from cordwood.transactions.families_deciding import Asked, Decision, in_appends
@@ -22,10 +26,6 @@ from cordwood.transactions.families_records import NOTHING_DECIDED, Memory
 from cordwood.transactions.log_records import Record, record_of
 from cordwood.transactions.transaction import NeedsProducerId, NewProducerId, no_producer_id
 from cordwood.transactions.transactions import Transactions
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
-    from cordwood.node.transaction_coordinator import TransactionCoordinator
 
 MAX_FAMILIES = 10_000
 """The most families in one partition of __transaction_state."""
@@ -59,10 +59,14 @@ class _Waiting:
 
 
 class FamilyCoordinator:
-    def __init__(self, node: Node, transactions: TransactionCoordinator) -> None:
-        self._node = node
-        self._transactions = transactions
-        self._log = transactions.log
+    def __init__(
+        self, loop: Loop, shards: TransactionShards, completions: Completions, producer_ids: ProducerIds
+    ) -> None:
+        self._loop = loop
+        self._shards = shards
+        self._completions = completions
+        self._producer_ids = producer_ids
+        self._log = shards.log
         self._leases: dict[int, Leases] = {}
         """Leases by partition of __transaction_state."""
         self._waiting: dict[str, list[_Waiting]] = {}
@@ -104,7 +108,7 @@ class FamilyCoordinator:
             return
         family = shard.machine.families.get(name)
         try:
-            joined = families_joining.join(family, batch_id, timeout_ms, new_producer_id, self._node.now.wall_ms)
+            joined = families_joining.join(family, batch_id, timeout_ms, new_producer_id, self._loop.now.wall_ms)
         except NeedsProducerId:
 
             def allocated(producer_id: int | ErrorCode) -> None:
@@ -114,13 +118,13 @@ class FamilyCoordinator:
                     # Other requests were served in the meantime, so the join is decided anew.
                     self._join(shard, name, batch_id, timeout_ms, lambda: producer_id, done)
 
-            self._node.producer_ids.next(allocated)
+            self._producer_ids.next(allocated)
             return
         if joined.error is not ErrorCode.NONE:
             done(joined)
             return
         if joined.slot is not None:
-            self._leases_of(shard).joined(name, batch_id, self._node.now.boot_ms)
+            self._leases_of(shard).joined(name, batch_id, self._loop.now.boot_ms)
 
         def committed(error: ErrorCode) -> None:
             done(joined if error is ErrorCode.NONE else Joined(error))
@@ -134,7 +138,7 @@ class FamilyCoordinator:
             family = shard.machine.families.get(name)
             standing = Standing(ErrorCode.NONE, family.has_decided(batch_id), family.last_batch_id)
             if not standing.decided:
-                self._leases_of(shard).renew(name, batch_id, self._node.now.boot_ms)
+                self._leases_of(shard).renew(name, batch_id, self._loop.now.boot_ms)
 
             def committed(error: ErrorCode) -> None:
                 done(standing if error is ErrorCode.NONE else Standing(error))
@@ -153,7 +157,7 @@ class FamilyCoordinator:
                 family,
                 asked,
                 max_bytes=max_bytes,
-                wall_ms=self._node.now.wall_ms,
+                wall_ms=self._loop.now.wall_ms,
                 plan_room_bytes=_plan_room_bytes(shard.machine.families, family),
             )
             if decision.appends and _is_full(shard, name):
@@ -173,7 +177,7 @@ class FamilyCoordinator:
                     self._when_marked(slots, timeout_ms, marked)
                 # An appended decision holds once it is committed, even if the commit takes longer than the client
                 # waits.
-                self._transactions.complete_all(shard, slots)
+                self._completions.complete_all(shard, slots)
 
             self._write(shard, decision.appends, committed)
 
@@ -191,7 +195,7 @@ class FamilyCoordinator:
     # Appending and waiting
 
     def _with_shard(self, name: str, loaded: Callable[[Shard[Transactions]], None], failed: Done) -> None:
-        self._transactions.with_shard(coordinator_key(name), loaded, failed)
+        self._shards.with_shard(coordinator_key(name), loaded, failed)
 
     def _leases_of(self, shard: Shard[Transactions]) -> Leases:
         return self._leases.setdefault(shard.partition.name.partition, Leases())
@@ -222,10 +226,7 @@ class FamilyCoordinator:
         for slot in slots:
             self._waiting.setdefault(slot, []).append(waiting)
 
-        waiting.timer = self._node.timers.at(
-            self._node.now.boot_ms + timeout_ms, lambda _: self._end(waiting, ErrorCode.REQUEST_TIMED_OUT)
-        )
-        self._node.effects.wake()
+        waiting.timer = self._loop.after(timeout_ms, lambda _: self._end(waiting, ErrorCode.REQUEST_TIMED_OUT))
 
     def _end(self, waiting: _Waiting, error: ErrorCode) -> None:
         """Ends a wait before all markers are committed."""
@@ -255,7 +256,7 @@ class FamilyCoordinator:
         known = leases.batches()
         in_use: set[Batch] = set()
         for families in self._some_at_a_time(shard):
-            now = self._node.now
+            now = self._loop.now
             ended: list[Record] = []
             for family in families:
                 ended += map(record_of, families_deciding.time_out(family, leases, now))
@@ -267,7 +268,7 @@ class FamilyCoordinator:
     def forget(self, shard: Shard[Transactions]) -> Iterator[None]:
         """Removes families that may be forgotten, in steps."""
         for families in self._some_at_a_time(shard):
-            wall_ms = self._node.now.wall_ms
+            wall_ms = self._loop.now.wall_ms
             forgotten = [record for family in families for record in families_deciding.forget(family, wall_ms)]
             self._write_in_parts(shard, forgotten)
             yield

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.shard import GroupShard
-from cordwood.model.errors import ErrorCode, ProtocolError
-from cordwood.node.coordinator_log import Done, Shard
+from cordwood.model.errors import ErrorCode
+from cordwood.node.coordinator_log import Done, Ground, Shard
 from cordwood.node.group_membership import GroupMembership
 from cordwood.node.group_positions import GroupPositions
 from cordwood.node.group_shards import GroupShards, pending_positions
-from cordwood.node.partition import Partition
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
+from cordwood.node.held_heartbeats import HeldHeartbeats
 
 
 class GroupCoordinator:
-    def __init__(self, node: Node, seed: int) -> None:
-        self.shards = GroupShards(node)
+    def __init__(self, ground: Ground, held: HeldHeartbeats, seed: int) -> None:
+        self.shards = GroupShards(ground, held)
         self._log = self.shards.log
-        self.members = GroupMembership(node, self.shards, seed)
-        self.positions = GroupPositions(node, self.shards)
-
-    def when_topic_exists(self, done: Callable[[ProtocolError | None], None]) -> None:
-        self._log.when_topic_exists(done)
-
-    def topics_changed(self, created: list[str], deleted: list[str]) -> None:
-        """Tells topic subscriptions of new and deleted topics. The image is up to date already."""
-        self.shards.topics.topics_changed(created, deleted)
-
-    def deposed(self, partition: Partition) -> None:
-        """Gives up the groups of a partition of __consumer_offsets: its leadership ended."""
-        self._log.deposed(partition)
-
-    def stop_waiting(self) -> None:
-        self.shards.stop_waiting()
+        self.members = GroupMembership(ground.loop, ground.image, self.shards, held, seed)
+        self.positions = GroupPositions(ground.loop, ground.image, self.shards)
 
     # Administration
 

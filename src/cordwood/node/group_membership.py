@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.leave import Leaving
 from cordwood.groups.classic.outbox import JoinAnswer, JoinTicket, Outbox, SyncAnswer, SyncTicket
@@ -17,19 +16,19 @@ from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.node.coordinator_log import Done, Shard
 from cordwood.node.group_shards import Author, GroupShards, nothing
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
+from cordwood.node.held_heartbeats import HeldHeartbeats
+from cordwood.node.loop import Loop
 
 MAX_PREFIX_LENGTH = 200
 
 
 class GroupMembership:
-    def __init__(self, node: Node, shards: GroupShards, seed: int) -> None:
-        self._node = node
+    def __init__(self, loop: Loop, image: ClusterImage, shards: GroupShards, held: HeldHeartbeats, seed: int) -> None:
+        self._loop = loop
+        self._image = image
         self._shards = shards
         self._log = shards.log
-        self._held = node.held_heartbeats
+        self._held = held
         self._chance = random.Random(seed)
 
     def new_member_id(self, prefix: str) -> str:
@@ -51,7 +50,7 @@ class GroupMembership:
                     failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                     return
             out = Outbox()
-            machine.join(group_id, request, ticket, out, self._node.now, self._shards.limits(shard))
+            machine.join(group_id, request, ticket, out, self._loop.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out)
 
         self._shards.with_shard(group_id, loaded, failed)
@@ -59,40 +58,45 @@ class GroupMembership:
     def sync(self, group_id: str, request: SyncRequest, ticket: SyncTicket) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            shard.machine.sync(group_id, request, ticket, out, self._node.now, self._shards.limits(shard))
+            shard.machine.sync(group_id, request, ticket, out, self._loop.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out)
 
         self._shards.with_shard(group_id, loaded, lambda error: ticket(SyncAnswer(error)))
 
     def heartbeat(self, group_id: str, author: Author, connection_id: int, done: Done) -> None:
-        def loaded(shard: Shard[GroupShard]) -> None:
-            machine, now = shard.machine, self._node.now
-            found = machine.heartbeat(group_id, *author, now)
-            if found is ErrorCode.REBALANCE_IN_PROGRESS:
-                # The member may now have a rebalance deadline, which may be the group's next deadline.
-                self._shards.set_alarm(shard, group_id)
-            if found is ErrorCode.NONE and at_once and self._held.is_patient(connection_id):
-                longest_ms = self._node.settings.group_heartbeat_hold_ms
-                wait_ms = min(longest_ms, machine.may_wait_ms(group_id, author.member_id))
-                if wait_ms:
-                    self._held.hold(
-                        group_id,
-                        connection_id,
-                        now.boot_ms + wait_ms,
-                        lambda: machine.standing(group_id, *author) is not ErrorCode.NONE,
-                        partial(waited, shard),
-                    )
-                    return
-            self._log.when_committed(shard, lambda error: done(error or found))
+        """Holds the heartbeat of a patient member without news, unless its shard has to be loaded first: by then the
+        connection may have sent another request, which must not wait."""
+        shard = self._shards.loaded(group_id)
+        if shard is None:
+            self._shards.with_shard(
+                group_id, lambda shard: self._answer(shard, done, self._beat(shard, group_id, author)), done
+            )
+            return
+        found, machine = self._beat(shard, group_id, author), shard.machine
+        if found is ErrorCode.NONE and self._held.is_patient(connection_id):
+            longest_ms = self._image.settings.group_heartbeat_hold_ms
+            wait_ms = min(longest_ms, machine.may_wait_ms(group_id, author.member_id))
+            if wait_ms:
+                self._held.hold(
+                    group_id,
+                    connection_id,
+                    self._loop.now.boot_ms + wait_ms,
+                    lambda: machine.standing(group_id, *author) is not ErrorCode.NONE,
+                    lambda: self._answer(shard, done, machine.standing(group_id, *author)),
+                )
+                return
+        self._answer(shard, done, found)
 
-        def waited(shard: Shard[GroupShard]) -> None:
-            found = shard.machine.standing(group_id, *author)
-            self._log.when_committed(shard, lambda error: done(error or found))
+    def _beat(self, shard: Shard[GroupShard], group_id: str, author: Author) -> ErrorCode:
+        found = shard.machine.heartbeat(group_id, *author, self._loop.now)
+        if found is ErrorCode.REBALANCE_IN_PROGRESS:
+            # The member may now have a rebalance deadline, which may be the group's next deadline.
+            self._shards.set_alarm(shard, group_id)
+        return found
 
-        # Once the shard had to be loaded, the connection may have sent another request, which must not wait.
-        at_once = True
-        self._shards.with_shard(group_id, loaded, done)
-        at_once = False
+    def _answer(self, shard: Shard[GroupShard], done: Done, found: ErrorCode) -> None:
+        """Answers when the state behind the answer is committed."""
+        self._log.when_committed(shard, lambda error: done(error or found))
 
     def leave(
         self,
@@ -103,7 +107,7 @@ class GroupMembership:
     ) -> None:
         def loaded(shard: Shard[GroupShard]) -> None:
             out = Outbox()
-            errors = shard.machine.leave(group_id, leaving, out, self._node.now, self._shards.limits(shard))
+            errors = shard.machine.leave(group_id, leaving, out, self._loop.now, self._shards.limits(shard))
             self._shards.settle(shard, group_id, out, lambda error: failed(error) if error else done(errors))
 
         self._shards.with_shard(group_id, loaded, failed)
@@ -135,7 +139,7 @@ class GroupMembership:
                 beat(shard)
 
         def beat(shard: Shard[GroupShard]) -> None:
-            out, now = Outbox(), self._node.now
+            out, now = Outbox(), self._loop.now
             limits = self._shards.consumer_limits(group_id)
             answer: HeartbeatAnswer | ProtocolError
             try:

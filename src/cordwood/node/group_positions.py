@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.groups.classic.outbox import Outbox
 from cordwood.groups.consumer.shares import Share, share_of
 from cordwood.groups.offset_records import Position
@@ -17,9 +18,7 @@ from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicId, TopicPar
 from cordwood.model.moment import Moment
 from cordwood.node.coordinator_log import Done, Shard, Writer
 from cordwood.node.group_shards import Author, GroupShards, nothing, pending_positions
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
+from cordwood.node.loop import Loop
 
 MINUTE_MS = 60_000
 LOOKED_AT_PER_STEP = 250
@@ -43,11 +42,12 @@ class CommitRequest(NamedTuple):
 
 
 class GroupPositions:
-    def __init__(self, node: Node, shards: GroupShards) -> None:
-        self._node = node
+    def __init__(self, loop: Loop, image: ClusterImage, shards: GroupShards) -> None:
+        self._loop = loop
+        self._image = image
         self._shards = shards
         self._log = shards.log
-        self._in_turns = node.in_turns
+        self._in_turns = loop.in_turns
         self._deleted_topics: dict[Shard[GroupShard], list[TopicId]] = {}
         """Deleted topics whose positions are still to be removed from each shard."""
         self._expiring: set[Shard[GroupShard]] = set()
@@ -80,7 +80,7 @@ class GroupPositions:
         self._shards.with_shard(asked.group_id, loaded, partial(_refuse, asked, done))
 
     def _commit(self, asked: CommitRequest, writer: Writer | None, done: Settled, shard: Shard[GroupShard]) -> None:
-        machine, group_id, now = shard.machine, asked.group_id, self._node.now
+        machine, group_id, now = shard.machine, asked.group_id, self._loop.now
         refusal = machine.check_commit(
             group_id,
             *asked.author,
@@ -104,7 +104,7 @@ class GroupPositions:
         outcome = machine.positions.commit(
             asked.group_id,
             present,
-            metadata_max_bytes=self._node.settings.offset_metadata_max_bytes,
+            metadata_max_bytes=self._image.settings.offset_metadata_max_bytes,
             wall_ms=now.wall_ms,
             room=self._shards.room_for_positions(),
         )
@@ -117,12 +117,12 @@ class GroupPositions:
         )
 
     def _exists(self, commit: Commit) -> bool:
-        topic = self._node.image.topics.get(commit.partition.topic)
+        topic = self._image.topics.get(commit.partition.topic)
         return topic is not None and topic.topic_id == commit.topic_id
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """The partition that stores the positions of a group. __consumer_offsets has to exist."""
-        count = len(self._node.image.topics[CONSUMER_OFFSETS_TOPIC].partitions)
+        count = len(self._image.topics[CONSUMER_OFFSETS_TOPIC].partitions)
         return TopicPartition(CONSUMER_OFFSETS_TOPIC, coordinating_partition(group_id, count))
 
     # Reading and deleting
@@ -181,6 +181,14 @@ class GroupPositions:
         of_topics = shard.machine.positions.of_topics
         yield from self._forget_each(shard, lambda group_id, partitions: of_topics(group_id, partitions, deleted))
 
+    def schedule(self, now: Moment) -> None:
+        interval_ms = self._image.settings.offsets_retention_check_interval_ms
+        self._loop.timers.at(now.boot_ms + interval_ms, self._expire_again)
+
+    def _expire_again(self, now: Moment) -> None:
+        self.schedule(now)
+        self.expire()
+
     def expire(self) -> None:
         """Removes expired positions in steps: a hundred thousand positions take a while."""
 
@@ -192,10 +200,10 @@ class GroupPositions:
         self._log.each_shard_with_records(look)
 
     def _expire(self, shard: Shard[GroupShard]) -> Iterator[None]:
-        node, machine = self._node, shard.machine
-        ttl_ms = node.settings.offsets_retention_minutes * MINUTE_MS
+        loop, machine = self._loop, shard.machine
+        ttl_ms = self._image.settings.offsets_retention_minutes * MINUTE_MS
         yield from self._forget_each(
-            shard, lambda group_id, partitions: machine.expired(group_id, partitions, node.now.wall_ms, ttl_ms)
+            shard, lambda group_id, partitions: machine.expired(group_id, partitions, loop.now.wall_ms, ttl_ms)
         )
         self._expiring.remove(shard)
 

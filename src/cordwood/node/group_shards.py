@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cordwood.groups.classic.group import NEVER_MS, Limits
 from cordwood.groups.classic.outbox import Outbox
@@ -20,12 +20,10 @@ from cordwood.model.coordination import coordinating_partition, is_too_long
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import CoordinatorLog, Done, Shard
+from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Shard
+from cordwood.node.held_heartbeats import HeldHeartbeats
 from cordwood.node.timers import Timer
 from cordwood.node.topic_matching import TopicMatching
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 
 def nothing(error: ErrorCode) -> None:
@@ -48,13 +46,14 @@ class Alarm(NamedTuple):
 class GroupShards:
     """All groups of this node. `GroupMembership` and `GroupPositions` handle the requests."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._held = node.held_heartbeats
+    def __init__(self, ground: Ground, held: HeldHeartbeats) -> None:
+        self._loop = ground.loop
+        self._image = ground.image
+        self._held = held
         self._alarms: dict[str, Alarm] = {}
-        self.topics = TopicMatching(node)
+        self.topics = TopicMatching(ground.loop, ground.image)
         self.log = CoordinatorLog(
-            node, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self.topics), self._loaded, self._unloaded
+            ground, CONSUMER_OFFSETS_TOPIC, lambda: GroupShard(self.topics), self._loaded, self._unloaded
         )
 
     def with_shard(self, group_id: str, done: Callable[[Shard[GroupShard]], None], failed: Done) -> None:
@@ -63,15 +62,19 @@ class GroupShards:
             return
         self.log.with_shard(partial(coordinating_partition, group_id), done, failed)
 
+    def loaded(self, group_id: str) -> Shard[GroupShard] | None:
+        """The shard of the group if it is at hand: no request for it has to wait."""
+        return None if is_too_long(group_id) else self.log.loaded(partial(coordinating_partition, group_id))
+
     def is_full(self) -> bool:
-        return sum(shard.machine.at_least() for shard in self.log.loaded_shards()) >= self._node.settings.groups_max
+        return sum(shard.machine.at_least() for shard in self.log.loaded_shards()) >= self._image.settings.groups_max
 
     def room_for_positions(self) -> int:
         kept = sum(shard.machine.positions.weight for shard in self.log.loaded_shards())
-        return self._node.settings.positions_max - kept
+        return self._image.settings.positions_max - kept
 
     def limits(self, shard: Shard[GroupShard]) -> Limits:
-        settings = self._node.settings
+        settings = self._image.settings
         return Limits(
             settings.group_max_size,
             settings.group_min_session_timeout_ms,
@@ -81,7 +84,7 @@ class GroupShards:
         )
 
     def consumer_limits(self, group_id: str) -> ConsumerLimits:
-        image = self._node.image
+        image = self._image
         return ConsumerLimits(
             image.settings.group_consumer_max_size,
             image.group_settings(group_id).consumer_session_timeout_ms,
@@ -93,7 +96,7 @@ class GroupShards:
     def settle(self, shard: Shard[GroupShard], group_id: str, out: Outbox, done: Done = nothing) -> None:
         """Writes the records of a transition, and gives its answers when the records are committed."""
         if done is nothing and out.is_empty:
-            self._held.look(group_id, self._node.now)
+            self._held.look(group_id, self._loop.now)
             self.set_alarm(shard, group_id)
             return
 
@@ -102,15 +105,15 @@ class GroupShards:
             done(error)
             if error is not ErrorCode.NONE and out.records and not shard.unloaded:
                 again = Outbox()
-                shard.machine.not_written(group_id, again, self._node.now, self.limits(shard))
+                shard.machine.not_written(group_id, again, self._loop.now, self.limits(shard))
                 self.settle(shard, group_id, again)
 
         if out.records:
             self.log.write(shard, out.records, committed)
         else:
             self.log.when_committed(shard, committed)
-        shard.machine.after_writing(group_id, self._node.now, self.consumer_limits)
-        self._held.look(group_id, self._node.now)
+        shard.machine.after_writing(group_id, self._loop.now, self.consumer_limits)
+        self._held.look(group_id, self._loop.now)
         self.set_alarm(shard, group_id)
 
     # Time, and the end of it
@@ -123,7 +126,7 @@ class GroupShards:
             out.settle(ErrorCode.NONE)
 
     def _loaded(self, shard: Shard[GroupShard]) -> None:
-        shard.machine.after_loading(self._node.now, self.consumer_limits)
+        shard.machine.after_loading(self._loop.now, self.consumer_limits)
         # A group that is only its positions has no deadlines.
         for group_id in chain(shard.machine.groups, shard.machine.consumer_groups):
             self.set_alarm(shard, group_id)
@@ -135,7 +138,7 @@ class GroupShards:
             alarm = self._alarms.pop(group_id, None)
             if alarm is not None:
                 alarm.timer.cancel()
-            self._held.answer_all(group_id, self._node.now)
+            self._held.answer_all(group_id, self._loop.now)
         out = Outbox()
         machine.refuse_all(out, ErrorCode.NOT_COORDINATOR)
         out.settle(ErrorCode.NONE)
@@ -152,9 +155,9 @@ class GroupShards:
             del self._alarms[group_id]
             alarm.timer.cancel()
         if wake_ms < NEVER_MS:
-            timer = self._node.timers.at(wake_ms, partial(self._time_passed, shard, group_id))
+            timer = self._loop.timers.at(wake_ms, partial(self._time_passed, shard, group_id))
             self._alarms[group_id] = Alarm(wake_ms, timer)
-            self._node.effects.wake()
+            self._loop.effects.wake()
 
     def _time_passed(self, shard: Shard[GroupShard], group_id: str, now: Moment) -> None:
         del self._alarms[group_id]

@@ -10,13 +10,12 @@ connection is handled.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cordwood.model.moment import Moment
+from cordwood.node.loop import Loop
+from cordwood.node.parked import ParkedRequests
 from cordwood.node.timers import Timer
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 PATIENT_SOFTWARE: Final = ("apache-kafka-java", "librdkafka", "confluent-kafka")
 """Prefixes of the software names of clients that send heartbeats beside their work (ApiVersions 3 and later).
@@ -50,13 +49,13 @@ class HeldHeartbeat:
 
 
 class HeldHeartbeats:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, loop: Loop, parked: ParkedRequests) -> None:
+        self._loop = loop
+        self._parked = parked
         self._patient: set[int] = set()
         """Connections whose heartbeats may be held."""
         self._stopped = False
         self._of_group: dict[str, dict[HeldHeartbeat, None]] = {}
-        self.of_connection: dict[int, HeldHeartbeat] = {}
 
     def introduced(self, connection_id: int, software: str) -> None:
         """Notes the software name that a client gave on its connection."""
@@ -77,10 +76,9 @@ class HeldHeartbeats:
     def hold(self, group_id: str, connection_id: int, until_ms: int, has_news: HasNews, answer: Answer) -> None:
         """Calls `answer` exactly once, no later than `until_ms`."""
         waiting = HeldHeartbeat(self, group_id, connection_id, has_news, answer)
-        waiting.timer = self._node.timers.at(until_ms, waiting.hurry)
+        waiting.timer = self._loop.timers.at(until_ms, waiting.hurry)
         self._of_group.setdefault(group_id, {})[waiting] = None
-        self.of_connection[connection_id] = waiting
-        self._node.park(connection_id, waiting)
+        self._parked.park(connection_id, waiting, gives_way=True)
 
     def look(self, group_id: str, now: Moment) -> None:
         """Answers the held heartbeats of a group that have news now."""
@@ -96,10 +94,9 @@ class HeldHeartbeats:
     def forget(self, waiting: HeldHeartbeat) -> None:
         if waiting.timer is not None:
             waiting.timer.cancel()
-        self.of_connection.pop(waiting.connection_id, None)
         others = self._of_group.get(waiting.group_id)
         if others is not None:
             others.pop(waiting, None)
             if not others:
                 del self._of_group[waiting.group_id]
-        self._node.unpark(waiting.connection_id, waiting)
+        self._parked.unpark(waiting.connection_id, waiting)

@@ -8,18 +8,20 @@ a sample: shares count the records with keys in the batches that were opened.
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.lag.heavy_keys import HeavyKeys
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
 from cordwood.model.errors import ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicPartition
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.records.batch import CONTROL_BIT, batches_in
 from cordwood.records.records import packed_records_in
 
 if TYPE_CHECKING:
     from cordwood.node.lag_watch import PartitionTraffic
-    from cordwood.node.node import Node
 
 HOT_FACTOR = 2.0
 """A partition is hot if it gets at least so many times its even share of its topic's traffic."""
@@ -34,8 +36,10 @@ SHOWN_KEYS = 5
 
 
 class HotKeys:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, loop: Loop, image: ClusterImage, hosted: HostedReplicas) -> None:
+        self._loop = loop
+        self._image = image
+        self._hosted = hosted
         self._sketches: dict[TopicPartition, HeavyKeys] = {}
         self._sampled_end: dict[TopicPartition, int] = {}
 
@@ -50,13 +54,13 @@ class HotKeys:
 
     def sample(self, traffic: "dict[TopicPartition, PartitionTraffic]") -> None:
         """Samples the hottest partitions; forgets partitions that have cooled down."""
-        if not self._node.settings.metrics_hot_keys:
+        if not self._image.settings.metrics_hot_keys:
             return
         hot = hot_partitions(traffic)
         self._sketches = {name: self._sketches.get(name) or HeavyKeys(KEYS_PER_PARTITION) for name in hot}
         self._sampled_end = {name: end for name, end in self._sampled_end.items() if name in self._sketches}
         for name in hot:
-            partition = self._node.hosted.get(*name)
+            partition = self._hosted.get(*name)
             if partition is not None:
                 self._sample(partition)
 
@@ -84,7 +88,7 @@ class HotKeys:
             if sketch.total > FADE_AFTER_RECORDS:
                 sketch.halve()
 
-        self._node.effects.blocking(lambda: _keys_in(newest), read)
+        self._loop.effects.blocking(lambda: _keys_in(newest), read)
 
 
 def hot_partitions(traffic: "dict[TopicPartition, PartitionTraffic]") -> list[TopicPartition]:

@@ -7,22 +7,26 @@ results are bounded: positions beyond MAX_WATCHED are counted and left out.
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.groups.shard import GroupShard
 from cordwood.lag.arrival import Mark
 from cordwood.lag.position import PositionLag, Standing, evaluate
 from cordwood.lag.rates import Sample, rate_per_s, with_sample
 from cordwood.lag.retention import Growth, LogSpan, RetentionRules, SegmentSpan
+from cordwood.log.data_directory import DataDirectory
 from cordwood.log.log import Log
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.model.identifiers import NO_TIMESTAMP_MS, TopicPartition
 from cordwood.model.moment import Moment
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.node.group_coordinator import GroupCoordinator
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.hot_keys import HotKeys
+from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
+from cordwood.node.reports import Reports
 
 logger = logging.getLogger("cordwood.lag")
 
@@ -69,8 +73,23 @@ Watched = dict[tuple[str, TopicPartition], WatchedPosition]
 
 
 class LagWatch:
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectory,
+        hosted: HostedReplicas,
+        groups: GroupCoordinator,
+        hot_keys: HotKeys,
+        reports: Reports,
+    ) -> None:
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._hosted = hosted
+        self._groups = groups
+        self._hot_keys = hot_keys
+        self._reports = reports
         self.positions: Watched = {}
         """Results of the last whole sweep, by group and partition. The dict is replaced whole, never changed."""
         self.traffic: dict[TopicPartition, PartitionTraffic] = {}
@@ -83,7 +102,7 @@ class LagWatch:
         self._newest: dict[TopicPartition, dict[int, tuple[int, int]]] = {}
 
     def schedule(self, now: Moment) -> None:
-        self._node.timers.at(now.boot_ms + self._node.settings.lag_check_interval_ms, self._begin)
+        self._loop.timers.at(now.boot_ms + self._image.settings.lag_check_interval_ms, self._begin)
 
     def _begin(self, now: Moment) -> None:
         self.schedule(now)
@@ -93,10 +112,10 @@ class LagWatch:
 
         def loaded(worst_error: ErrorCode) -> None:
             self._steps = self._sweep(shards)
-            self._continue(self._node.now)
+            self._continue(self._loop.now)
 
         self._steps = iter(())
-        self._node.groups.visit_shards(shards.append, loaded)
+        self._groups.visit_shards(shards.append, loaded)
 
     def _continue(self, now: Moment) -> None:
         assert self._steps is not None
@@ -104,8 +123,8 @@ class LagWatch:
             if next(self._steps, self) is self:
                 self._steps = None
                 return
-        self._node.timers.at(now.boot_ms + PAUSE_MS, self._continue)
-        self._node.effects.wake()
+        self._loop.timers.at(now.boot_ms + PAUSE_MS, self._continue)
+        self._loop.effects.wake()
 
     def _sweep(self, shards: list[GroupShard]) -> Iterator[None]:
         """Samples all partitions and evaluates all positions, in small steps."""
@@ -121,7 +140,7 @@ class LagWatch:
                     if found is None:
                         continue
                     name, position = found
-                    partition = self._node.hosted.get(*name)
+                    partition = self._hosted.get(*name)
                     if partition is None or not partition.leads:
                         continue
                     if len(watched) >= MAX_WATCHED:
@@ -130,7 +149,7 @@ class LagWatch:
                     try:
                         watched[group_id, name] = self._look(group_id, partition, position, spans)
                     except StorageFailure as failure:
-                        self._node.report_storage_failure(failure)
+                        self._reports.failure(failure)
                 # Groups whose positions are all left out are steps, too: there may be any number of such groups.
                 yield
         self.positions, self.left_out = watched, left_out
@@ -139,11 +158,11 @@ class LagWatch:
     def _sample_traffic(self) -> Iterator[None]:
         traffic: dict[TopicPartition, PartitionTraffic] = {}
         before = self.traffic
-        for partition in list(self._node.hosted):
+        for partition in list(self._hosted):
             replica = partition.leading
             if replica is None:
                 continue
-            now = self._node.now
+            now = self._loop.now
             known = before.get(partition.name)
             end = Sample(now.boot_ms, replica.high_watermark)
             traffic[partition.name] = PartitionTraffic(
@@ -157,16 +176,16 @@ class LagWatch:
             )
             yield
         self.traffic = traffic
-        self._node.hot_keys.sample(traffic)
+        self._hot_keys.sample(traffic)
 
     def _partition_count(self, topic: str) -> int:
-        found = self._node.image.topics.get(topic)
+        found = self._image.topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
     def _look(
         self, group_id: str, partition: Partition, position: int | None, spans: dict[TopicPartition, LogSpan]
     ) -> WatchedPosition:
-        now = self._node.now
+        now = self._loop.now
         name = partition.name
         span = spans.get(name)
         if span is None:
@@ -197,7 +216,7 @@ class LagWatch:
 
     def _span(self, partition: Partition) -> LogSpan:
         rules = retention_rules(partition.settings)
-        if partition.opened is None and not self._node.logs.has_log(partition.name):
+        if partition.opened is None and not self._logs.has_log(partition.name):
             return LogSpan(0, 0, (), rules)
         replica = partition.replica
         log = replica.log
@@ -236,7 +255,7 @@ class LagWatch:
 
     def _warn_of_loss(self, group_id: str, partition: Partition, lag: PositionLag, warned: bool) -> bool:
         """Warns once of a loss that is near. Returns whether the warning for the present loss was given."""
-        limit_ms = warning_time_ms(self._node.settings.lag_warning_ms, partition.settings)
+        limit_ms = warning_time_ms(self._image.settings.lag_warning_ms, partition.settings)
         loss_ms = lag.time_to_data_loss_ms
         if not limit_ms or loss_ms is None or not lag.lag_records or loss_ms > limit_ms * REARM_FACTOR:
             return False

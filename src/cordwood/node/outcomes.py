@@ -1,21 +1,19 @@
 """Outcomes of changes of the metadata, in the fields of responses."""
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from cordwood.cluster.stores.interface import OutcomeUnknown
 from cordwood.model.errors import ErrorCode, ProtocolError
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
+from cordwood.node.reports import Reports
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-def each_outcome(node: "Node", outcomes: Any, keys: list[Key]) -> list[tuple[Key, Any]]:
+def each_outcome(reports: Reports, outcomes: Any, keys: list[Key]) -> list[tuple[Key, Any]]:
     """Pairs each key with its outcome; if the metadata writer itself failed, each key has that failure."""
     if isinstance(outcomes, Exception):
-        node.report_storage_failure(outcomes)
+        reports.failure(outcomes)
         error = ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The metadata store failed: {outcomes}")
         if isinstance(outcomes, OutcomeUnknown):
             error = ProtocolError(

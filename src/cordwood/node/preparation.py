@@ -13,22 +13,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from cordwood.cluster.image import ClusterImage, TopicImage
+from cordwood.log.record_work import RecordWork
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId
 from cordwood.model.topic_settings import TopicSettings
+from cordwood.node.loop import Loop
 from cordwood.node.partition import Partition
 from cordwood.node.partition_order import PartitionOrder
+from cordwood.node.reports import Reports
 from cordwood.records.batch import Buffer
 from cordwood.records.preparing import Prepared, Task, prepare_each
 from cordwood.records.recompression import codec_of, level_of, needs_recompression
 from cordwood.records.record_rules import LookedAt, RecordRules, Refusal, look_briefly, rules_of
 from cordwood.records.validate import refused
-
-if TYPE_CHECKING:
-    from cordwood.cluster.image import TopicImage
-    from cordwood.node.node import Node
 
 RECORDS_IN_LOOP = 256
 BYTES_IN_LOOP = 64 * 1024
@@ -57,8 +56,11 @@ class _Request:
 class Preparation:
     """The requests in preparation. At most queued.max.request.bytes are reserved for their batches."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, loop: Loop, image: ClusterImage, reports: Reports, apart: RecordWork) -> None:
+        self._loop = loop
+        self._image = image
+        self._reports = reports
+        self._apart = apart
         self._topics: set[str | TopicId] = set()
         """Topics that ask for preparation, by name and by id."""
         self._order = PartitionOrder()
@@ -96,7 +98,7 @@ class Preparation:
             if not settings.looks_at_records:
                 ready.append(batch)
                 continue
-            rules = rules_of(settings, self._node.now.wall_ms)
+            rules = rules_of(settings, self._loop.now.wall_ms)
             taken = look_briefly(batch, rules, max_records=records, max_bytes=size, max_headers=headers)
             if taken is None:
                 return None
@@ -117,7 +119,7 @@ class Preparation:
     ) -> None:
         """Calls `go` with the outcome for each batch when the request has its turn. The batches are kept."""
         tasks = [self._task(partition, batch) for partition, batch in batches]
-        settings = self._node.settings
+        settings = self._image.settings
         most = sum(max(task.max_bytes, len(task.batch)) for task in tasks if task is not None)
         request = _Request(
             connection_id, [batch for _, batch in batches], tasks, min(most, settings.socket_request_max_bytes)
@@ -136,7 +138,7 @@ class Preparation:
         settings = partition.settings
         rules: RecordRules | None = None
         if settings.looks_at_records:
-            rules = rules_of(settings, self._node.now.wall_ms)
+            rules = rules_of(settings, self._loop.now.wall_ms)
         codec = codec_of(settings)
         if codec is None or not needs_recompression(batch, codec):
             return None if rules is None else Task(batch, rules, None)
@@ -144,7 +146,7 @@ class Preparation:
 
     def _start(self) -> None:
         """Starts requests in the order of arrival, as far as there is memory for the prepared batches."""
-        limit = self._node.settings.queued_max_request_bytes
+        limit = self._image.settings.queued_max_request_bytes
         while self._waiting and (
             not self._reserved_bytes or self._reserved_bytes + self._waiting[0].reserved_bytes <= limit
         ):
@@ -154,11 +156,11 @@ class Preparation:
 
     def _prepare(self, request: _Request) -> None:
         tasks = [task for task in request.tasks if task is not None]
-        node = self._node
+        apart = self._apart
 
         def done(result: list[Prepared] | Exception) -> None:
             if isinstance(result, Exception):
-                node.report_storage_failure(result)
+                self._reports.failure(result)
                 request.outcome = [ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(result))] * len(request.batches)
             else:
                 request.outcome = _outcome(request, result)
@@ -171,9 +173,9 @@ class Preparation:
             if not tasks:
                 return []
             as_bytes = [task._replace(batch=bytes(task.batch)) for task in tasks]
-            return node.apart.call(prepare_each, as_bytes, request.reserved_bytes)
+            return apart.call(prepare_each, as_bytes, request.reserved_bytes)
 
-        node.effects.for_client(request.connection_id, work, done)
+        self._loop.effects.for_client(request.connection_id, work, done)
 
 
 def _asks_for_it(settings: TopicSettings) -> bool:

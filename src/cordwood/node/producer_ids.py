@@ -3,14 +3,12 @@
 from collections.abc import Callable
 
 from cordwood.model.errors import ErrorCode
-from cordwood.model.moment import Moment
-from cordwood.node.ports import Effects
+from cordwood.node.loop import Loop
 
 
 class ProducerIds:
-    def __init__(self, effects: Effects, now: Callable[[], Moment]) -> None:
-        self._effects = effects
-        self._now = now
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
         self._ids = range(0)
         self._waiting: list[Callable[[int | ErrorCode], None]] = []
 
@@ -24,8 +22,8 @@ class ProducerIds:
             self._allocate()
 
     def _allocate(self) -> None:
-        wall_ms = self._now().wall_ms
-        self._effects.metadata(lambda writer: writer.allocate_producer_ids(wall_ms), self._allocated)
+        wall_ms = self._loop.now.wall_ms
+        self._loop.effects.metadata(lambda writer: writer.allocate_producer_ids(wall_ms), self._allocated)
 
     def _take(self) -> int:
         producer_id, self._ids = self._ids[0], self._ids[1:]

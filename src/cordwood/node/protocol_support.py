@@ -5,7 +5,7 @@
 
 import sys
 
-from cordwood.node.apis import HANDLERS
+from cordwood.node.apis import SERVED
 from cordwood.wire.apis import APIS, Api
 
 _INTRODUCTION = """\
@@ -58,11 +58,8 @@ def _range(api: Api) -> str:
 
 
 def protocol_support_markdown() -> str:
-    rows = [
-        f"| {key} | {api.name} | {_range(api)} | {_NOTES.get(key, '')} |\n"
-        for key, (api, _) in sorted(HANDLERS.items())
-    ]
-    absent = ", ".join(api.name for key, api in sorted(APIS.items()) if key not in HANDLERS)
+    rows = [f"| {key} | {api.name} | {_range(api)} | {_NOTES.get(key, '')} |\n" for key, api in sorted(SERVED.items())]
+    absent = ", ".join(api.name for key, api in sorted(APIS.items()) if key not in SERVED)
     return _INTRODUCTION + "".join(rows) + _ABSENT + absent + ".\n"
 
 

@@ -1,7 +1,8 @@
 """One request on its way through the node, and the declaration of a handler."""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cordwood.model.moment import Moment
 from cordwood.node.ports import Reply
@@ -10,14 +11,11 @@ from cordwood.wire.apis import APIS, Api, ApiKey
 from cordwood.wire.errors import AnswerTooLarge
 from cordwood.wire.requests import RequestHeader, begin_response, decode_in_steps, decode_request
 
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
-
-
 NARROW_BYTES = 2 * 1024
 """Requests of at most so many bytes are decoded in one go: an element takes a byte or more."""
 
 T = TypeVar("T")
+Rooms = TypeVar("Rooms", contravariant=True)
 
 
 class Request:
@@ -100,18 +98,36 @@ class Made(Generic[T]):
         return map(self._make, self._of)
 
 
-class Handler(NamedTuple):
-    """An API as this node serves it: the versions stand beside the function, so the advertised versions are true."""
+class Handler(Generic[Rooms]):
+    """An API as a node serves it: the versions stand beside the function, so the advertised versions are true.
 
-    api: Api
-    handle: Callable[["Node", Request], Steps | None]
-    """Returns steps if the request may be wide (`wire.widths`)."""
+    The function takes the rooms that it needs, and nothing else of the node (`apis.py` checks that a node has them).
+    """
+
+    __slots__ = ("api", "handle")
+
+    def __init__(self, api: Api, handle: Callable[[Rooms, Request], Steps | None]) -> None:
+        """`handle` returns steps if the request may be wide (`wire.widths`)."""
+        self.api = api
+        self.handle = handle
 
 
 def serves(
-    key: ApiKey, min_version: int, max_version: int, handle: Callable[["Node", Request], Steps | None]
-) -> Handler:
+    key: ApiKey, min_version: int, max_version: int, handle: Callable[[Rooms, Request], Steps | None]
+) -> Handler[Rooms]:
     return Handler(APIS[key].narrowed(min_version, max_version), handle)
+
+
+class Served(NamedTuple):
+    """An API of one node."""
+
+    api: Api
+    handle: Callable[[Request], Steps | None]
+
+
+def served(rooms: Rooms, handlers: Iterable[Handler[Rooms]]) -> dict[int, Served]:
+    """The handlers of a family of APIs with the rooms that they need, by API key."""
+    return {handler.api.key: Served(handler.api, partial(handler.handle, rooms)) for handler in handlers}
 
 
 def in_order(count: int, done: Callable[[list[Any]], None]) -> Callable[[int, Any], None]:

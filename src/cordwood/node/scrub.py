@@ -2,38 +2,32 @@
 
 A pass goes through the partitions by name and through the closed segments of each partition, oldest first. After a
 restart the pass goes on where it was. Only segments below the recovery point are read, in small pieces that are far
-apart (`log.scrub.bytes.per.second`, and at most BATCHES_PER_SECOND), in a thread of their own. A finding is logged once
-and kept (`log/findings.py`); from then on its offsets are refused to readers. Segments with findings from before a
-restart are read first: they may have been repaired.
+apart (`log.scrub.bytes.per.second`, and at most BATCHES_PER_SECOND), in a thread of their own. Findings go to the
+`DamageBook`. Segments with findings from before a restart are read first: they may have been repaired.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cordwood.log.findings import FILE_NAME, Finding, Findings, Place
+from cordwood.log.findings import Place
 from cordwood.log.scrubbing import SegmentCheck, Step, confirm
-from cordwood.model.errors import DiskFull, StorageFailure
-from cordwood.model.moment import Moment
-from cordwood.segments.damaged import DamagedCheckpoint
+from cordwood.model.errors import StorageFailure
 
 if TYPE_CHECKING:
+    from cordwood.cluster.image import ClusterImage
     from cordwood.log.data_directory import DataDirectory
     from cordwood.log.log import Log
     from cordwood.log.segment import Segment
-    from cordwood.model.broker_settings import BrokerSettings
     from cordwood.model.identifiers import TopicPartition
+    from cordwood.model.moment import Moment
+    from cordwood.node.damage_book import DamageBook
     from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
     from cordwood.node.partition import Partition
-    from cordwood.node.ports import Effects
-    from cordwood.node.timers import Timers
-
-logger = logging.getLogger("cordwood.scrub")
-
-T = TypeVar("T")
+    from cordwood.node.reports import Reports
 
 FIRST_AFTER_MS: Final = 10_000
 """The scrub leaves the disk to the start of the broker for so long."""
@@ -47,30 +41,6 @@ SAVE_EVERY_MS: Final = 60_000
 
 InBackground = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Does the work (first argument) in the scrub's thread; calls the second in the loop with the result or exception."""
-
-
-class ScrubbedNode(Protocol):
-    """The part of a node that the scrub needs."""
-
-    @property
-    def now(self) -> Moment: ...
-
-    @property
-    def timers(self) -> Timers: ...
-
-    @property
-    def effects(self) -> Effects: ...
-
-    @property
-    def logs(self) -> DataDirectory: ...
-
-    @property
-    def settings(self) -> BrokerSettings: ...
-
-    @property
-    def hosted(self) -> HostedReplicas: ...
-
-    def storage_failed(self, failure: Exception) -> None: ...
 
 
 class _Target(NamedTuple):
@@ -93,14 +63,24 @@ class _Target(NamedTuple):
 class Scrub:
     """Reads all closed segments of a node, again and again, from `begin` on."""
 
-    def __init__(self, node: ScrubbedNode) -> None:
-        self._node = node
-        self._path = f"{node.logs.path}/{FILE_NAME}"
-        self.findings = self._load()
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectory,
+        hosted: HostedReplicas,
+        damage: DamageBook,
+        reports: Reports,
+    ) -> None:
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._hosted = hosted
+        self._damage = damage
+        self._reports = reports
         self.bytes_read = 0
         """Bytes that the scrub has read since the broker started."""
         self._in_background: InBackground | None = None
-        self._said: set[Finding] = set()
         self._suspects: deque[Place] = deque()
         self._waiting: Iterator[Partition] | None = None
         """Partitions behind `_next` that this pass has not come to yet; None: no pass is under way."""
@@ -111,81 +91,26 @@ class Scrub:
         self._saved_ms = 0
         self._saving = False
 
-    def _load(self) -> Findings:
-        try:
-            return Findings.from_bytes(self._node.logs.filesystem.read_bytes(self._path))
-        except FileNotFoundError:
-            return Findings()
-        except (DamagedCheckpoint, StorageFailure) as failure:
-            logger.warning("%s: the scrub forgets its findings and begins anew", failure)
-            return Findings()
-
     def begin(self, in_background: InBackground, now: Moment) -> None:
         self._in_background = in_background
         self._saved_ms = now.boot_ms
-        names = {partition.name for partition in self._node.hosted}
-        self.findings.remove([finding for finding in self.findings.all() if finding.partition not in names])
-        for finding in self.findings.all():
+        findings = self._damage.findings
+        names = {partition.name for partition in self._hosted}
+        findings.remove([finding for finding in findings.all() if finding.partition not in names])
+        for finding in findings.all():
             if (base_offset := finding.segment_base_offset) is not None:
                 self._suspects.append(Place(finding.partition, base_offset))
         self._again(now.boot_ms + FIRST_AFTER_MS)
 
-    # What is known
-
-    def log_opened(self, log: Log) -> None:
-        """Marks segments with findings from before a restart: they are checked before their next use."""
-        self.look_at(log)
-        known = {finding.segment_base_offset for finding in self.findings.of(log.partition)}
-        for segment in log.segments if known else ():
-            if segment.base_offset in known and not segment.holes:
-                segment.suspect = True
-
-    def look_at(self, log: Log) -> None:
-        """Takes in the damage that a log knows of: logs new findings, and keeps them."""
-        if not log.reports.damage and not len(self.findings):
-            return
-        self.findings.add(log.reports.damage, self._node.now.wall_ms)
-        gone = [each for each in self.findings.of(log.partition) if each.end_offset <= log.offsets.start]
-        self.findings.remove(gone)
-        for finding in self.findings.of(log.partition):
-            if finding not in self._said:
-                self._said.add(finding)
-                logger.error(
-                    "%s: offsets %d to %d are damaged (%s at byte %d: %s): readers are refused there with "
-                    "CORRUPT_MESSAGE, all others are served",
-                    finding.partition,
-                    finding.first_offset,
-                    finding.end_offset - 1,
-                    finding.file,
-                    finding.position,
-                    finding.reason,
-                )
-
-    def known(self) -> list[Finding]:
-        """The findings in records that the logs still have, by partition and offset."""
-        starts = (
-            {
-                partition.name: partition.opened.offsets.start
-                for partition in self._node.hosted
-                if partition.opened is not None
-            }
-            if len(self.findings)
-            else {}
-        )
-        return [each for each in self.findings.all() if each.end_offset > starts.get(each.partition, 0)]
-
-    def topic_deleted(self, topic: str) -> None:
-        self.findings.remove([each for each in self.findings.all() if each.partition.topic == topic])
-
     # Turns
 
     def _again(self, at_ms: int) -> None:
-        self._node.timers.at(at_ms, self._turn)
-        self._node.effects.wake()
+        self._loop.timers.at(at_ms, self._turn)
+        self._loop.effects.wake()
 
     def _turn(self, now: Moment) -> None:
         """Reads a piece of the current segment, or looks for the next segment."""
-        rate = self._node.settings.log_scrub_bytes_per_second
+        rate = self._image.settings.log_scrub_bytes_per_second
         self._save_if_due(now)
         if rate == 0:
             self._target = self._check = None
@@ -203,7 +128,7 @@ class Scrub:
         """Chooses the next segment to read; False if there is none now. Looks at a few partitions only."""
         while self._suspects:
             place = self._suspects.popleft()
-            suspected = self._node.hosted.get(*place.partition)
+            suspected = self._hosted.get(*place.partition)
             if suspected is not None and self._take(suspected, place.base_offset, None):
                 return True
         if self._waiting is None and not self._begin_pass(now):
@@ -214,7 +139,7 @@ class Scrub:
             if partition is None:
                 self._end_pass(now)
                 return False
-            checked = self.findings.checked
+            checked = self._damage.findings.checked
             after = checked.base_offset if checked is not None and checked.partition == partition.name else -1
             if self._take(partition, None, after):
                 return True
@@ -222,9 +147,9 @@ class Scrub:
         return False
 
     def _begin_pass(self, now: Moment) -> bool:
-        findings = self.findings
+        findings = self._damage.findings
         if findings.pass_began_ms is None:
-            due_ms = (findings.last_pass_began_ms or 0) + self._node.settings.log_scrub_interval_ms
+            due_ms = (findings.last_pass_began_ms or 0) + self._image.settings.log_scrub_interval_ms
             if findings.last_pass_began_ms is not None and due_ms > now.wall_ms >= findings.last_pass_began_ms:
                 return False
             findings.pass_began_ms = now.wall_ms
@@ -236,14 +161,14 @@ class Scrub:
 
     def _partitions_from(self, start: TopicPartition | None) -> Iterator[Partition]:
         """All partitions by name, from `start` on. The partitions of a topic are looked up when their turn comes."""
-        for topic in sorted(self._node.hosted.topics):
+        for topic in sorted(self._hosted.topics):
             if start is None or topic >= start.topic:
                 first = start.partition if start is not None and topic == start.topic else 0
-                partitions = self._node.hosted.topics.get(topic, {})
+                partitions = self._hosted.topics.get(topic, {})
                 yield from [partitions[index] for index in sorted(partitions) if index >= first]
 
     def _end_pass(self, now: Moment) -> None:
-        findings = self.findings
+        findings = self._damage.findings
         findings.last_pass_began_ms, findings.last_pass_ended_ms = findings.pass_began_ms, now.wall_ms
         findings.pass_began_ms = findings.checked = self._waiting = self._next = None
         self._save(now)
@@ -251,14 +176,14 @@ class Scrub:
     def _take(self, partition: Partition, base_offset: int | None, after: int | None) -> bool:
         """Begins with the segment at `base_offset`, or with the first segment behind `after`; False if there is
         none."""
-        if not self._node.hosted.hosts(partition):
+        if not self._hosted.hosts(partition):
             return False
-        if partition.opened is None and not self._node.logs.has_log(partition.name):
+        if partition.opened is None and not self._logs.has_log(partition.name):
             return False
         try:
             log = partition.log
         except StorageFailure as failure:
-            self._node.storage_failed(failure)
+            self._reports.failed_write(failure)
             return False
         for place, segment in enumerate(log.segments):
             end_offset = log.segments.end_of(place)
@@ -277,7 +202,7 @@ class Scrub:
         max_bytes = min(STEP_BYTES, rate)
 
         def stepped(result: Step | Exception) -> None:
-            now = self._node.now
+            now = self._loop.now
             if isinstance(result, Exception):
                 self._give_up(target, result)
                 self._again(now.boot_ms + 1)
@@ -306,10 +231,10 @@ class Scrub:
                 if self._there(target):
                     target.log.reports.note_holes(target.segment)
                     target.log.segments.loaded_indexes.used(target.segment)
-                    self.look_at(target.log)
+                    self._damage.look_at(target.log)
                 self._checked(target)
-            self._save(self._node.now)
-            self._again(self._node.now.boot_ms + 1)
+            self._save(self._loop.now)
+            self._again(self._loop.now.boot_ms + 1)
 
         self._in_background(lambda: confirm(target.log.segments, target.segment, target.end_offset), confirmed)
 
@@ -320,62 +245,44 @@ class Scrub:
             return
         name, base_offset = target.partition.name, target.segment.base_offset
         holes = {hole.position for hole in target.segment.holes}
-        gone = [
+        self._damage.repaired(
             finding
-            for finding in self.findings.of(name)
+            for finding in self._damage.findings.of(name)
             if finding.segment_base_offset == base_offset and finding.position not in holes
-        ]
-        for finding in gone:
-            logger.info("%s: offsets %d to %d are sound again", name, finding.first_offset, finding.end_offset - 1)
-        self.findings.remove(gone)
-        self._said.difference_update(gone)
+        )
         if self._next is target.partition:
-            self.findings.checked = Place(name, base_offset)
-            self.findings.changed = True
+            self._damage.findings.checked = Place(name, base_offset)
+            self._damage.findings.changed = True
 
     def _give_up(self, target: _Target, failure: Exception) -> None:
         """Ends the check of a segment that could not be read: it was removed meanwhile, or the disk fails."""
         if self._there(target):
-            self._node.storage_failed(failure)
+            self._reports.failed_write(failure)
         self._checked(target)
 
     def _there(self, target: _Target) -> bool:
-        return self._node.hosted.hosts(target.partition) and target.still_there
+        return self._hosted.hosts(target.partition) and target.still_there
 
     # On disk
-
-    def finish(self) -> None:
-        """Saves all findings at a clean stop, when nothing runs in the background any more. May block."""
-        self._gather()
-        if self.findings.changed:
-            try:
-                self._node.logs.filesystem.replace(self._path, self.findings.to_bytes())
-            except DiskFull as failure:
-                logger.error("%s: findings are not saved, the next start has to find the damage again", failure)
-
-    def _gather(self) -> None:
-        """Takes in damage that logs met at the first use of a segment, which the next start would not see."""
-        for partition in self._node.hosted:
-            if partition.opened is not None and partition.opened.reports.damage:
-                self.look_at(partition.opened)
 
     def _save_if_due(self, now: Moment) -> None:
         if now.boot_ms - self._saved_ms >= SAVE_EVERY_MS:
             self._saved_ms = now.boot_ms
-            self._gather()
+            self._damage.gather()
             self._save(now)
 
     def _save(self, now: Moment) -> None:
-        if not self.findings.changed or self._saving:
+        findings = self._damage.findings
+        if not findings.changed or self._saving:
             return
         assert self._in_background is not None
-        self._saved_ms, self._saving, self.findings.changed = now.boot_ms, True, False
-        data = self.findings.to_bytes()
+        self._saved_ms, self._saving, findings.changed = now.boot_ms, True, False
+        data = findings.to_bytes()
 
         def saved(result: Exception | None) -> None:
             self._saving = False
             if isinstance(result, Exception):
-                self.findings.changed = True
-                self._node.storage_failed(result)
+                findings.changed = True
+                self._reports.failed_write(result)
 
-        self._in_background(lambda: self._node.logs.filesystem.replace(self._path, data), saved)
+        self._in_background(lambda: self._damage.write(data), saved)

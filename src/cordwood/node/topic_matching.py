@@ -7,16 +7,15 @@ expressions used longest ago are forgotten, and matched again at their next use.
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from cordwood.cluster.image import ClusterImage
 from cordwood.groups.consumer.records import Resolution
 from cordwood.groups.consumer.topics import TopicShape
 from cordwood.model.errors import ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS
+from cordwood.node.loop import Loop
 from cordwood.node.regular_expressions import names_matching
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 MAX_EXPRESSIONS = 10_000
 """If more expressions are in use at a time, heartbeats match them again and again."""
@@ -44,8 +43,9 @@ _Found = dict[str, Resolution | ProtocolError]
 class TopicMatching:
     """The topics as groups see them (`TopicView`)."""
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, loop: Loop, image: ClusterImage) -> None:
+        self._loop = loop
+        self._image = image
         self._known: OrderedDict[str, Resolution] = OrderedDict()
         """Matches by expression, the expression used longest ago first."""
         self._waiting: dict[str, list[Known]] = {}
@@ -58,10 +58,10 @@ class TopicMatching:
 
     @property
     def version(self) -> tuple[int, int]:
-        return self._node.image.revision, self._finished
+        return self._image.revision, self._finished
 
     def shape_of(self, name: str) -> TopicShape | None:
-        topic = self._node.image.topics.get(name)
+        topic = self._image.topics.get(name)
         return None if topic is None else TopicShape(topic.topic_id, len(topic.partitions))
 
     def matching(self, expression: str) -> Resolution | None:
@@ -108,10 +108,10 @@ class TopicMatching:
         """Begins the next piece of work if the last is done."""
         if self._busy or not (self._waiting or self._added or self._removed):
             return
-        image = self._node.image
+        image = self._image
         work = _Work(
             image.revision,
-            self._node.now.wall_ms,
+            self._loop.now.wall_ms,
             frozenset(image.topics) - INTERNAL_TOPICS,
             frozenset(self._added) - INTERNAL_TOPICS,
             tuple(self._waiting),
@@ -119,7 +119,7 @@ class TopicMatching:
         )
         self._added, self._removed = set(), set()
         self._busy = True
-        self._node.effects.blocking(lambda: _matched(work), self._matched)
+        self._loop.effects.blocking(lambda: _matched(work), self._matched)
 
     def _matched(self, found: _Found | Exception) -> None:
         if isinstance(found, Exception):

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from cordwood.groups.shard import GroupShard
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from cordwood.model.moment import Moment
-from cordwood.node.coordinator_log import Done, Writer
+from cordwood.node.coordinator_log import CoordinatorLog, Done, Ground, Writer
 from cordwood.node.partition import Partition
 from cordwood.records.control import TransactionMarker, build_transaction_marker
 from cordwood.transactions.transaction import EPOCH_BUMPED
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 COMMIT_TIMEOUT_MS = 30_000
 MARKERS_PER_TURN = 100
@@ -30,68 +28,107 @@ class Ending(NamedTuple):
     after it the markers are never written again."""
 
 
-def write_markers(
-    node: "Node",
-    ending: Ending,
-    partitions: Iterable[TopicPartition],
-    done: Callable[[dict[TopicPartition, ErrorCode]], None],
-) -> None:
-    """Appends the marker to each partition, MARKERS_PER_TURN in a turn; calls back once, when every marker is committed
-    or has failed."""
-    wanted = list(partitions)
-    outcomes: dict[TopicPartition, ErrorCode] = {}
-    if not wanted:
-        done(outcomes)
+class MarkerWriter:
+    def __init__(self, ground: Ground, positions: CoordinatorLog[GroupShard]) -> None:
+        """`positions`: the log of __consumer_offsets, whose state changes with its markers."""
+        self._loop = ground.loop
+        self._image = ground.image
+        self._hosted = ground.hosted
+        self._appends = ground.appends
+        self._acks = ground.acks
+        self._reports = ground.reports
+        self._positions = positions
 
-    def one_done(name: TopicPartition) -> Done:
-        def settled(error: ErrorCode) -> None:
-            outcomes[name] = error
-            if len(outcomes) == len(wanted):
-                done(outcomes)
+    def write(
+        self,
+        ending: Ending,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """Appends the marker to each partition, MARKERS_PER_TURN in a turn; calls back once, when every marker is
+        committed or has failed."""
+        wanted = list(partitions)
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        if not wanted:
+            done(outcomes)
 
-        return settled
+        def one_done(name: TopicPartition) -> Done:
+            def settled(error: ErrorCode) -> None:
+                outcomes[name] = error
+                if len(outcomes) == len(wanted):
+                    done(outcomes)
 
-    batch = build_transaction_marker(
-        ending.marker,
-        producer_id=ending.writer.producer_id,
-        producer_epoch=ending.writer.producer_epoch,
-        timestamp_ms=node.now.wall_ms,
-    )
+            return settled
 
-    def write_from(start: int, now: Moment) -> None:
-        end = start + MARKERS_PER_TURN
-        if end < len(wanted):
-            node.in_turns.add(partial(write_from, end))
-        for name in wanted[start:end]:
-            _write(node, ending, batch, name, one_done(name))
+        batch = build_transaction_marker(
+            ending.marker,
+            producer_id=ending.writer.producer_id,
+            producer_epoch=ending.writer.producer_epoch,
+            timestamp_ms=self._loop.now.wall_ms,
+        )
 
-    write_from(0, node.now)
+        def write_from(start: int, now: Moment) -> None:
+            end = start + MARKERS_PER_TURN
+            if end < len(wanted):
+                self._loop.in_turns.add(partial(write_from, end))
+            for name in wanted[start:end]:
+                self._write(ending, batch, name, one_done(name))
 
+        write_from(0, self._loop.now)
 
-def _write(node: "Node", ending: Ending, batch: bytearray, name: TopicPartition, done: Done) -> None:
-    try:
-        partition = node.hosted.leader(*name)
-        _check_epoch(ending, partition)
-        _check_coordinator(node, ending, partition)
-        if name.topic == CONSUMER_OFFSETS_TOPIC:
-            node.groups.shards.log.end_transaction(
-                name.partition,
-                ending.writer,
-                ending.marker,
-                done,
-                lambda offset: _when_committed(node, ending, partition, offset, done),
-            )
+    def _write(self, ending: Ending, batch: bytearray, name: TopicPartition, done: Done) -> None:
+        try:
+            partition = self._hosted.leader(*name)
+            _check_epoch(ending, partition)
+            self._check_coordinator(ending, partition)
+            if name.topic == CONSUMER_OFFSETS_TOPIC:
+                self._positions.end_transaction(
+                    name.partition,
+                    ending.writer,
+                    ending.marker,
+                    done,
+                    lambda offset: self._when_committed(ending, partition, offset, done),
+                )
+                return
+            # Each partition puts its own offset into its copy.
+            offset = self._appends.append_internal(
+                partition, bytearray(batch), self._loop.now, ending.marker
+            ).last_offset
+        except ProtocolError as refusal:
+            done(refusal.code)
             return
-        # Each partition puts its own offset into its copy.
-        offset = node.append_internal(partition, bytearray(batch), node.now, ending.marker).last_offset
-    except ProtocolError as refusal:
-        done(refusal.code)
-        return
-    except StorageFailure as failure:
-        node.report_storage_failure(failure)
-        done(ErrorCode.KAFKA_STORAGE_ERROR)
-        return
-    _when_committed(node, ending, partition, offset, done)
+        except StorageFailure as failure:
+            self._reports.failure(failure)
+            done(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        self._when_committed(ending, partition, offset, done)
+
+    def _check_coordinator(self, ending: Ending, partition: Partition) -> None:
+        """Refuses a coordinator epoch that no coordinator has had: it would fence the real coordinator for ever."""
+        epoch, image = ending.marker.coordinator_epoch, self._image
+        topic = image.topics.get(TRANSACTION_STATE_TOPIC)
+        coordinating = () if topic is None else topic.partitions
+        if epoch <= 0 or any(epoch <= image.leadership(each).epoch for each in coordinating):
+            return
+        if epoch == partition.replica.log.replayed.producers.coordinator_epoch_of(ending.writer.producer_id):
+            return
+        raise ProtocolError(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+            f"A marker for producer {ending.writer.producer_id} in {partition.name} claims coordinator epoch {epoch}; "
+            "no coordinator has had so high an epoch yet.",
+        )
+
+    def _when_committed(self, ending: Ending, partition: Partition, offset: int, done: Done) -> None:
+        def committed(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and ending.durable:
+                self._acks.when_durable(partition, offset, self._loop.now.boot_ms + COMMIT_TIMEOUT_MS, done)
+            else:
+                done(error)
+
+        if partition.leads and partition.replica.high_watermark > offset:
+            committed(ErrorCode.NONE)
+        else:
+            self._acks.when_committed(partition, offset, self._loop.now.boot_ms + COMMIT_TIMEOUT_MS, committed)
 
 
 def _check_epoch(ending: Ending, partition: Partition) -> None:
@@ -105,32 +142,3 @@ def _check_epoch(ending: Ending, partition: Partition) -> None:
             f"Producer {ending.writer.producer_id} has an open transaction of epoch {open_epoch} in {partition.name}; "
             f"a marker of epoch {ending.writer.producer_epoch} does not end it.",
         )
-
-
-def _check_coordinator(node: "Node", ending: Ending, partition: Partition) -> None:
-    """Refuses a coordinator epoch that no coordinator has had: it would fence the real coordinator for ever."""
-    epoch, image = ending.marker.coordinator_epoch, node.image
-    topic = image.topics.get(TRANSACTION_STATE_TOPIC)
-    coordinating = () if topic is None else topic.partitions
-    if epoch <= 0 or any(epoch <= image.leadership(each).epoch for each in coordinating):
-        return
-    if epoch == partition.replica.log.replayed.producers.coordinator_epoch_of(ending.writer.producer_id):
-        return
-    raise ProtocolError(
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-        f"A marker for producer {ending.writer.producer_id} in {partition.name} claims coordinator epoch {epoch}; "
-        "no coordinator has had so high an epoch yet.",
-    )
-
-
-def _when_committed(node: "Node", ending: Ending, partition: Partition, offset: int, done: Done) -> None:
-    def committed(error: ErrorCode) -> None:
-        if error is ErrorCode.NONE and ending.durable:
-            node.when_durable(partition, offset, node.now.boot_ms + COMMIT_TIMEOUT_MS, done)
-        else:
-            done(error)
-
-    if partition.replica.high_watermark > offset:
-        committed(ErrorCode.NONE)
-    else:
-        node.when_committed(partition, offset, node.now.boot_ms + COMMIT_TIMEOUT_MS, committed)

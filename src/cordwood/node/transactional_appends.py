@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.coordinator_log import Writer
+from cordwood.node.transaction_coordinator import TransactionCoordinator
 from cordwood.transactions.transaction import EPOCH_BUMPED
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 ADDS_FROM_VERSION = 12
 """From this version of Produce on, writing to a partition adds it to the transaction (KIP-890)."""
@@ -30,46 +27,49 @@ _NOT_NOW = (
 Verified = Callable[[dict[TopicPartition, ErrorCode]], None]
 
 
-class _Queue:
-    __slots__ = ("active", "draining", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: deque[Callable[[], None]] = deque()
-        self.active = False
-        """Whether a request has its turn now."""
-        self.draining = False
-
-
 class TransactionalAppends:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._queues: dict[str, _Queue] = {}
-        """Queues by transactional id; ids without requests have no queue."""
+    """Requests of one transactional id have their turns one after the other, in the order of arrival.
+
+    A request whose turn has come waits in `_ready` for its start. Starts never nest: a request that is through at once
+    puts the next of its id at the end of `_ready`, and the start that came first goes on with it.
+    """
+
+    def __init__(self, transactions: TransactionCoordinator) -> None:
+        self._transactions = transactions
+        self._queues: dict[str, deque[Callable[[], None]]] = {}
+        """Requests by transactional id, the one that has its turn first; ids without requests have no queue."""
+        self._ready: deque[Callable[[], None]] = deque()
+        """Requests that have their turn and are not started yet, behind the one that is being started."""
 
     def busy(self, transactional_id: str) -> bool:
         return transactional_id in self._queues
 
     def in_turn(self, transactional_id: str, start: Callable[[], None]) -> None:
         """Calls `start` when earlier requests of the same id are through. `start` must lead to a call of `through`."""
-        queue = self._queues.setdefault(transactional_id, _Queue())
-        queue.waiting.append(start)
-        if not queue.active and not queue.draining:
-            self._drain(transactional_id, queue)
+        queue = self._queues.setdefault(transactional_id, deque())
+        queue.append(start)
+        if len(queue) == 1:
+            self._start(start)
 
     def through(self, transactional_id: str) -> None:
         queue = self._queues[transactional_id]
-        queue.active = False
-        if not queue.draining:
-            self._drain(transactional_id, queue)
-
-    def _drain(self, transactional_id: str, queue: _Queue) -> None:
-        queue.draining = True
-        while queue.waiting and not queue.active:
-            queue.active = True
-            queue.waiting.popleft()()
-        queue.draining = False
-        if not queue.active:
+        queue.popleft()
+        if queue:
+            self._start(queue[0])
+        else:
             del self._queues[transactional_id]
+
+    def _start(self, start: Callable[[], None]) -> None:
+        ready = self._ready
+        ready.append(start)
+        if len(ready) > 1:
+            return
+        try:
+            while ready:
+                ready[0]()
+                ready.popleft()
+        finally:
+            ready.clear()
 
     def verify(
         self,
@@ -97,13 +97,11 @@ class TransactionalAppends:
         version: int,
         done: Verified,
     ) -> None:
-        node = self._node
-
         def answered(errors: dict[TopicPartition, ErrorCode]) -> None:
             done({partition: _told(error, version) for partition, error in errors.items()})
 
         adds = version >= ADDS_FROM_VERSION
-        node.transactions.admit(transactional_id, writer, partitions, EPOCH_BUMPED if adds else 1, answered, add=adds)
+        self._transactions.admit(transactional_id, writer, partitions, EPOCH_BUMPED if adds else 1, answered, add=adds)
 
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:

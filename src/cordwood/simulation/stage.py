@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cordwood.cluster.image import TopicImage
-from cordwood.node.apis import HANDLERS
+from cordwood.node.apis import SERVED
 from cordwood.simulation.exchange import Connection
 from cordwood.simulation.ledger import Ledger
 from cordwood.simulation.world import World
@@ -33,7 +33,7 @@ class Stage:
         return self.chance.choice(topics) if topics else None
 
     def version(self, key: ApiKey, lowest: int = 0) -> int:
-        api = HANDLERS[key].api
+        api = SERVED[key]
         return self.chance.randint(max(lowest, api.min_version), api.max_version)
 
     def topic_fields(self, topic: TopicImage, by_id: bool, name_field: str = "name") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.embedded.error_answers import named_partitions, names_topics, refusal
 from cordwood.model.errors import ErrorCode
-from cordwood.node.apis import HANDLERS
+from cordwood.node.apis import SERVED
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.codec import reader, writer
 from cordwood.wire.requests import RequestHeader, decode_request, encode_response
@@ -62,9 +62,9 @@ def answered(api_key: int, version: int, code: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("api_key", "version"),
     [
-        pytest.param(key, version, id=f"{handler.api.name} v{version}")
-        for key, handler in sorted(HANDLERS.items())
-        for version in range(handler.api.min_version, handler.api.max_version + 1)
+        pytest.param(key, version, id=f"{api.name} v{version}")
+        for key, api in sorted(SERVED.items())
+        for version in range(api.min_version, api.max_version + 1)
     ],
 )
 def test_every_request_can_be_refused(api_key: int, version: int) -> None:
@@ -92,9 +92,9 @@ def test_an_error_of_a_fetch_session_stands_on_top() -> None:
     assert not response.responses
 
 
-@pytest.mark.parametrize("api_key", [key for key in sorted(HANDLERS) if names_topics(key)])
+@pytest.mark.parametrize("api_key", [key for key in sorted(SERVED) if names_topics(key)])
 def test_the_topics_of_a_request_are_found(api_key: int) -> None:
-    version = HANDLERS[api_key].api.max_version
+    version = SERVED[api_key].max_version
     request, _ = answered(api_key, version, CODE)
     found = set(named_partitions(request, lambda topic_id: "by id" if topic_id == TOPIC_ID else None))
     assert found

@@ -241,7 +241,7 @@ def test_markers_for_a_partition_that_is_led_elsewhere_are_tried_until_it_is_led
     elect(world, TOPIC, ME, isr=(ME,))
     world.advance(LONG_MS)
     assert values_in(only(fetch(world, (TOPIC, 0, 0), isolation_level=1)))[:1] == [b"one"]
-    assert not world.node.transactions._completing
+    assert not world.node.transactions.completions.under_way
 
 
 def test_a_batch_of_a_transaction_whose_coordinator_is_elsewhere_may_be_sent_again(world: World) -> None:

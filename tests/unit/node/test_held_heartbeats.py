@@ -180,8 +180,8 @@ def test_nothing_is_kept_of_connections_that_are_gone(ready: World) -> None:
     member.connection.close()
     ready.settle()
     held = ready.node.held_heartbeats
-    assert (held.of_connection, held._of_group, held._patient) == ({}, {}, set())
-    assert ready.node._parked == {}
+    assert (held._of_group, held._patient) == ({}, set())
+    assert (ready.node.parked.by_connection, ready.node.parked.giving_way) == ({}, {})
 
 
 def test_a_broker_that_stops_answers_all_and_keeps_nobody_waiting(ready: World) -> None:

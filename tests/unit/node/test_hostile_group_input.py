@@ -138,12 +138,12 @@ def test_what_is_refused_leaves_nothing_behind_however_often_and_in_whose_name(
     crowded: World, key: ApiKey, version: int, values: Any, expected: str
 ) -> None:
     crowded.ask(ApiKey.OFFSET_FETCH, 7, group_id="anybody", topics=None)
-    records, timers = written(crowded), len(crowded.node.timers._heap)
+    records, timers = written(crowded), len(crowded.node.loop.timers._heap)
     for number in range(FLOOD):
         assert code_in(crowded.ask(key, version, **values(f"group-{number}"))) == expected
     assert kept(crowded) == (0, 0)
     assert written(crowded) == records
-    assert len(crowded.node.timers._heap) <= timers + 2
+    assert len(crowded.node.loop.timers._heap) <= timers + 2
     crowded.kill()
 
 

@@ -9,7 +9,7 @@ from cordwood.simulation.world import World
 
 def test_each_piece_has_a_turn_of_its_own_however_long_they_take(world: World) -> None:
     done: list[tuple[str, int]] = []
-    in_turns = InTurns(world.node.timers, world.node.effects.wake, lambda: world.node.now)
+    in_turns = InTurns(world.node.loop.timers, world.node.loop.effects.wake, lambda: world.node.now)
 
     def piece(name: str, now: Moment) -> None:
         done.append((name, now.boot_ms))

@@ -9,7 +9,7 @@ from tests.unit.node.speaking import create_topic, delete_topic, error
 from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicId
 from cordwood.model.listeners import ONLY_ENTRANCE
-from cordwood.node.apis import HANDLERS
+from cordwood.node.apis import SERVED
 from cordwood.simulation.exchange import State, decode_response
 from cordwood.simulation.world import World
 from cordwood.wire.apis import APIS, ApiKey
@@ -26,7 +26,7 @@ def test_what_is_advertised_is_what_the_handlers_declare(world: World, version: 
     software = {"client_software_name": "test", "client_software_version": "1"} if version >= 3 else {}
     answer = world.ask(ApiKey.API_VERSIONS, version, **software)
     listed = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert listed == {key: (handler.api.listed_min, handler.api.max_version) for key, handler in HANDLERS.items()}
+    assert listed == {key: (api.listed_min, api.max_version) for key, api in SERVED.items()}
     assert listed[ApiKey.PRODUCE] == (0, 13)
 
 
@@ -71,7 +71,7 @@ def test_api_versions_of_a_future_version_is_answered_as_version_0_with_its_own_
 
 def test_every_other_api_or_version_that_is_not_served_hangs_up(world: World) -> None:
     for key, api in sorted(APIS.items()):
-        served = HANDLERS.get(key)
+        served = SERVED.get(key)
         for version in (api.max_version + 1, api.max_version if served is None else api.max_version + 2):
             if key != ApiKey.API_VERSIONS:
                 reply = handle(world, key, version)
@@ -80,9 +80,9 @@ def test_every_other_api_or_version_that_is_not_served_hangs_up(world: World) ->
 
 
 def test_a_request_that_cannot_be_read_hangs_up(world: World) -> None:
-    for key, handler in sorted(HANDLERS.items()):
+    for key, api in sorted(SERVED.items()):
         if key != ApiKey.API_VERSIONS:
-            reply = handle(world, key, handler.api.max_version, b"\xff" * 3)
+            reply = handle(world, key, api.max_version, b"\xff" * 3)
             assert (reply.sent, len(reply.reasons)) == ([], 1), key
 
 

@@ -14,7 +14,7 @@ from tests.unit.node.speaking import batch_of, create_topic, produce_values
 from cordwood.cluster.planner.topics import NewTopic, plan_create_topics
 from cordwood.log.flushing import FlushTicket
 from cordwood.model.moment import Moment
-from cordwood.node import node as nodes
+from cordwood.node import flushes
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -61,7 +61,7 @@ def test_placing_and_planning_a_partition_of_a_wide_topic_takes_a_few_lines(worl
 
 
 def test_a_flush_round_has_a_bounded_number_of_logs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "FLUSHED_AT_ONCE", 40)
+    monkeypatch.setattr(flushes, "FLUSHED_AT_ONCE", 40)
     create_topic(world, "wide", 100)
     rounds = []
     flushed = world.node.flushed

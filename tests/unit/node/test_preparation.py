@@ -185,8 +185,9 @@ class Elsewhere:
 
 @pytest.fixture
 def elsewhere(world: World) -> Elsewhere:
-    world.node.apart = Elsewhere()
-    return world.node.apart
+    elsewhere = Elsewhere()
+    world.node.preparation._apart = elsewhere
+    return elsewhere
 
 
 @pytest.fixture
@@ -288,7 +289,7 @@ def test_a_process_that_fails_is_told_as_an_error_that_clients_retry(world: Worl
         def call(self, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
             raise StorageFailure("no process could be started")
 
-    world.node.apart = Failing()
+    world.node.preparation._apart = Failing()
     create_topic(world, cleanup_policy="compact")
     (answer,) = produce(world, "orders", many(world))
     assert error(answer.error_code) == "KAFKA_STORAGE_ERROR"

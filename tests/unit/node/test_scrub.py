@@ -107,7 +107,7 @@ def test_many_small_batches_are_read_slower_than_their_bytes_would_allow() -> No
     world.node.scrub.bytes_read = 0
     world.advance(FIRST_AFTER_MS)
     reading_ms = 0
-    while world.node.scrub.findings.last_pass_ended_ms is None:
+    while world.node.damage.findings.last_pass_ended_ms is None:
         world.advance(10)
         reading_ms += 10
         assert reading_ms < 10_000
@@ -120,16 +120,16 @@ def test_a_pass_goes_on_where_it_was_and_the_next_begins_when_it_is_due() -> Non
     fill_segments(world, count=200)
     size = world.node.hosted.leader("orders", 0).replica.log.segments.size_bytes
     world.advance(FIRST_AFTER_MS + 100_000)
-    checked = world.node.scrub.findings.checked
+    checked = world.node.damage.findings.checked
     assert checked is not None
     assert checked.base_offset > 60
     world.stop()
     world.start()
-    restored = world.node.scrub.findings.checked
+    restored = world.node.damage.findings.checked
     assert restored is not None
     assert checked.base_offset - 90 < restored.base_offset, "at most a minute of it is done again"
     world.advance(size * 1000 // 200 + 60_000)
-    ended_ms = world.node.scrub.findings.last_pass_ended_ms
+    ended_ms = world.node.damage.findings.last_pass_ended_ms
     assert ended_ms is not None
     assert world.node.scrub.bytes_read < size, "the part before the restart was not read again"
     world.node.scrub.bytes_read = 0

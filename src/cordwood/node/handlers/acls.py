@@ -5,31 +5,28 @@ access control lists (MirrorMaker) take this answer for "there are none" and go 
 connection as a failure.
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 from cordwood.model.errors import ErrorCode
 from cordwood.node.request import Request, serves
 from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
-
 _REFUSAL = {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": "No Authorizer is configured."}
 """Kafka's own words, which tools look for."""
 
 
-def describe_acls(node: "Node", request: Request) -> Steps:
+def describe_acls(rooms: object, request: Request) -> Steps:
     yield from request.read()
     request.answer(**_REFUSAL, resources=())
 
 
-def create_acls(node: "Node", request: Request) -> Steps:
+def create_acls(rooms: object, request: Request) -> Steps:
     body = yield from request.read()
     request.answer(results=[_REFUSAL] * len(body.creations))
 
 
-def delete_acls(node: "Node", request: Request) -> Steps:
+def delete_acls(rooms: object, request: Request) -> Steps:
     body = yield from request.read()
     request.answer(filter_results=[{**_REFUSAL, "matching_acls": ()}] * len(body.filters))
 

@@ -7,10 +7,11 @@ transaction's coordinator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
+from cordwood.node.acks import ALL_REPLICAS
 from cordwood.node.partition import Done, Partition
 from cordwood.node.request import Request
 from cordwood.records.batch import CODEC_MASK, TRANSACTIONAL_BIT, Codec
@@ -18,9 +19,14 @@ from cordwood.records.validate import InvalidBatch
 from cordwood.wire.produce import ProducedPartition, ProduceRequest, ProduceTopic, encode_produce_response
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from collections import Counter
 
-ALL_REPLICAS = -1
+    from cordwood.node.acks import Acks
+    from cordwood.node.appends import Appends
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.reports import Reports
+
+
 NO_ACK = 0
 ATTRIBUTES_LOW_BYTE = 22
 ZSTD_FROM_VERSION = 7
@@ -29,6 +35,16 @@ Results = list[tuple[str | TopicId, list[ProducedPartition]]]
 Refusals = Mapping[TopicPartition, ErrorCode]
 BatchRefusals = Mapping[tuple[str | TopicId, int], ProtocolError]
 """The reasons why batches could not be prepared, by topic and partition as the request names them."""
+
+
+class AppendingRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    acks: Acks
+    appends: Appends
+    hosted: HostedReplicas
+    refused_appends: Counter[str]
+    reports: Reports
 
 
 class WaitingProduce:
@@ -60,19 +76,19 @@ class WaitingProduce:
 
 
 def append_all(
-    node: Node,
+    rooms: AppendingRooms,
     request: Request,
     body: ProduceRequest,
     refused: Refusals | None,
     prepared: BatchRefusals | None,
 ) -> None:
     results: Results = []
-    waiting = append(node, request, body, body.topics, results, None, refusal_of(body), refused, prepared)
+    waiting = append(rooms, request, body, body.topics, results, None, refusal_of(body), refused, prepared)
     end(request, body, results, waiting)
 
 
 def append(
-    node: Node,
+    rooms: AppendingRooms,
     request: Request,
     body: ProduceRequest,
     topics: list[ProduceTopic],
@@ -100,16 +116,16 @@ def append(
                 if refusal is not None:
                     # The shared exception must not gather a traceback for each batch.
                     raise refusal.with_traceback(None)
-                partition = node.hosted.leader_in(topic, index)
+                partition = rooms.hosted.leader_in(topic, index)
                 if prepared and (topic, index) in prepared:
                     raise prepared[topic, index]
                 _check(records, partition, zstd_allowed=zstd_allowed, transactional=refused is not None)
                 if refused and partition.name in refused:
                     raise ProtocolError(refused[partition.name], "The transaction's coordinator refused the batch.")
                 assert isinstance(records, memoryview)
-                appended, safe = node.append(partition, records, acks, request.now)
+                appended, safe = rooms.appends.append(partition, records, acks, request.now)
             except ProtocolError as error:
-                node.refused_appends[error.code.name] += 1
+                rooms.refused_appends[error.code.name] += 1
                 errors = error.record_errors if isinstance(error, InvalidBatch) else ()
                 # The Java producer needs the log's start to begin anew; without it the producer retries for ever.
                 begins = error.code is ErrorCode.UNKNOWN_PRODUCER_ID
@@ -124,8 +140,8 @@ def append(
                 )
                 continue
             except StorageFailure as failure:
-                node.refused_appends[_storage_reason(failure)] += 1
-                node.report_storage_failure(failure)
+                rooms.refused_appends[_storage_reason(failure)] += 1
+                rooms.reports.failure(failure)
                 message = str(failure) if isinstance(failure, DiskFull) else None
                 partitions.append(ProducedPartition(index, ErrorCode.KAFKA_STORAGE_ERROR, error_message=message))
                 continue
@@ -133,7 +149,7 @@ def append(
                 if waiting is None:
                     waiting = WaitingProduce(request, results)
                 done = waiting.one_more(partitions)
-                node.when_safe(partition, appended.last_offset, acks, request.now.boot_ms + body.timeout_ms, done)
+                rooms.acks.when_safe(partition, appended.last_offset, acks, request.now.boot_ms + body.timeout_ms, done)
             log_start = partition.replica.log.offsets.start
             partitions.append(ProducedPartition(index, 0, appended.base_offset, appended.append_time_ms, log_start))
     return waiting

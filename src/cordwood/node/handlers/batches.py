@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.identifiers import INTERNAL_TOPICS, TopicId, TopicPartition
@@ -18,10 +18,21 @@ from cordwood.records.batch import CODEC_MASK, HEADER_SIZE, TRANSACTIONAL_BIT, C
 from cordwood.wire.produce import ProduceRequest
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.preparation import Preparation
+    from cordwood.node.transactional_appends import TransactionalAppends
+
 
 Found = tuple[tuple[int, int, int], Partition, memoryview]
 """A batch and its partition, with the places of the topic, partition and batch in the request."""
+
+
+class BatchRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    hosted: HostedReplicas
+    preparation: Preparation
+    transactional_appends: TransactionalAppends
 
 
 def kept_batches(body: ProduceRequest) -> ProduceRequest:
@@ -34,21 +45,21 @@ def kept_batches(body: ProduceRequest) -> ProduceRequest:
     )
 
 
-def with_partitions(node: Node, body: ProduceRequest) -> list[Found]:
+def with_partitions(rooms: BatchRooms, body: ProduceRequest) -> list[Found]:
     """The batches that have a header and whose partitions this broker leads."""
     found = []
     for number, (topic, batches) in enumerate(body.topics):
         for place, (index, records) in enumerate(batches):
             if isinstance(records, memoryview) and len(records) >= HEADER_SIZE:
                 with suppress(ProtocolError):
-                    found.append(((number, index, place), node.hosted.leader_in(topic, index), records))
+                    found.append(((number, index, place), rooms.hosted.leader_in(topic, index), records))
     return found
 
 
-def ready_at_once(node: Node, connection_id: int, body: ProduceRequest, found: list[Found]) -> bool:
+def ready_at_once(rooms: BatchRooms, connection_id: int, body: ProduceRequest, found: list[Found]) -> bool:
     """Whether the batches can be appended at once. Batches whose records were checked are marked in the request."""
     batches = [(partition, records) for _, partition, records in found]
-    at_once = node.preparation.at_once(connection_id, batches)
+    at_once = rooms.preparation.at_once(connection_id, batches)
     if at_once is None:
         return False
     for ((topic, index, place), _, _), records in zip(found, at_once, strict=True):
@@ -89,26 +100,26 @@ def brought_zstd(request: Request, body: ProduceRequest) -> dict[tuple[str | Top
 
 
 def verify(
-    node: Node, request: Request, body: ProduceRequest, transactional_id: str, done: Callable[[Refusals], None]
+    rooms: BatchRooms, request: Request, body: ProduceRequest, transactional_id: str, done: Callable[[Refusals], None]
 ) -> None:
     """Calls `done` with the partitions that the coordinator refuses, at a moment when the refusals hold."""
-    writers = unverified(node, body)
+    writers = unverified(rooms, body)
 
     def verified(errors: Refusals) -> None:
         refused: dict[TopicPartition, ErrorCode] = {
             name: error for name, error in errors.items() if error is not ErrorCode.NONE
         }
         if request.version >= ADDS_FROM_VERSION:
-            refused.update(_starting_late(node, body, writers))
+            refused.update(_starting_late(rooms, body, writers))
         done(refused)
 
-    node.transactional_appends.verify(transactional_id, writers, request.version, verified)
+    rooms.transactional_appends.verify(transactional_id, writers, request.version, verified)
 
 
-def unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer]:
+def unverified(rooms: BatchRooms, body: ProduceRequest) -> dict[TopicPartition, Writer]:
     """The partitions that have no batch of the transaction yet, with the writer of the first."""
     writers: dict[TopicPartition, Writer] = {}
-    for partition, writer, _ in _transactional_batches(node, body):
+    for partition, writer, _ in _transactional_batches(rooms, body):
         try:
             known = partition.replica.log.replayed.producers.in_transaction(*writer)
         except StorageFailure:
@@ -119,19 +130,19 @@ def unverified(node: Node, body: ProduceRequest) -> dict[TopicPartition, Writer]
 
 
 def _starting_late(
-    node: Node, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
+    rooms: BatchRooms, body: ProduceRequest, writers: Mapping[TopicPartition, Writer]
 ) -> dict[TopicPartition, ErrorCode]:
     """Refuses unknown producers that begin above sequence 0: a batch that overtook the first opens no transaction."""
     return {
         partition.name: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        for partition, writer, sequence in _transactional_batches(node, body)
+        for partition, writer, sequence in _transactional_batches(rooms, body)
         if partition.name in writers
         and sequence != 0
         and not partition.replica.log.replayed.producers.knows(writer.producer_id)
     }
 
 
-def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
+def _transactional_batches(rooms: BatchRooms, body: ProduceRequest) -> list[tuple[Partition, Writer, int]]:
     """Partition, writer and first sequence of the batches that are marked as transactional."""
     found = []
     for topic, batches in body.topics:
@@ -139,7 +150,7 @@ def _transactional_batches(node: Node, body: ProduceRequest) -> list[tuple[Parti
             if records is None or len(records) < HEADER_SIZE or not records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
                 continue
             try:
-                partition = node.hosted.leader_in(topic, index)
+                partition = rooms.hosted.leader_in(topic, index)
             except ProtocolError:
                 continue
             header = read_header(records)

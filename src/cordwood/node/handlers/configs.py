@@ -1,6 +1,8 @@
 """Settings, seen and changed: DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, ListConfigResources."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.cluster.config_descriptions import ConfigEntry, config_resources, describe_configs
 from cordwood.cluster.planner.configs import ConfigChange, ConfigResource, ResourceType
@@ -12,10 +14,22 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.logger_configs import LogLevels
+    from cordwood.node.loop import Loop
+    from cordwood.node.reports import Reports
 
 
-def describe(node: "Node", request: Request) -> Steps:
+class ConfigRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    image: ClusterImage
+    log_levels: LogLevels
+    loop: Loop
+    reports: Reports
+
+
+def describe(rooms: ConfigRooms, request: Request) -> Steps:
     body = yield from request.read()
     # A resource that is asked for more than once is answered once.
     resources = {ConfigResource(asked.resource_type, asked.resource_name): asked for asked in reversed(body.resources)}
@@ -27,7 +41,7 @@ def describe(node: "Node", request: Request) -> Steps:
         outcome: list[ConfigEntry] | ProtocolError
         try:
             resource = ConfigResource(asked.resource_type, asked.resource_name)
-            outcome = _describe(node, resource, asked.configuration_keys)
+            outcome = _describe(rooms, resource, asked.configuration_keys)
         except ProtocolError as refusal:
             outcome = refusal
         return {
@@ -40,10 +54,10 @@ def describe(node: "Node", request: Request) -> Steps:
     request.answer(results=Made(list(reversed(resources.values())), result))
 
 
-def _describe(node: "Node", resource: ConfigResource, names: list[str] | None) -> list[ConfigEntry]:
+def _describe(rooms: ConfigRooms, resource: ConfigResource, names: list[str] | None) -> list[ConfigEntry]:
     if resource.resource_type == ResourceType.BROKER_LOGGER:
-        return describe_loggers(node.log_levels, node.broker_id, resource.name, names)
-    return describe_configs(node.image, resource, names)
+        return describe_loggers(rooms.log_levels, rooms.image.node_id, resource.name, names)
+    return describe_configs(rooms.image, resource, names)
 
 
 def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> dict[str, Any]:
@@ -59,7 +73,7 @@ def _described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> dict[
     }
 
 
-def incremental_alter(node: "Node", request: Request) -> Steps:
+def incremental_alter(rooms: ConfigRooms, request: Request) -> Steps:
     body = yield from request.read()
     asked = [
         (
@@ -70,22 +84,22 @@ def incremental_alter(node: "Node", request: Request) -> Steps:
     ]
     resources = [resource for resource, _ in asked]
     # Levels of loggers belong to this process and are not stored.
-    loggers = _alter_loggers(node, asked, validate_only=body.validate_only)
+    loggers = _alter_loggers(rooms, asked, validate_only=body.validate_only)
     stored = [(resource, changes) for resource, changes in asked if resource not in loggers]
 
     def altered(outcomes: Any) -> None:
-        _altered(node, request, resources, outcomes if isinstance(outcomes, Exception) else {**outcomes, **loggers})
+        _altered(rooms, request, resources, outcomes if isinstance(outcomes, Exception) else {**outcomes, **loggers})
 
     if not stored:
         altered({})
         return
-    node.effects.metadata(
+    rooms.loop.effects.metadata(
         lambda writer: writer.incremental_alter_configs(stored, validate_only=body.validate_only), altered
     )
 
 
 def _alter_loggers(
-    node: "Node", asked: list[tuple[ConfigResource, list[ConfigChange]]], *, validate_only: bool
+    rooms: ConfigRooms, asked: list[tuple[ConfigResource, list[ConfigChange]]], *, validate_only: bool
 ) -> dict[ConfigResource, ProtocolError | None]:
     outcomes: dict[ConfigResource, ProtocolError | None] = {}
     for resource, changes in asked:
@@ -94,14 +108,14 @@ def _alter_loggers(
         try:
             if resource in outcomes:
                 raise ProtocolError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            alter_loggers(node.log_levels, node.broker_id, resource.name, changes, validate_only=validate_only)
+            alter_loggers(rooms.log_levels, rooms.image.node_id, resource.name, changes, validate_only=validate_only)
             outcomes[resource] = None
         except ProtocolError as refusal:
             outcomes[resource] = refusal
     return outcomes
 
 
-def alter(node: "Node", request: Request) -> Steps:
+def alter(rooms: ConfigRooms, request: Request) -> Steps:
     body = yield from request.read()
     asked = [
         (
@@ -110,26 +124,26 @@ def alter(node: "Node", request: Request) -> Steps:
         )
         for resource in body.resources
     ]
-    node.effects.metadata(
+    rooms.loop.effects.metadata(
         lambda writer: writer.replace_configs(asked, validate_only=body.validate_only),
-        lambda outcomes: _altered(node, request, [resource for resource, _ in asked], outcomes),
+        lambda outcomes: _altered(rooms, request, [resource for resource, _ in asked], outcomes),
     )
 
 
-def _altered(node: "Node", request: Request, resources: list[ConfigResource], outcomes: Any) -> None:
+def _altered(rooms: ConfigRooms, request: Request, resources: list[ConfigResource], outcomes: Any) -> None:
     def response(altered: tuple[ConfigResource, Any]) -> dict[str, Any]:
         resource, outcome = altered
         return {**status(outcome), "resource_type": resource.resource_type, "resource_name": resource.name}
 
-    found = each_outcome(node, outcomes, list(dict.fromkeys(resources)))
+    found = each_outcome(rooms.reports, outcomes, list(dict.fromkeys(resources)))
     request.answer(responses=Made(found, response))
 
 
-def list_resources(node: "Node", request: Request) -> None:
+def list_resources(rooms: ConfigRooms, request: Request) -> None:
     """Lists resources with settings. Version 0 asks for client metrics, and this broker has none."""
     body = request.decode()
     wanted = [ResourceType.CLIENT_METRICS] if request.version == 0 else list(body.resource_types)
-    resources = config_resources(node.image, wanted)
+    resources = config_resources(rooms.image, wanted)
     request.answer(
         error_code=ErrorCode.NONE,
         config_resources=Made(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.groups.consumer.group import LEFT_FOR_A_WHILE, ConsumerGroup, ConsumerMember
 from cordwood.groups.consumer.heartbeat import (
@@ -20,12 +20,21 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.group_coordinator import GroupCoordinator
+
 
 CLASSIC_PROTOCOL_MEMBER, CONSUMER_PROTOCOL_MEMBER = 0, 1
 
 
-def consumer_group_heartbeat(node: Node, request: Request) -> Steps:
+class ConsumerGroupRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    groups: GroupCoordinator
+    image: ClusterImage
+
+
+def consumer_group_heartbeat(rooms: ConsumerGroupRooms, request: Request) -> Steps:
     body = yield from request.read()
     member_id = body.member_id
 
@@ -38,12 +47,12 @@ def consumer_group_heartbeat(node: Node, request: Request) -> Steps:
             error_code=ErrorCode.NONE,
             member_id=member_id,
             member_epoch=outcome.epoch,
-            heartbeat_interval_ms=node.image.group_settings(body.group_id).consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=rooms.image.group_settings(body.group_id).consumer_heartbeat_interval_ms,
             assignment=assignment,
         )
 
     if not member_id and request.version == 0 and body.member_epoch == JOINING:
-        member_id = node.groups.members.new_member_id(request.header.client_id or "consumer")
+        member_id = rooms.groups.members.new_member_id(request.header.client_id or "consumer")
     refusal = _refusal(body, member_id)
     if refusal is not None:
         answer(refusal)
@@ -58,10 +67,10 @@ def consumer_group_heartbeat(node: Node, request: Request) -> Steps:
         body.rebalance_timeout_ms,
         None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names),
         body.server_assignor,
-        _owned(node, body.topic_partitions),
+        _owned(rooms, body.topic_partitions),
         body.subscribed_topic_regex,
     )
-    node.groups.members.consumer_heartbeat(body.group_id, asked, answer)
+    rooms.groups.members.consumer_heartbeat(body.group_id, asked, answer)
 
 
 def _refusal(body: Any, member_id: str) -> ProtocolError | None:
@@ -82,13 +91,13 @@ def _refusal(body: Any, member_id: str) -> ProtocolError | None:
     return None
 
 
-def _owned(node: Node, topics: Any) -> Share | None:
+def _owned(rooms: ConsumerGroupRooms, topics: Any) -> Share | None:
     """The partitions that the member owns. Partitions that no longer exist are dropped: they count as given back."""
     if topics is None:
         return None
     owned: dict[int, list[int]] = {}
     for topic in topics:
-        there = node.image.topics_by_id.get(topic.topic_id)
+        there = rooms.image.topics_by_id.get(topic.topic_id)
         if there is not None:
             count = len(there.partitions)
             numbers = [number for number in topic.partitions if 0 <= number < count]
@@ -100,17 +109,17 @@ def _partitions(share: Share) -> list[dict[str, Any]]:
     return [{"topic_id": topic_id, "partitions": partitions} for topic_id, partitions in by_topic_id(share)]
 
 
-def consumer_group_describe(node: Node, request: Request) -> Steps:
+def consumer_group_describe(rooms: ConsumerGroupRooms, request: Request) -> Steps:
     body = yield from request.read()
 
     def description(shard: GroupShard, group_id: str) -> Answer:
         group = shard.consumer_groups.get(group_id)
         if group is None:
             return _nothing(ErrorCode.GROUP_ID_NOT_FOUND, "There is no group of the consumer protocol with this id.")
-        return _description(node, group)
+        return _description(rooms, group)
 
     yield from describe_each(
-        node, request, list(body.group_ids), description, _nothing, with_operations=body.include_authorized_operations
+        rooms, request, list(body.group_ids), description, _nothing, with_operations=body.include_authorized_operations
     )
 
 
@@ -126,11 +135,11 @@ def _nothing(error: ErrorCode, message: str | None = None) -> Answer:
     }
 
 
-def _description(node: Node, group: ConsumerGroup) -> Answer:
+def _description(rooms: ConsumerGroupRooms, group: ConsumerGroup) -> Answer:
     def named(share: Share) -> dict[str, Any]:
         return {
             "topic_partitions": [
-                {"topic_id": topic_id, "topic_name": node.image.topic_name(topic_id) or "", "partitions": partitions}
+                {"topic_id": topic_id, "topic_name": rooms.image.topic_name(topic_id) or "", "partitions": partitions}
                 for topic_id, partitions in by_topic_id(share)
             ]
         }

@@ -1,6 +1,8 @@
 """DamageList, an API of our own: the damage on this broker's disk that the broker knows of."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.findings import Finding
 from cordwood.model.errors import ErrorCode
@@ -8,20 +10,29 @@ from cordwood.node.request import Request, serves
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.damage_book import DamageBook
+
 
 NEVER = -1
 
 
-def damage_list(node: "Node", request: Request) -> None:
+class DamageRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    damage: DamageBook
+
+
+def damage_list(rooms: DamageRooms, request: Request) -> None:
     """Lists the damage in these topics (null: in all). The number of kept findings is bounded."""
     wanted = request.decode().topics
     topics = None if wanted is None else set(wanted)
-    findings = node.scrub.findings
+    findings = rooms.damage.findings
     request.answer(
         error_code=ErrorCode.NONE,
         findings=[
-            _described(finding) for finding in node.scrub.known() if topics is None or finding.partition.topic in topics
+            _described(finding)
+            for finding in rooms.damage.known()
+            if topics is None or finding.partition.topic in topics
         ],
         findings_not_kept=findings.not_kept,
         pass_began_ms=NEVER if findings.pass_began_ms is None else findings.pass_began_ms,

@@ -6,7 +6,7 @@ REQUEST_TIMED_OUT; all other errors are final and have a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.errors import ErrorCode
 from cordwood.model.families import (
@@ -27,7 +27,9 @@ from cordwood.transactions.transactions import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.transaction_coordinator import TransactionCoordinator
+
 
 MAX_WINNERS = MAX_SLOTS
 LISTED_PER_STEP = 1_000
@@ -35,7 +37,14 @@ MAX_WAIT_MS = 300_000
 """The longest that the answer to a decision waits for markers. A client may ask again."""
 
 
-def family_join(node: Node, request: Request) -> None:
+class FamilyRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    image: ClusterImage
+    transactions: TransactionCoordinator
+
+
+def family_join(rooms: FamilyRooms, request: Request) -> None:
     """Gives a slot to a writer of a batch, unless the batch is decided."""
     body = request.decode()
     request.let_go_of_frame()
@@ -52,7 +61,7 @@ def family_join(node: Node, request: Request) -> None:
             producer_epoch=-1 if slot is None else slot.producer_epoch,
         )
 
-    max_timeout_ms = node.settings.transaction_max_timeout_ms
+    max_timeout_ms = rooms.image.settings.transaction_max_timeout_ms
     problem = _problem(body.family, body.batch_id)
     if problem is not None:
         answer(Joined(ErrorCode.INVALID_REQUEST, problem))
@@ -60,10 +69,10 @@ def family_join(node: Node, request: Request) -> None:
         message = f"A timeout of {body.timeout_ms} ms is not between 1 and transaction.max.timeout.ms={max_timeout_ms}."
         answer(Joined(ErrorCode.INVALID_TRANSACTION_TIMEOUT, message))
     else:
-        node.transactions.families.join(body.family, body.batch_id, body.timeout_ms, answer)
+        rooms.transactions.families.join(body.family, body.batch_id, body.timeout_ms, answer)
 
 
-def family_renew(node: Node, request: Request) -> None:
+def family_renew(rooms: FamilyRooms, request: Request) -> None:
     """Renews the lease of a batch: its writers have their full timeout again."""
     body = request.decode()
 
@@ -79,10 +88,10 @@ def family_renew(node: Node, request: Request) -> None:
     if problem is not None:
         answer(Standing(ErrorCode.INVALID_REQUEST), problem)
     else:
-        node.transactions.families.renew(body.family, body.batch_id, answer)
+        rooms.transactions.families.renew(body.family, body.batch_id, answer)
 
 
-def family_decide(node: Node, request: Request) -> Steps:
+def family_decide(rooms: FamilyRooms, request: Request) -> Steps:
     """Commits the slots of the winners and aborts the rest, or aborts all slots, or only the named ones; answers when
     the markers are committed."""
     body = yield from request.read()
@@ -111,10 +120,10 @@ def family_decide(node: Node, request: Request) -> Steps:
     plan = Plan(max(body.rows, -1), bytes(body.plan_digest), bytes(body.plan))
     asked = Asked(body.batch_id, body.commit, winners, body.forget, plan)
     timeout_ms = min(max(body.timeout_ms, 0), MAX_WAIT_MS)
-    node.transactions.families.decide(body.family, asked, timeout_ms, answer)
+    rooms.transactions.families.decide(body.family, asked, timeout_ms, answer)
 
 
-def family_recall(node: Node, request: Request) -> None:
+def family_recall(rooms: FamilyRooms, request: Request) -> None:
     """Answers with a family's memory of the last batch that it decided."""
     body = request.decode()
 
@@ -134,10 +143,10 @@ def family_recall(node: Node, request: Request) -> None:
     if problem is not None:
         answer(ErrorCode.INVALID_REQUEST, None, problem)
     else:
-        node.transactions.families.recall(body.family, answer)
+        rooms.transactions.families.recall(body.family, answer)
 
 
-def family_list(node: Node, request: Request) -> Steps:
+def family_list(rooms: FamilyRooms, request: Request) -> Steps:
     body = yield from request.read()
     wanted = None if body.families is None else frozenset(body.families)
 
@@ -151,7 +160,7 @@ def family_list(node: Node, request: Request) -> Steps:
                 yield
         request.answer(error_code=ErrorCode.NONE, families=Made(found, _described))
 
-    node.transactions.when_loaded(lambda shards: request.go_on(listed(shards)))
+    rooms.transactions.when_loaded(lambda shards: request.go_on(listed(shards)))
 
 
 def _described(family: Family) -> dict[str, object]:

@@ -6,7 +6,7 @@ keeps what it has found; when a partition moves, only that partition is read aga
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.log.log import ColdRead
 from cordwood.log.lookup import LogSlice
@@ -23,7 +23,14 @@ from cordwood.wire.fetch import TOPIC_IDS_FROM, FetchPartition, FetchRequest, de
 from cordwood.wire.fetched import FetchedPartition, encode_fetch_in_steps, encode_fetch_response
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.damage_book import DamageBook
+    from cordwood.node.fetch_sessions import FetchSessions
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.parked import ParkedRequests
+    from cordwood.node.reports import Reports
+
 
 READ_COMMITTED = 1
 CONSUMER = -1
@@ -37,24 +44,36 @@ NARROW_BYTES = 4096
 """A request of at most so many bytes names at most some hundred partitions."""
 
 
-def fetch(node: Node, request: Request) -> Steps | None:
+class FetchRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    damage: DamageBook
+    fetch_sessions: FetchSessions
+    hosted: HostedReplicas
+    image: ClusterImage
+    loop: Loop
+    parked: ParkedRequests
+    reports: Reports
+
+
+def fetch(rooms: FetchRooms, request: Request) -> Steps | None:
     if len(request.frame) > NARROW_BYTES:
-        return _fetch_in_steps(node, request)
+        return _fetch_in_steps(rooms, request)
     body = decode_fetch(request.header, request.frame)
     targets: list[Target] = []
     for topic, partitions in body.topics:
         targets += _targets(topic, partitions)
-    plan = _plan(node, request, body, targets)
+    plan = _plan(rooms, request, body, targets)
     if plan is None:
         return None
-    fetching = Fetching(node, request, body, plan)
+    fetching = Fetching(rooms, request, body, plan)
     if len(plan.targets) > PARTITIONS_PER_STEP:
         return fetching.start_in_steps()
     fetching.start()
     return None
 
 
-def _fetch_in_steps(node: Node, request: Request) -> Steps:
+def _fetch_in_steps(rooms: FetchRooms, request: Request) -> Steps:
     """`fetch` for a request that names many partitions."""
     body = yield from decode_fetch_in_steps(request.header, bytes(request.frame))
     targets: list[Target] = []
@@ -68,13 +87,13 @@ def _fetch_in_steps(node: Node, request: Request) -> Steps:
             if left <= 0:
                 left = TARGETS_PER_STEP
                 yield
-    plan = _plan(node, request, body, targets)
+    plan = _plan(rooms, request, body, targets)
     if plan is not None:
         yield
-        yield from Fetching(node, request, body, plan).start_in_steps()
+        yield from Fetching(rooms, request, body, plan).start_in_steps()
 
 
-def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target]) -> FetchPlan | None:
+def _plan(rooms: FetchRooms, request: Request, body: FetchRequest, targets: list[Target]) -> FetchPlan | None:
     """Plans which partitions the fetch reads; None if the whole request was refused."""
     header = request.header
     try:
@@ -82,7 +101,7 @@ def _plan(node: Node, request: Request, body: FetchRequest, targets: list[Target
             raise ProtocolError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Followers fetch at the listener of brokers.")
         if body.replica_id >= 0:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "This broker has no followers.")
-        return node.fetch_sessions.resolve(
+        return rooms.fetch_sessions.resolve(
             body.session_id,
             body.session_epoch,
             targets,
@@ -123,20 +142,20 @@ class Fetching:
         "_max_bytes",
         "_min_bytes",
         "_moved",
-        "_node",
         "_places",
         "_plan",
         "_request",
+        "_rooms",
         "_timer",
         "_urgent",
         "_wait_ms",
     )
 
-    def __init__(self, node: Node, request: Request, body: FetchRequest, plan: FetchPlan) -> None:
-        self._node = node
+    def __init__(self, rooms: FetchRooms, request: Request, body: FetchRequest, plan: FetchPlan) -> None:
+        self._rooms = rooms
         self._request = request
         self._plan = plan
-        self._max_bytes = min(body.max_bytes, node.fetch_max_bytes)
+        self._max_bytes = min(body.max_bytes, rooms.image.settings.fetch_max_bytes)
         # An answer that can take no more need not wait for more.
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._wait_ms = body.max_wait_ms
@@ -181,13 +200,13 @@ class Fetching:
         if self._wait_ms <= 0 or not self._places:
             self._urgent = True
         if not self._answer_if_enough():
-            self._node.park(self._request.reply.connection_id, self)
+            self._rooms.parked.park(self._request.reply.connection_id, self)
             # A fetch that only waits for the disk listens, too: a topic that is deleted meanwhile takes its slices
             # away.
             for partition in self._places:
                 partition.waiting_readers[self] = None
             if not self._urgent:
-                self._timer = self._node.timers.at(self._request.now.boot_ms + self._wait_ms, self._timed_out)
+                self._timer = self._rooms.loop.timers.at(self._request.now.boot_ms + self._wait_ms, self._timed_out)
 
     def woken_by(self, partition: Partition, now: Moment) -> None:
         """Reads a partition again that has moved, or is gone."""
@@ -228,7 +247,7 @@ class Fetching:
             partition.waiting_readers.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
-        self._node.unpark(self._request.reply.connection_id, self)
+        self._rooms.parked.unpark(self._request.reply.connection_id, self)
 
     def _look(self, place: int, target: Target) -> FetchedPartition:
         """Reads a target now. Counts the bytes; an error or a divergence makes the answer urgent."""
@@ -237,10 +256,10 @@ class Fetching:
         except ProtocolError as refusal:
             error = refusal.code
         except DamagedLog as damage:
-            self._damaged(self._node.hosted.leader_in(target.topic, target.partition), damage)
+            self._damaged(self._rooms.hosted.leader_in(target.topic, target.partition), damage)
             error = ErrorCode.CORRUPT_MESSAGE
         except StorageFailure as failure:
-            self._node.report_storage_failure(failure)
+            self._rooms.reports.failure(failure)
             error = ErrorCode.KAFKA_STORAGE_ERROR
         except ColdRead as cold:
             return self._read_in_thread(place, target, cold)
@@ -250,13 +269,13 @@ class Fetching:
     def _read_in_thread(self, place: int, target: Target, cold: ColdRead) -> FetchedPartition:
         """Looks up the records of a cold place in a thread: the answer waits for the disk, the loop does not."""
         self._cold.add(place)
-        partition = self._node.hosted.leader_in(target.topic, target.partition)
+        partition = self._rooms.hosted.leader_in(target.topic, target.partition)
 
         def found(result: LogSlice | Exception | None) -> None:
             self._cold.discard(place)
             if self._abandoned:
                 return
-            if not self._node.hosted.still_leads(partition):
+            if not self._rooms.hosted.still_leads(partition):
                 self._look_again(place)
             elif isinstance(result, Exception):
                 self._failed(place, partition, result)
@@ -268,7 +287,7 @@ class Fetching:
                 self._look_again(place)
                 self._answer_if_enough()
 
-        self._node.effects.for_client(self._request.reply.connection_id, cold.finish, found)
+        self._rooms.loop.effects.for_client(self._request.reply.connection_id, cold.finish, found)
         replica = partition.replica
         return FetchedPartition(
             target.partition,
@@ -281,14 +300,14 @@ class Fetching:
         )
 
     def _damaged(self, partition: Partition, damage: DamagedLog) -> None:
-        self._node.report_storage_failure(damage)
-        self._node.scrub.look_at(partition.replica.log)
+        self._rooms.reports.failure(damage)
+        self._rooms.damage.look_at(partition.replica.log)
 
     def _failed(self, place: int, partition: Partition, failure: Exception) -> None:
         if isinstance(failure, DamagedLog):
             self._damaged(partition, failure)
         else:
-            self._node.report_storage_failure(failure)
+            self._rooms.reports.failure(failure)
         self._urgent = True
         damaged = isinstance(failure, DamagedLog)
         code = ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR
@@ -310,7 +329,7 @@ class Fetching:
         self._found[place] = found._replace(records=records, aborted_transactions=aborted)
 
     def _read(self, place: int, target: Target) -> FetchedPartition:
-        partition = self._node.hosted.leader_in(target.topic, target.partition)
+        partition = self._rooms.hosted.leader_in(target.topic, target.partition)
         replica = partition.replica
         self._places[partition] = place
         replica.check_epoch(target.current_leader_epoch)
@@ -348,7 +367,7 @@ class Fetching:
 
     def _answer(self) -> None:
         if len(self._found) > PARTITIONS_PER_STEP:
-            self._node.turns.begin(self._request.reply, self._answer_in_steps())
+            self._rooms.loop.turns.begin(self._request.reply, self._answer_in_steps())
             return
         header = self._request.header
         topics: dict[str | TopicId, list[FetchedPartition]] = {}

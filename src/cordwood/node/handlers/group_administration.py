@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.groups.classic.group import Group, Member, State
 from cordwood.groups.shard import GroupListing, GroupShard
@@ -16,7 +16,9 @@ from cordwood.wire.apis import ApiKey
 from cordwood.wire.metadata import OPERATIONS_NOT_ASKED_FOR
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.group_coordinator import GroupCoordinator
+
 
 ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, describe configs, alter configs, as Kafka numbers them."""
@@ -36,8 +38,15 @@ POSITIONS_PER_STEP = 250
 Answer = dict[str, Any]
 
 
+class GroupAdministrationRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    groups: GroupCoordinator
+    image: ClusterImage
+
+
 def describe_each(
-    node: Node,
+    rooms: GroupAdministrationRooms,
     request: Request,
     group_ids: list[str],
     description: Callable[[GroupShard, str], Answer],
@@ -64,12 +73,12 @@ def describe_each(
             yield
         if group_id:
             done = partial(one_found, place)
-            node.groups.describe(group_id, done, done)
+            rooms.groups.describe(group_id, done, done)
         else:
             one_found(place, ErrorCode.INVALID_GROUP_ID)
 
 
-def describe_groups(node: Node, request: Request) -> Steps:
+def describe_groups(rooms: GroupAdministrationRooms, request: Request) -> Steps:
     body = yield from request.read()
 
     def description(shard: GroupShard, group_id: str) -> Answer:
@@ -77,7 +86,7 @@ def describe_groups(node: Node, request: Request) -> Steps:
         return _absent(request.version) if group is None else _description(group)
 
     yield from describe_each(
-        node, request, list(body.groups), description, _nothing, with_operations=body.include_authorized_operations
+        rooms, request, list(body.groups), description, _nothing, with_operations=body.include_authorized_operations
     )
 
 
@@ -124,7 +133,7 @@ def _listed(listing: GroupListing) -> Answer:
     }
 
 
-def list_groups(node: Node, request: Request) -> None:
+def list_groups(rooms: GroupAdministrationRooms, request: Request) -> None:
     """Lists all groups of readable shards, with the error of the others."""
     body = request.decode()
     shards: list[GroupShard] = []
@@ -143,10 +152,10 @@ def list_groups(node: Node, request: Request) -> None:
                 yield
         request.answer(error_code=error, groups=Made(found, _listed))
 
-    node.groups.visit_shards(shards.append, lambda error: request.go_on(listing(error)))
+    rooms.groups.visit_shards(shards.append, lambda error: request.go_on(listing(error)))
 
 
-def delete_groups(node: Node, request: Request) -> Steps:
+def delete_groups(rooms: GroupAdministrationRooms, request: Request) -> Steps:
     body = yield from request.read()
     group_ids = list(dict.fromkeys(body.groups_names))
 
@@ -162,17 +171,17 @@ def delete_groups(node: Node, request: Request) -> Steps:
         if place and not place % DELETED_PER_STEP:
             yield
         if group_id:
-            node.groups.delete(group_id, partial(deleted, place))
+            rooms.groups.delete(group_id, partial(deleted, place))
         else:
             deleted(place, ErrorCode.INVALID_GROUP_ID)
 
 
-def offset_delete(node: Node, request: Request) -> Steps:
+def offset_delete(rooms: GroupAdministrationRooms, request: Request) -> Steps:
     body = yield from request.read()
     asked = [
         TopicPartition(topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
     ]
-    there = [partition for partition in asked if node.image.partition_of(*partition) is not None]
+    there = [partition for partition in asked if rooms.image.partition_of(*partition) is not None]
 
     def deleted(outcomes: list[ErrorCode | list[ErrorCode]]) -> None:
         errors: dict[TopicPartition, ErrorCode] = {}
@@ -201,7 +210,7 @@ def offset_delete(node: Node, request: Request) -> Steps:
         if place:
             yield
         partitions = there[start : start + POSITIONS_PER_STEP]
-        node.groups.positions.delete(body.group_id, partitions, partial(one_deleted, place))
+        rooms.groups.positions.delete(body.group_id, partitions, partial(one_deleted, place))
 
 
 HANDLERS = (

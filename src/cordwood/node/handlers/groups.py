@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.groups.classic.join import JoinRequest
 from cordwood.groups.classic.outbox import JoinAnswer, SyncAnswer
@@ -14,10 +14,17 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.group_coordinator import GroupCoordinator
+
 
 PROTOCOL_NAMED_FROM_VERSION = 5
 """From this version of SyncGroup on a member has to name the protocol that it expects the group to have."""
+
+
+class MemberRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    groups: GroupCoordinator
 
 
 def _member(member: tuple[str, str | None, bytes]) -> dict[str, Any]:
@@ -25,7 +32,7 @@ def _member(member: tuple[str, str | None, bytes]) -> dict[str, Any]:
     return {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
 
 
-def join_group(node: Node, request: Request) -> None:
+def join_group(rooms: MemberRooms, request: Request) -> None:
     """Answers when the round is complete, which takes as long as the slowest member."""
     body = request.decode()
     request.let_go_of_frame()
@@ -57,14 +64,14 @@ def join_group(node: Node, request: Request) -> None:
         body.rebalance_timeout_ms if version >= 1 else body.session_timeout_ms,
         body.protocol_type,
         tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
-        "" if body.member_id else node.groups.members.new_member_id(client_id if instance_id is None else instance_id),
+        "" if body.member_id else rooms.groups.members.new_member_id(client_id if instance_id is None else instance_id),
         asks_for_id_first=version >= 4,
         can_skip_assignment=version >= 9,
     )
-    node.groups.members.join(body.group_id, asked, answer)
+    rooms.groups.members.join(body.group_id, asked, answer)
 
 
-def sync_group(node: Node, request: Request) -> Steps:
+def sync_group(rooms: MemberRooms, request: Request) -> Steps:
     """Answers when the leader has brought the assignments and they are committed."""
     body = yield from request.read()
     request.let_go_of_frame()
@@ -91,10 +98,10 @@ def sync_group(node: Node, request: Request) -> Steps:
         body.protocol_name,
         {share.member_id: bytes(share.assignment) for share in body.assignments},
     )
-    node.groups.members.sync(body.group_id, asked, answer)
+    rooms.groups.members.sync(body.group_id, asked, answer)
 
 
-def heartbeat(node: Node, request: Request) -> None:
+def heartbeat(rooms: MemberRooms, request: Request) -> None:
     """Answers when the member has news, or after a while (`HeldHeartbeats`)."""
     body = request.decode()
 
@@ -106,7 +113,7 @@ def heartbeat(node: Node, request: Request) -> None:
         return
     author = Author(body.member_id, body.group_instance_id, body.generation_id)
     request.let_go_of_frame()
-    node.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, answer)
+    rooms.groups.members.heartbeat(body.group_id, author, request.reply.connection_id, answer)
 
 
 def _left(member: tuple[tuple[str, str | None], ErrorCode]) -> dict[str, Any]:
@@ -114,7 +121,7 @@ def _left(member: tuple[tuple[str, str | None], ErrorCode]) -> dict[str, Any]:
     return {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
 
 
-def leave_group(node: Node, request: Request) -> Steps:
+def leave_group(rooms: MemberRooms, request: Request) -> Steps:
     body = yield from request.read()
     batched = request.version >= 3
     leaving = [(member.member_id, member.group_instance_id) for member in body.members] if batched else []
@@ -131,7 +138,7 @@ def leave_group(node: Node, request: Request) -> Steps:
     if not body.group_id:
         failed(ErrorCode.INVALID_GROUP_ID)
         return
-    node.groups.members.leave(body.group_id, leaving if batched else [(body.member_id, None)], answer, failed)
+    rooms.groups.members.leave(body.group_id, leaving if batched else [(body.member_id, None)], answer, failed)
 
 
 HANDLERS = (

@@ -1,6 +1,8 @@
 """DescribeLogDirs: the sizes of partitions on disk."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.model.errors import ErrorCode, StorageFailure
 from cordwood.node.partition import Partition
@@ -9,23 +11,35 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.log.data_directory import DataDirectory
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.reports import Reports
 
 
 SIZED_PER_STEP = 100
 """Partitions in one step: a log may have to be opened to be sized."""
 
 
-def describe_log_dirs(node: "Node", request: Request) -> Steps:
+class LogDirRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    hosted: HostedReplicas
+    logs: DataDirectory
+    loop: Loop
+    reports: Reports
+
+
+def describe_log_dirs(rooms: LogDirRooms, request: Request) -> Steps:
     """Describes the one data directory, with the size of each requested partition (null: of all)."""
     body = yield from request.read()
     asked = ((topic.topic, index) for topic in body.topics or () for index in topic.partitions)
-    names = (partition.name for partition in list(node.hosted)) if body.topics is None else asked
+    names = (partition.name for partition in list(rooms.hosted)) if body.topics is None else asked
     sized: list[tuple[str, dict[str, Any]]] = []
     for looked_at, (topic, index) in enumerate(names, 1):
-        partition = node.hosted.get(topic, index)
+        partition = rooms.hosted.get(topic, index)
         if partition is not None:
-            sized.append((topic, _sized(node, partition)))
+            sized.append((topic, _sized(rooms, partition)))
         if not looked_at % SIZED_PER_STEP:
             yield
 
@@ -33,7 +47,7 @@ def describe_log_dirs(node: "Node", request: Request) -> Steps:
         total_bytes, usable_bytes = (-1, -1) if isinstance(free, Exception) else free
         result = {
             "error_code": ErrorCode.NONE,
-            "log_dir": node.logs.path,
+            "log_dir": rooms.logs.path,
             "topics": by_topic(sized),
             "total_bytes": total_bytes,
             "usable_bytes": usable_bytes,
@@ -41,16 +55,16 @@ def describe_log_dirs(node: "Node", request: Request) -> Steps:
         }
         request.answer(error_code=ErrorCode.NONE, results=[result])
 
-    node.effects.for_client(request.reply.connection_id, node.logs.free_bytes, measured)
+    rooms.loop.effects.for_client(request.reply.connection_id, rooms.logs.free_bytes, measured)
 
 
-def _sized(node: "Node", partition: Partition) -> dict[str, Any]:
+def _sized(rooms: LogDirRooms, partition: Partition) -> dict[str, Any]:
     size_bytes = 0
-    if partition.opened is not None or node.logs.has_log(partition.name):
+    if partition.opened is not None or rooms.logs.has_log(partition.name):
         try:
             size_bytes = partition.log.segments.size_bytes
         except StorageFailure as failure:
-            node.report_storage_failure(failure)
+            rooms.reports.failure(failure)
     return {
         "partition_index": partition.name.partition,
         "partition_size": size_bytes,

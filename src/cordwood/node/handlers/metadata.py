@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.cluster.metadata_writer import CreatedTopic
 from cordwood.cluster.partition_image import PartitionImage
+from cordwood.cluster.planner.topics import NewTopic
 from cordwood.model.errors import ErrorCode, ProtocolError
 from cordwood.model.identifiers import INTERNAL_TOPICS, ZERO_TOPIC_ID, check_topic_name
 from cordwood.node.request import Made, Request, serves
@@ -34,7 +35,11 @@ from cordwood.wire.metadata import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.held_heartbeats import HeldHeartbeats
+    from cordwood.node.loop import Loop
+    from cordwood.node.reports import Reports
+    from cordwood.wire.apis import Api
+
 
 # All operations, since there is no authorizer: the bits of Kafka's AclOperation that apply to each resource.
 ALL_TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -57,16 +62,27 @@ FINALIZED_FEATURES_EPOCH = 1
 """Must grow with every change of FINALIZED_FEATURES: clients ignore features without a higher epoch."""
 
 
-def api_versions(node: Node, request: Request) -> None:
+class MetadataRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    encoded_topics: EncodedTopics
+    held_heartbeats: HeldHeartbeats
+    image: ClusterImage
+    loop: Loop
+    reports: Reports
+    served_apis: tuple[Api, ...]
+
+
+def api_versions(rooms: MetadataRooms, request: Request) -> None:
     body = decode_api_versions(request.header, request.frame)
     version = request.version
-    error = body.error_code(version, node.image.cluster_id, node.broker_id)
-    node.held_heartbeats.introduced(request.reply.connection_id, body.client_software_name)
+    error = body.error_code(version, rooms.image.cluster_id, rooms.image.node_id)
+    rooms.held_heartbeats.introduced(request.reply.connection_id, body.client_software_name)
     request.reply.send(
         encode_api_versions_response(
             version,
             request.header.correlation_id,
-            node.served_apis,
+            rooms.served_apis,
             supported_features=SUPPORTED_FEATURES,
             finalized_features=FINALIZED_FEATURES,
             finalized_features_epoch=FINALIZED_FEATURES_EPOCH,
@@ -131,40 +147,41 @@ def _leader(
     return leader, epoch, ErrorCode.NONE if leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def metadata(node: Node, request: Request) -> Steps | None:
+def metadata(rooms: MetadataRooms, request: Request) -> Steps | None:
     body = decode_metadata(request.header, request.frame)
     if body.topics is not None:
         # A topic that is asked for more than once is answered once.
         body = body._replace(topics=list(dict.fromkeys(body.topics)))
-    missing = [] if body.topics is None else _creatable(node, body)
+    missing = [] if body.topics is None else _creatable(rooms, body)
     if not missing:
-        return _answer_metadata(node, request, body, {})
+        return _answer_metadata(rooms, request, body, {})
     errors: dict[str, ProtocolError] = {}
 
     def created(results: dict[str, CreatedTopic | ProtocolError] | Exception) -> None:
         if isinstance(results, Exception):
-            node.report_storage_failure(results)
+            rooms.reports.failure(results)
         else:
             errors.update({name: error for name, error in results.items() if isinstance(error, ProtocolError)})
-        steps = _answer_metadata(node, request, body, errors)
+        steps = _answer_metadata(rooms, request, body, errors)
         if steps is not None:
-            node.turns.begin(request.reply, steps)
+            rooms.loop.turns.begin(request.reply, steps)
 
-    node.auto_create(missing, created)
+    wanted = [NewTopic(name) for name in missing]
+    rooms.loop.effects.metadata(lambda writer: writer.create_topics(wanted), created)
     return None
 
 
-def _creatable(node: Node, body: MetadataRequest) -> list[str]:
+def _creatable(rooms: MetadataRooms, body: MetadataRequest) -> list[str]:
     """The requested topics that do not exist and that the request creates."""
     assert body.topics is not None
-    if not (body.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
+    if not (body.allow_auto_topic_creation and rooms.image.settings.auto_create_topics_enable):
         return []
     names: list[str] = []
     for asked in body.topics:
         name = asked.name
         if asked.topic_id is not None or name is None:
             continue
-        if name in node.image.topics or name in INTERNAL_TOPICS:
+        if name in rooms.image.topics or name in INTERNAL_TOPICS:
             continue
         try:
             check_topic_name(name)
@@ -175,18 +192,18 @@ def _creatable(node: Node, body: MetadataRequest) -> list[str]:
 
 
 def _answer_metadata(
-    node: Node, request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]
+    rooms: MetadataRooms, request: Request, body: MetadataRequest, errors: dict[str, ProtocolError]
 ) -> Steps | None:
-    asked = node.image.sorted_topics() if body.topics is None else body.topics
+    asked = rooms.image.sorted_topics() if body.topics is None else body.topics
     if len(asked) > NARROW_TOPICS:
-        return _answer_metadata_in_steps(node, request, body, asked, errors)
-    entries = _entries(node, request, body, asked, errors, _unreachable(node.image, request))
-    _send_metadata(node, request, body, entries)
+        return _answer_metadata_in_steps(rooms, request, body, asked, errors)
+    entries = _entries(rooms, request, body, asked, errors, _unreachable(rooms.image, request))
+    _send_metadata(rooms, request, body, entries)
     return None
 
 
 def _answer_metadata_in_steps(
-    node: Node,
+    rooms: MetadataRooms,
     request: Request,
     body: MetadataRequest,
     asked: Sequence[TopicImage | RequestedTopic],
@@ -195,19 +212,19 @@ def _answer_metadata_in_steps(
     yield  # decoding so many names was a step of its own
     topics: list[bytes] = []
     left = ENCODED_PER_STEP
-    unreachable = _unreachable(node.image, request)
+    unreachable = _unreachable(rooms.image, request)
     for each in asked:
-        topics += _entries(node, request, body, (each,), errors, unreachable)
-        topic = each if isinstance(each, TopicImage) else _find(node, each)
+        topics += _entries(rooms, request, body, (each,), errors, unreachable)
+        topic = each if isinstance(each, TopicImage) else _find(rooms, each)
         left -= 1 if topic is None else 1 + len(topic.partitions)
         if left <= 0:
             left = ENCODED_PER_STEP
             yield
-    _send_metadata(node, request, body, topics)
+    _send_metadata(rooms, request, body, topics)
 
 
 def _entries(
-    node: Node,
+    rooms: MetadataRooms,
     request: Request,
     body: MetadataRequest,
     asked: Sequence[TopicImage | RequestedTopic],
@@ -215,11 +232,11 @@ def _entries(
     unreachable: frozenset[int],
 ) -> list[bytes]:
     """The encoded entries of the topics, or of the errors for topics that do not exist."""
-    version, entry = request.version, node.encoded_topics.entry
+    version, entry = request.version, rooms.encoded_topics.entry
     operations = ALL_TOPIC_OPERATIONS if body.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     topics: list[bytes] = []
     for each in asked:
-        topic = each if isinstance(each, TopicImage) else _find(node, each)
+        topic = each if isinstance(each, TopicImage) else _find(rooms, each)
         if topic is not None:
             topics.append(entry(topic, version, operations, unreachable))
         elif isinstance(each, RequestedTopic) and (unknown := _unknown(each, version, errors)) is not None:
@@ -227,8 +244,8 @@ def _entries(
     return topics
 
 
-def _send_metadata(node: Node, request: Request, body: MetadataRequest, topics: list[bytes]) -> None:
-    image, version = node.image, request.version
+def _send_metadata(rooms: MetadataRooms, request: Request, body: MetadataRequest, topics: list[bytes]) -> None:
+    image, version = rooms.image, request.version
     request.reply.send(
         encode_metadata_response(
             version,
@@ -244,11 +261,11 @@ def _send_metadata(node: Node, request: Request, body: MetadataRequest, topics: 
     )
 
 
-def _find(node: Node, asked: RequestedTopic) -> TopicImage | None:
+def _find(rooms: MetadataRooms, asked: RequestedTopic) -> TopicImage | None:
     """Finds a topic by its id if the request has one: the Java client then sends an empty name along."""
     if asked.topic_id is not None:
-        return node.image.topics_by_id.get(asked.topic_id)
-    return None if asked.name is None else node.image.topics.get(asked.name)
+        return rooms.image.topics_by_id.get(asked.topic_id)
+    return None if asked.name is None else rooms.image.topics.get(asked.name)
 
 
 def _unknown(asked: RequestedTopic, version: int, errors: dict[str, ProtocolError]) -> TopicMetadata | None:
@@ -282,20 +299,20 @@ def _unreachable(image: ClusterImage, request: Request) -> frozenset[int]:
     return frozenset([broker_id for broker_id, broker in image.brokers.items() if broker.endpoint(listener) is None])
 
 
-def describe_cluster(node: Node, request: Request) -> None:
+def describe_cluster(rooms: MetadataRooms, request: Request) -> None:
     body = request.decode()
     wanted = body.endpoint_type
     error = ErrorCode.NONE if wanted == BROKER_ENDPOINTS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     operations = OPERATIONS_NOT_ASKED_FOR
     if body.include_cluster_authorized_operations:
         operations = ALL_CLUSTER_OPERATIONS
-    brokers = broker_endpoints(node.image, request.reply.entrance.name)
+    brokers = broker_endpoints(rooms.image, request.reply.entrance.name)
     request.answer(
         error_code=error,
         error_message=None if error is ErrorCode.NONE else "There are only broker endpoints here.",
         endpoint_type=wanted,
-        cluster_id=node.image.cluster_id,
-        controller_id=node.image.controller_id,
+        cluster_id=rooms.image.cluster_id,
+        controller_id=rooms.image.controller_id,
         brokers=[
             {"broker_id": broker_id, "host": host, "port": port, "rack": rack, "is_fenced": False}
             for broker_id, host, port, rack in (brokers if error is ErrorCode.NONE else ())
@@ -304,13 +321,13 @@ def describe_cluster(node: Node, request: Request) -> None:
     )
 
 
-def describe_topic_partitions(node: Node, request: Request) -> Steps:
+def describe_topic_partitions(rooms: MetadataRooms, request: Request) -> Steps:
     """Describes topics page by page: a cursor says where the next page begins."""
     body = yield from request.read()
-    names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in node.image.sorted_topics()]
+    names = sorted({topic.name for topic in body.topics}) or [topic.name for topic in rooms.image.sorted_topics()]
     cursor = body.cursor
     topics: list[dict[str, Any]] = []
-    most = node.settings.max_request_partition_size_limit
+    most = rooms.image.settings.max_request_partition_size_limit
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         if cursor.partition_index < 0:
@@ -318,15 +335,15 @@ def describe_topic_partitions(node: Node, request: Request) -> Steps:
             request.answer(topics=Made(names[:most], lambda name: {**nothing, "name": name}), next_cursor=None)
             return
     room = max(1, min(body.response_partition_limit, most))
-    unreachable = _unreachable(node.image, request)
+    unreachable = _unreachable(rooms.image, request)
     next_cursor: dict[str, Any] | None = None
     for name in names:
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if room == 0:
             next_cursor = {"topic_name": name, "partition_index": first}
             break
-        topic = node.image.topics.get(name)
-        topics.append(_described_topic(node.image, name, topic, first, room, unreachable))
+        topic = rooms.image.topics.get(name)
+        topics.append(_described_topic(rooms.image, name, topic, first, room, unreachable))
         if not len(topics) % ENCODED_PER_STEP:
             yield
         count = 0 if topic is None else max(0, len(topic.partitions) - first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.log.log import Log
 from cordwood.log.retention import DROPPED_AT_ONCE
@@ -15,7 +15,13 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.log.data_directory import DataDirectory
+    from cordwood.log.record_work import RecordWork
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.loop import Loop
+    from cordwood.node.maintenance import Maintenance
+    from cordwood.node.reports import Reports
+
 
 LATEST = -1
 EARLIEST = -2
@@ -34,7 +40,18 @@ Found = tuple[int, int, int] | Exception
 """(offset, timestamp, leader epoch)"""
 
 
-def list_offsets(node: Node, request: Request) -> Steps:
+class LogOffsetRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    apart: RecordWork
+    hosted: HostedReplicas
+    logs: DataDirectory
+    loop: Loop
+    maintenance: Maintenance
+    reports: Reports
+
+
+def list_offsets(rooms: LogOffsetRooms, request: Request) -> Steps:
     """Finds offsets by timestamp, or the ends of the log for a reader of this isolation level."""
     body = yield from request.read()
     asked = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
@@ -50,7 +67,7 @@ def list_offsets(node: Node, request: Request) -> Steps:
                 topic,
                 {
                     "partition_index": partition.partition_index,
-                    "error_code": _error_of(node, found),
+                    "error_code": _error_of(rooms, found),
                     "timestamp": timestamp,
                     "offset": offset,
                     "leader_epoch": leader_epoch,
@@ -74,25 +91,25 @@ def list_offsets(node: Node, request: Request) -> Steps:
             continue
         seen.add(key)
         try:
-            _find_offset(node, request, body.isolation_level, topic, partition, answer_for(place))
+            _find_offset(rooms, request, body.isolation_level, topic, partition, answer_for(place))
         except (ProtocolError, StorageFailure) as failure:
             answer_for(place)(failure)
 
 
-def _error_of(node: Node, found: Found) -> ErrorCode:
+def _error_of(rooms: LogOffsetRooms, found: Found) -> ErrorCode:
     if isinstance(found, ProtocolError):
         return found.code
     if isinstance(found, Exception):
-        node.report_storage_failure(found)
+        rooms.reports.failure(found)
         return ErrorCode.CORRUPT_MESSAGE if isinstance(found, DamagedLog) else ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE
 
 
 def _find_offset(
-    node: Node, request: Request, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
+    rooms: LogOffsetRooms, request: Request, isolation_level: int, topic: str, asked: Any, done: Callable[[Found], None]
 ) -> None:
     """Calls back with (offset, timestamp, leader epoch), -1 where there is none. Records are read in a thread."""
-    replica = node.hosted.leader(topic, asked.partition_index).replica
+    replica = rooms.hosted.leader(topic, asked.partition_index).replica
     replica.check_epoch(asked.current_leader_epoch)
     log = replica.log
     end = replica.last_stable_offset if isolation_level == READ_COMMITTED else replica.high_watermark
@@ -108,15 +125,15 @@ def _find_offset(
     else:
         search: Callable[[], FoundTimestamp | None]
         if timestamp == MAX_TIMESTAMP:
-            search = partial(log.max_timestamp_offset, end_offset=end, apart=node.apart)
+            search = partial(log.max_timestamp_offset, end_offset=end, apart=rooms.apart)
         else:
-            search = log.timestamp_search(timestamp, end_offset=end, apart=node.apart).run
-        node.effects.for_client(
+            search = log.timestamp_search(timestamp, end_offset=end, apart=rooms.apart).run
+        rooms.loop.effects.for_client(
             request.reply.connection_id, search, lambda found: done(NOTHING_FOUND if found is None else found)
         )
 
 
-def offset_for_leader_epoch(node: Node, request: Request) -> Steps:
+def offset_for_leader_epoch(rooms: LogOffsetRooms, request: Request) -> Steps:
     """Finds where an epoch ended: a client or follower compares, and sees whether its log diverged."""
     body = yield from request.read()
     allowed = request.reply.entrance.between_brokers or body.replica_id < 0
@@ -124,7 +141,7 @@ def offset_for_leader_epoch(node: Node, request: Request) -> Steps:
     def topic(asked: Any) -> dict[str, Any]:
         def partition(each: Any) -> dict[str, Any]:
             if allowed:
-                return _epoch_end(node, asked.topic, each)
+                return _epoch_end(rooms, asked.topic, each)
             return _epoch_end_answer(each.partition, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
         return {"topic": asked.topic, "partitions": Made(asked.partitions, partition)}
@@ -132,16 +149,16 @@ def offset_for_leader_epoch(node: Node, request: Request) -> Steps:
     request.answer(topics=Made(body.topics, topic))
 
 
-def _epoch_end(node: Node, topic: str, asked: Any) -> dict[str, Any]:
+def _epoch_end(rooms: LogOffsetRooms, topic: str, asked: Any) -> dict[str, Any]:
     leader_epoch, end_offset, error = -1, -1, ErrorCode.NONE
     try:
-        replica = node.hosted.leader(topic, asked.partition).replica
+        replica = rooms.hosted.leader(topic, asked.partition).replica
         replica.check_epoch(asked.current_leader_epoch)
         leader_epoch, end_offset = replica.end_offset_for(asked.leader_epoch)
     except ProtocolError as refusal:
         error = refusal.code
     except StorageFailure as failure:
-        node.report_storage_failure(failure)
+        rooms.reports.failure(failure)
         error = ErrorCode.KAFKA_STORAGE_ERROR
     return _epoch_end_answer(asked.partition, leader_epoch, end_offset, error)
 
@@ -152,7 +169,7 @@ def _epoch_end_answer(
     return {"error_code": error, "partition": index, "leader_epoch": leader_epoch, "end_offset": end_offset}
 
 
-def delete_records(node: Node, request: Request) -> Steps:
+def delete_records(rooms: LogOffsetRooms, request: Request) -> Steps:
     """Moves the start of a log forward, durably: deleted records do not come back after a crash."""
     body = yield from request.read()
     results: list[tuple[str, dict[str, Any]]] = []
@@ -165,14 +182,14 @@ def delete_records(node: Node, request: Request) -> Steps:
                 yield
             low_watermark, error = -1, ErrorCode.NONE
             try:
-                log, segments = _delete_before(node, topic.name, asked.partition_index, asked.offset)
+                log, segments = _delete_before(rooms, topic.name, asked.partition_index, asked.offset)
                 low_watermark = log.offsets.start
                 logs.append(log)
                 dropped += segments
             except ProtocolError as refusal:
                 error = refusal.code
             except StorageFailure as failure:
-                node.report_storage_failure(failure)
+                rooms.reports.failure(failure)
                 error = ErrorCode.KAFKA_STORAGE_ERROR
             results.append(
                 (
@@ -183,17 +200,17 @@ def delete_records(node: Node, request: Request) -> Steps:
 
     def saved(outcome: Exception | None) -> None:
         if isinstance(outcome, Exception):
-            node.storage_failed(outcome)
+            rooms.reports.failed_write(outcome)
             for _, result in results:
                 result["error_code"] = result["error_code"] or ErrorCode.KAFKA_STORAGE_ERROR
         request.answer(topics=by_topic(results))
 
-    node.effects.for_client(request.reply.connection_id, node.logs.save_offsets(logs), saved)
+    rooms.loop.effects.for_client(request.reply.connection_id, rooms.logs.save_offsets(logs), saved)
 
 
-def _delete_before(node: Node, topic: str, index: int, offset: int) -> tuple[Log, int]:
+def _delete_before(rooms: LogOffsetRooms, topic: str, index: int, offset: int) -> tuple[Log, int]:
     """Moves the start of a log. Returns the log, and the number of segments that it has dropped."""
-    partition = node.hosted.leader(topic, index)
+    partition = rooms.hosted.leader(topic, index)
     replica = partition.replica
     if partition.settings.compacted and not partition.settings.deletes:
         raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"{topic!r} is compacted: delete its keys with tombstones.")
@@ -206,10 +223,10 @@ def _delete_before(node: Node, topic: str, index: int, offset: int) -> tuple[Log
     before = len(log.segments)
     if target > log.offsets.start:
         log.delete_records_before(target)
-        partition.wake_readers(node.now)
+        partition.wake_readers(rooms.loop.now)
     dropped = before - len(log.segments)
     if dropped >= DROPPED_AT_ONCE:
-        node.maintenance.drop_soon(partition)
+        rooms.maintenance.drop_soon(partition)
     return log, dropped
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.cluster.image import ClusterImage, TopicImage
 from cordwood.groups.offset_records import Position
@@ -32,7 +32,9 @@ from cordwood.wire.apis import ApiKey
 from cordwood.wire.endpoints import NodeEndpoint
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.node.transaction_coordinator import TransactionCoordinator
+
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
@@ -49,7 +51,15 @@ MAX_POSITIONS_ANSWERED = 250_000
 Found = dict[TopicPartition, Position] | ErrorCode
 
 
-def find_coordinator(node: Node, request: Request) -> Steps:
+class PositionRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    groups: GroupCoordinator
+    image: ClusterImage
+    transactions: TransactionCoordinator
+
+
+def find_coordinator(rooms: PositionRooms, request: Request) -> Steps:
     body = yield from request.read()
     version = request.version
     keys = list(body.coordinator_keys) if version >= 4 else [body.key]
@@ -61,7 +71,7 @@ def find_coordinator(node: Node, request: Request) -> Steps:
             try:
                 if error is not None:
                     raise error
-                coordinator = _coordinator(node.image, key, key_type, request.reply.entrance.name)
+                coordinator = _coordinator(rooms.image, key, key_type, request.reply.entrance.name)
                 problem = None
             except ProtocolError as refusal:
                 problem = refusal
@@ -80,9 +90,9 @@ def find_coordinator(node: Node, request: Request) -> Steps:
             request.answer(**{name: value for name, value in found(keys[0]).items() if name != "key"})
 
     if key_type == GROUP_KEY:
-        node.groups.when_topic_exists(answer)
+        rooms.groups.shards.log.when_topic_exists(answer)
     elif key_type == TRANSACTION_KEY:
-        node.transactions.when_topic_exists(answer)
+        rooms.transactions.log.when_topic_exists(answer)
     else:
         answer(None)
 
@@ -120,8 +130,8 @@ def _coordinator_problem(key: str, key_type: int) -> ProtocolError | None:
     return None
 
 
-def _find(node: Node, by_id: bool, topic: Any) -> TopicImage | None:
-    image = node.image
+def _find(rooms: PositionRooms, by_id: bool, topic: Any) -> TopicImage | None:
+    image = rooms.image
     return image.topics_by_id.get(topic.topic_id or ZERO_TOPIC_ID) if by_id else image.topics.get(topic.name)
 
 
@@ -135,19 +145,19 @@ class AskedPositions:
         self.commits: list[Commit] = []
         """Commits for partitions that exist."""
 
-    def look_up_at_once(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> None:
+    def look_up_at_once(self, rooms: PositionRooms, *, by_id: bool, retention_ms: int = -1) -> None:
         """For a request that is not wide."""
         for topic in self._topics:
-            self._look_up(_find(node, by_id, topic), by_id, topic.partitions, retention_ms)
+            self._look_up(_find(rooms, by_id, topic), by_id, topic.partitions, retention_ms)
 
-    def look_up(self, node: Node, *, by_id: bool, retention_ms: int = -1) -> Steps:
+    def look_up(self, rooms: PositionRooms, *, by_id: bool, retention_ms: int = -1) -> Steps:
         left = LOOKED_UP_PER_STEP
         for topic in self._topics:
             left -= 1
             for start in range(0, len(topic.partitions), LOOKED_UP_PER_STEP):
                 # A topic that is deleted between two steps is refused when its positions are written.
                 some = topic.partitions[start : start + LOOKED_UP_PER_STEP]
-                self._look_up(_find(node, by_id, topic), by_id, some, retention_ms)
+                self._look_up(_find(rooms, by_id, topic), by_id, some, retention_ms)
                 left -= len(some)
                 if left <= 0:
                     left = LOOKED_UP_PER_STEP
@@ -213,25 +223,25 @@ class AskedPositions:
         return Made(self._topics, topic)
 
 
-def offset_commit(node: Node, request: Request) -> Steps | None:
+def offset_commit(rooms: PositionRooms, request: Request) -> Steps | None:
     """Stores positions; answers when they are as safe as the internal topic's acks promise."""
     if len(request.frame) > NARROW_BYTES:
-        return _commit_in_steps(node, request)
+        return _commit_in_steps(rooms, request)
     body = request.decode()
     asked = AskedPositions(body.topics)
-    asked.look_up_at_once(node, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
+    asked.look_up_at_once(rooms, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
     if _may_commit(request, body, asked):
-        _committing(node, request, body)(asked.commits, _committed(request, asked))
+        _committing(rooms, request, body)(asked.commits, _committed(request, asked))
     return None
 
 
-def _commit_in_steps(node: Node, request: Request) -> Steps:
+def _commit_in_steps(rooms: PositionRooms, request: Request) -> Steps:
     """`offset_commit` for a request with many positions."""
     body = yield from request.read()
     asked = AskedPositions(body.topics)
-    yield from asked.look_up(node, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
+    yield from asked.look_up(rooms, by_id=request.version >= 10, retention_ms=body.retention_time_ms)
     if _may_commit(request, body, asked):
-        yield from asked.commit(_committing(node, request, body), _committed(request, asked))
+        yield from asked.commit(_committing(rooms, request, body), _committed(request, asked))
 
 
 def _may_commit(request: Request, body: Any, asked: AskedPositions) -> bool:
@@ -243,12 +253,12 @@ def _may_commit(request: Request, body: Any, asked: AskedPositions) -> bool:
     return True
 
 
-def _committing(node: Node, request: Request, body: Any) -> Callable[[list[Commit], Settled], None]:
+def _committing(rooms: PositionRooms, request: Request, body: Any) -> Callable[[list[Commit], Settled], None]:
     author = Author(body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     knows_epochs = request.version >= EPOCHS_FROM_VERSION
 
     def commit(commits: list[Commit], done: Settled) -> None:
-        node.groups.positions.commit(CommitRequest(body.group_id, author, commits, knows_epochs), done)
+        rooms.groups.positions.commit(CommitRequest(body.group_id, author, commits, knows_epochs), done)
 
     return commit
 
@@ -263,14 +273,14 @@ def _committed(request: Request, asked: AskedPositions) -> Settled:
     return committed
 
 
-def _resolve_topic(node: Node, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
+def _resolve_topic(rooms: PositionRooms, by_id: bool, topic: Any) -> tuple[str | None, TopicId]:
     if by_id:
         topic_id = topic.topic_id or ZERO_TOPIC_ID
-        return node.image.topic_name(topic_id), topic_id
-    return topic.name, node.image.topic_id(topic.name)
+        return rooms.image.topic_name(topic_id), topic_id
+    return topic.name, rooms.image.topic_id(topic.name)
 
 
-def offset_fetch(node: Node, request: Request) -> Steps:
+def offset_fetch(rooms: PositionRooms, request: Request) -> Steps:
     """Answers with the positions of one group, or of several (v8+). A group that is asked for more than once is looked
     up once; all of its positions are shown once."""
     body = yield from request.read()
@@ -289,9 +299,9 @@ def offset_fetch(node: Node, request: Request) -> Steps:
         if count > MAX_POSITIONS_ANSWERED:
             request.reply.hang_up(f"its answer would have {count} positions: ask for fewer groups at a time")
         elif version >= 8:
-            request.answer(groups=Made(groups, lambda group: _group_answer(node, version, group, found_for(group))))
+            request.answer(groups=Made(groups, lambda group: _group_answer(rooms, version, group, found_for(group))))
         else:
-            answer = _group_answer(node, version, body, found[0])
+            answer = _group_answer(rooms, version, body, found[0])
             request.answer(**{name: value for name, value in answer.items() if name != "group_id"})
 
     one_found = in_order(len(places), all_found)
@@ -302,7 +312,7 @@ def offset_fetch(node: Node, request: Request) -> Steps:
             one_found(place, ErrorCode.INVALID_GROUP_ID)
         else:
             done = partial(one_found, place)
-            node.groups.positions.fetch(group_id, reader, done, require_stable=body.require_stable)
+            rooms.groups.positions.fetch(group_id, reader, done, require_stable=body.require_stable)
 
 
 def _question(version: int, place: int, group: Any) -> Any:
@@ -314,7 +324,7 @@ def _reader(version: int, group: Any) -> Author:
     return Author(group.member_id or "", None, group.member_epoch) if version >= 9 else Author()
 
 
-def _group_answer(node: Node, version: int, group: Any, found: Found) -> dict[str, Any]:
+def _group_answer(rooms: PositionRooms, version: int, group: Any, found: Found) -> dict[str, Any]:
     error = found if isinstance(found, ErrorCode) else ErrorCode.NONE
     positions = {} if isinstance(found, ErrorCode) else found
     answer = {"group_id": group.group_id, "error_code": error}
@@ -339,13 +349,13 @@ def _group_answer(node: Node, version: int, group: Any, found: Found) -> dict[st
         return {
             **answer,
             "topics": Made(
-                group.topics, lambda asked: topic(*_resolve_topic(node, version >= 10, asked), asked.partition_indexes)
+                group.topics, lambda asked: topic(*_resolve_topic(rooms, version >= 10, asked), asked.partition_indexes)
             ),
         }
     by_topic: dict[str, list[int]] = {}
     for name, index in positions:
         by_topic.setdefault(name, []).append(index)
-    topics = Made(sorted(by_topic), lambda name: topic(name, node.image.topic_id(name), sorted(by_topic[name])))
+    topics = Made(sorted(by_topic), lambda name: topic(name, rooms.image.topic_id(name), sorted(by_topic[name])))
     return {**answer, "topics": topics}
 
 

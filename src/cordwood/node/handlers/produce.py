@@ -29,61 +29,61 @@ from cordwood.wire.errors import TooManyElements
 from cordwood.wire.produce import ProduceRequest, decode_produce
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.handlers.wide_produce import ProduceRooms
 
 
-def produce(node: Node, request: Request) -> Steps | None:
+def produce(rooms: ProduceRooms, request: Request) -> Steps | None:
     try:
         body = decode_produce(request.header, request.frame, BATCHES_PER_STEP)
     except TooManyElements:
-        return produce_in_steps(node, request)
-    if node.preparation.may_concern(body.topics) and _produce_prepared(node, request, body):
+        return produce_in_steps(rooms, request)
+    if rooms.preparation.may_concern(body.topics) and _produce_prepared(rooms, request, body):
         return None
     if body.transactional_id is not None:
-        _produce_in_transaction(node, request, body, body.transactional_id, None)
+        _produce_in_transaction(rooms, request, body, body.transactional_id, None)
     else:
-        append_all(node, request, body, None, None)
+        append_all(rooms, request, body, None, None)
     return None
 
 
-def _produce_prepared(node: Node, request: Request, body: ProduceRequest) -> bool:
+def _produce_prepared(rooms: ProduceRooms, request: Request, body: ProduceRequest) -> bool:
     """Appends the batches once they are prepared. False if the caller can append them at once."""
-    preparation, connection_id = node.preparation, request.reply.connection_id
-    if ready_at_once(node, connection_id, body, with_partitions(node, body)):
+    preparation, connection_id = rooms.preparation, request.reply.connection_id
+    if ready_at_once(rooms, connection_id, body, with_partitions(rooms, body)):
         return False
     kept = kept_batches(body)
     request.let_go_of_frame()
-    found = with_partitions(node, kept)
+    found = with_partitions(rooms, kept)
     refused = brought_zstd(request, kept)
 
     def go(outcome: list[Outcome]) -> None:
         take_over(kept, found, outcome, refused)
-        request.now = node.now
+        request.now = rooms.loop.now
         if body.transactional_id is not None:
-            _produce_in_transaction(node, request, kept, body.transactional_id, refused)
+            _produce_in_transaction(rooms, request, kept, body.transactional_id, refused)
         else:
-            append_all(node, request, kept, None, refused)
+            append_all(rooms, request, kept, None, refused)
 
     preparation.in_turn(connection_id, [(partition, records) for _, partition, records in found], go)
     return True
 
 
 def _produce_in_transaction(
-    node: Node, request: Request, body: ProduceRequest, transactional_id: str, prepared: BatchRefusals | None
+    rooms: ProduceRooms, request: Request, body: ProduceRequest, transactional_id: str, prepared: BatchRefusals | None
 ) -> None:
     """Appends to partitions that the transaction includes already; asks the coordinator about the others."""
-    appends = node.transactional_appends
-    if refusal_of(body) is not None or (not appends.busy(transactional_id) and not unverified(node, body)):
-        append_all(node, request, body, {}, prepared)
+    appends = rooms.transactional_appends
+    if refusal_of(body) is not None or (not appends.busy(transactional_id) and not unverified(rooms, body)):
+        append_all(rooms, request, body, {}, prepared)
         return
     kept = kept_batches(body) if prepared is None else body
 
     def verified(refused: Refusals) -> None:
-        request.now = node.now
-        append_all(node, request, kept, refused, prepared)
+        request.now = rooms.loop.now
+        append_all(rooms, request, kept, refused, prepared)
         appends.through(transactional_id)
 
-    appends.in_turn(transactional_id, partial(verify, node, request, kept, transactional_id, verified))
+    appends.in_turn(transactional_id, partial(verify, rooms, request, kept, transactional_id, verified))
 
 
 HANDLERS = (serves(ApiKey.PRODUCE, 3, 13, produce),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.log.producers import ProducerDescription
 from cordwood.model.errors import ErrorCode, ProtocolError, StorageFailure
@@ -14,14 +14,29 @@ from cordwood.transactions.transaction import Step
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.hosted import HostedReplicas
+    from cordwood.node.producer_ids import ProducerIds
+    from cordwood.node.reports import Reports
+    from cordwood.node.transaction_coordinator import TransactionCoordinator
+
 
 NO_PRODUCER = -1
 FENCED_FROM_VERSION = 4
 """From this version on clients know PRODUCER_FENCED; older clients get INVALID_PRODUCER_EPOCH."""
 
 
-def init_producer_id(node: Node, request: Request) -> None:
+class ProducerRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    hosted: HostedReplicas
+    image: ClusterImage
+    producer_ids: ProducerIds
+    reports: Reports
+    transactions: TransactionCoordinator
+
+
+def init_producer_id(rooms: ProducerRooms, request: Request) -> None:
     """Gives a producer id and epoch: fresh ones, or those of a transactional id, whose earlier producers are fenced."""
     body = request.decode()
 
@@ -38,13 +53,13 @@ def init_producer_id(node: Node, request: Request) -> None:
             else:
                 answer(ErrorCode.NONE, producer_id, 0)
 
-        node.producer_ids.next(allocated)
+        rooms.producer_ids.next(allocated)
     elif not body.transactional_id or (body.producer_id < 0) != (body.producer_epoch < 0):
         answer(ErrorCode.INVALID_REQUEST)
     elif is_reserved(body.transactional_id):
         # Only a family gives out its slots: a client that took a slot could end a transaction that the family decides.
         answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif not 0 < body.transaction_timeout_ms <= node.settings.transaction_max_timeout_ms:
+    elif not 0 < body.transaction_timeout_ms <= rooms.image.settings.transaction_max_timeout_ms:
         answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     else:
         asked = Beginning(body.transactional_id, body.transaction_timeout_ms, body.producer_id, body.producer_epoch)
@@ -55,10 +70,10 @@ def init_producer_id(node: Node, request: Request) -> None:
             else:
                 answer(step.error)
 
-        node.transactions.init_producer_id(asked, initialized)
+        rooms.transactions.init_producer_id(asked, initialized)
 
 
-def describe_producers(node: Node, request: Request) -> Steps:
+def describe_producers(rooms: ProducerRooms, request: Request) -> Steps:
     body = yield from request.read()
     # A partition that is asked for more than once is answered once.
     asked: dict[str, dict[int, None]] = {}
@@ -66,21 +81,21 @@ def describe_producers(node: Node, request: Request) -> Steps:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
 
     def described(name: str) -> dict[str, Any]:
-        return {"name": name, "partitions": Made(asked[name], lambda index: _producers_of(node, name, index))}
+        return {"name": name, "partitions": Made(asked[name], lambda index: _producers_of(rooms, name, index))}
 
     request.answer(topics=Made(asked, described))
 
 
-def _producers_of(node: Node, topic: str, index: int) -> dict[str, Any]:
+def _producers_of(rooms: ProducerRooms, topic: str, index: int) -> dict[str, Any]:
     described: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.NONE, "active_producers": ()}
     try:
-        states = node.hosted.leader(topic, index).replica.log.replayed.producers.describe()
+        states = rooms.hosted.leader(topic, index).replica.log.replayed.producers.describe()
         described["active_producers"] = Made(states, _active_producer)
     except ProtocolError as refusal:
         described["error_code"] = refusal.code
         described["error_message"] = refusal.message
     except StorageFailure as failure:
-        node.report_storage_failure(failure)
+        rooms.reports.failure(failure)
         described["error_code"] = ErrorCode.KAFKA_STORAGE_ERROR
     return described
 

@@ -1,6 +1,8 @@
 """Creates and deletes topics: CreateTopics, DeleteTopics, CreatePartitions."""
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.cluster.config_descriptions import ConfigEntry
 from cordwood.cluster.planner.placement import Assignment
@@ -13,10 +15,18 @@ from cordwood.node.turns import Steps
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.loop import Loop
+    from cordwood.node.reports import Reports
 
 
-def create_topics(node: "Node", request: Request) -> Steps:
+class TopicRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    loop: Loop
+    reports: Reports
+
+
+def create_topics(rooms: TopicRooms, request: Request) -> Steps:
     body = yield from request.read()
     asked = [
         NewTopic(
@@ -31,9 +41,9 @@ def create_topics(node: "Node", request: Request) -> Steps:
 
     def created(outcomes: Any) -> None:
         names = list(dict.fromkeys(topic.name for topic in asked))
-        request.answer(topics=Made(each_outcome(node, outcomes, names), _created))
+        request.answer(topics=Made(each_outcome(rooms.reports, outcomes, names), _created))
 
-    node.effects.metadata(lambda writer: writer.create_topics(asked, validate_only=body.validate_only), created)
+    rooms.loop.effects.metadata(lambda writer: writer.create_topics(asked, validate_only=body.validate_only), created)
 
 
 def _created(topic: tuple[str, Any]) -> dict[str, Any]:
@@ -58,7 +68,7 @@ def _created_config(config: ConfigEntry) -> dict[str, Any]:
     }
 
 
-def delete_topics(node: "Node", request: Request) -> Steps:
+def delete_topics(rooms: TopicRooms, request: Request) -> Steps:
     body = yield from request.read()
     if request.version >= 6:
         asked = [TopicReference(topic.name, topic.topic_id) for topic in body.topics]
@@ -66,9 +76,9 @@ def delete_topics(node: "Node", request: Request) -> Steps:
         asked = [TopicReference(name) for name in body.topic_names]
 
     def deleted(outcomes: Any) -> None:
-        request.answer(responses=Made(each_outcome(node, outcomes, list(dict.fromkeys(asked))), _deleted))
+        request.answer(responses=Made(each_outcome(rooms.reports, outcomes, list(dict.fromkeys(asked))), _deleted))
 
-    node.effects.metadata(lambda writer: writer.delete_topics(asked), deleted)
+    rooms.loop.effects.metadata(lambda writer: writer.delete_topics(asked), deleted)
 
 
 def _deleted(topic: tuple[TopicReference, Any]) -> dict[str, Any]:
@@ -81,7 +91,7 @@ def _deleted(topic: tuple[TopicReference, Any]) -> dict[str, Any]:
     }
 
 
-def create_partitions(node: "Node", request: Request) -> Steps:
+def create_partitions(rooms: TopicRooms, request: Request) -> Steps:
     body = yield from request.read()
     asked = [
         MorePartitions(
@@ -95,10 +105,12 @@ def create_partitions(node: "Node", request: Request) -> Steps:
     def grown(outcomes: Any) -> None:
         names = list(dict.fromkeys(topic.name for topic in asked))
         request.answer(
-            results=Made(each_outcome(node, outcomes, names), lambda topic: {"name": topic[0], **status(topic[1])})
+            results=Made(
+                each_outcome(rooms.reports, outcomes, names), lambda topic: {"name": topic[0], **status(topic[1])}
+            )
         )
 
-    node.effects.metadata(lambda writer: writer.create_partitions(asked, validate_only=body.validate_only), grown)
+    rooms.loop.effects.metadata(lambda writer: writer.create_partitions(asked, validate_only=body.validate_only), grown)
 
 
 HANDLERS = (

@@ -4,7 +4,7 @@ descriptions."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cordwood.groups.positions import Commit
 from cordwood.model.coordination import is_too_long
@@ -17,7 +17,7 @@ from cordwood.node.group_shards import Author
 from cordwood.node.handlers.positions import AskedPositions
 from cordwood.node.regular_expressions import names_matching
 from cordwood.node.request import Made, Request, in_order, serves
-from cordwood.node.transaction_markers import Ending, write_markers
+from cordwood.node.transaction_markers import Ending
 from cordwood.node.turns import Steps
 from cordwood.records.control import TransactionMarker
 from cordwood.transactions.transaction import EPOCH_BUMPED, State, Step, Transaction
@@ -25,7 +25,12 @@ from cordwood.transactions.transactions import Transactions
 from cordwood.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.cluster.image import ClusterImage
+    from cordwood.node.group_coordinator import GroupCoordinator
+    from cordwood.node.loop import Loop
+    from cordwood.node.transaction_coordinator import TransactionCoordinator
+    from cordwood.node.transaction_markers import MarkerWriter
+
 
 FENCED_FROM_VERSION = 2
 """From this version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn on clients know PRODUCER_FENCED."""
@@ -46,6 +51,16 @@ LISTED_PER_STEP = 1_000
 TopicErrors = Made[str]
 
 
+class TransactionRooms(Protocol):
+    """The rooms of a node that these handlers need."""
+
+    groups: GroupCoordinator
+    image: ClusterImage
+    loop: Loop
+    markers: MarkerWriter
+    transactions: TransactionCoordinator
+
+
 def _fenced(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.PRODUCER_FENCED and version < FENCED_FROM_VERSION:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -55,12 +70,12 @@ def _fenced(error: ErrorCode, version: int) -> ErrorCode:
 # Partitions
 
 
-def add_partitions_to_txn(node: Node, request: Request) -> Steps:
+def add_partitions_to_txn(rooms: TransactionRooms, request: Request) -> Steps:
     body = yield from request.read()
     if request.version < BATCHED_FROM_VERSION:
         writer = Writer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         _add_partitions(
-            node,
+            rooms,
             request,
             body.v3_and_below_transactional_id,
             writer,
@@ -85,11 +100,11 @@ def add_partitions_to_txn(node: Node, request: Request) -> Steps:
             yield
         writer = Writer(each.producer_id, each.producer_epoch)
         done = one_done(place, each.transactional_id)
-        _add_partitions(node, request, each.transactional_id, writer, each.topics, each.verify_only, done)
+        _add_partitions(rooms, request, each.transactional_id, writer, each.topics, each.verify_only, done)
 
 
 def _add_partitions(
-    node: Node,
+    rooms: TransactionRooms,
     request: Request,
     transactional_id: str,
     writer: Writer,
@@ -119,26 +134,26 @@ def _add_partitions(
         same_for_all(ErrorCode.INVALID_REQUEST)
         return
     if verify_only:
-        node.transactions.verify_partitions(transactional_id, writer, wanted, answer)
+        rooms.transactions.verify_partitions(transactional_id, writer, wanted, answer)
         return
-    problems = {name: _partition_problem(node, name) for name in wanted}
+    problems = {name: _partition_problem(rooms, name) for name in wanted}
     if any(problem is not ErrorCode.NONE for problem in problems.values()):
         # Either all partitions are added or none.
         answer({name: problem or ErrorCode.OPERATION_NOT_ATTEMPTED for name, problem in problems.items()})
         return
-    node.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, same_for_all)
+    rooms.transactions.add_partitions(transactional_id, writer, wanted, SAME_EPOCH, same_for_all)
 
 
-def _partition_problem(node: Node, name: TopicPartition) -> ErrorCode:
+def _partition_problem(rooms: TransactionRooms, name: TopicPartition) -> ErrorCode:
     if name.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if node.image.partition_of(*name) is None else ErrorCode.NONE
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if rooms.image.partition_of(*name) is None else ErrorCode.NONE
 
 
 # Positions
 
 
-def add_offsets_to_txn(node: Node, request: Request) -> None:
+def add_offsets_to_txn(rooms: TransactionRooms, request: Request) -> None:
     """Adds the partition of __consumer_offsets that stores a group's positions to the transaction."""
     body = request.decode()
 
@@ -150,23 +165,23 @@ def add_offsets_to_txn(node: Node, request: Request) -> None:
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         writer = Writer(body.producer_id, body.producer_epoch)
-        partitions = [node.groups.positions.partition_of(body.group_id)]
-        node.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, answer)
+        partitions = [rooms.groups.positions.partition_of(body.group_id)]
+        rooms.transactions.add_partitions(body.transactional_id, writer, partitions, SAME_EPOCH, answer)
 
     if not body.transactional_id:
         answer(ErrorCode.INVALID_REQUEST)
     elif not body.group_id or is_too_long(body.group_id):
         answer(ErrorCode.INVALID_GROUP_ID)
     else:
-        node.groups.when_topic_exists(topic_exists)
+        rooms.groups.shards.log.when_topic_exists(topic_exists)
 
 
-def txn_offset_commit(node: Node, request: Request) -> Steps:
+def txn_offset_commit(rooms: TransactionRooms, request: Request) -> Steps:
     """Stores positions that hold once the transaction is committed, and never if it is aborted."""
     body = yield from request.read()
     version = request.version
     asked = AskedPositions(body.topics)
-    yield from asked.look_up(node, by_id=version >= OFFSETS_BY_TOPIC_ID_FROM_VERSION)
+    yield from asked.look_up(rooms, by_id=version >= OFFSETS_BY_TOPIC_ID_FROM_VERSION)
     refusal = ErrorCode.NONE if body.group_id else ErrorCode.INVALID_GROUP_ID
     if not body.transactional_id:
         refusal = ErrorCode.INVALID_REQUEST
@@ -186,7 +201,7 @@ def txn_offset_commit(node: Node, request: Request) -> Steps:
     add = version >= OFFSETS_ADD_FROM_VERSION
 
     def admit(partition: TopicPartition, done: Done) -> None:
-        node.transactions.admit(
+        rooms.transactions.admit(
             body.transactional_id,
             writer,
             [partition],
@@ -197,7 +212,7 @@ def txn_offset_commit(node: Node, request: Request) -> Steps:
 
     def commit(commits: list[Commit], done: Settled) -> None:
         wanted = CommitRequest(body.group_id, author, commits)
-        node.groups.positions.commit_in_transaction(wanted, admit, writer, done)
+        rooms.groups.positions.commit_in_transaction(wanted, admit, writer, done)
 
     yield from asked.commit(commit, committed)
 
@@ -218,7 +233,7 @@ def _offset_error(error: ErrorCode, version: int) -> ErrorCode:
 # The end
 
 
-def end_txn(node: Node, request: Request) -> None:
+def end_txn(rooms: TransactionRooms, request: Request) -> None:
     body = request.decode()
 
     def ended(step: Step) -> None:
@@ -237,10 +252,10 @@ def end_txn(node: Node, request: Request) -> None:
         return
     version = EPOCH_BUMPED if request.version >= END_BUMPS_FROM_VERSION else SAME_EPOCH
     writer = Writer(body.producer_id, body.producer_epoch)
-    node.transactions.end(body.transactional_id, writer, body.committed, version, ended)
+    rooms.transactions.end(body.transactional_id, writer, body.committed, version, ended)
 
 
-def write_txn_markers(node: Node, request: Request) -> Steps:
+def write_txn_markers(rooms: TransactionRooms, request: Request) -> Steps:
     """Writes markers for another broker's coordinator, or for an administrator who ends a hanging transaction."""
     body = yield from request.read()
     answered = in_order(len(body.markers), lambda results: request.answer(markers=results))
@@ -271,13 +286,13 @@ def write_txn_markers(node: Node, request: Request) -> Steps:
         if not request.reply.entrance.between_brokers:
             one_done(place, marker)(dict.fromkeys(partitions, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
             continue
-        write_markers(node, how, partitions, one_done(place, marker))
+        rooms.markers.write(how, partitions, one_done(place, marker))
 
 
 # Descriptions
 
 
-def describe_transactions(node: Node, request: Request) -> Steps:
+def describe_transactions(rooms: TransactionRooms, request: Request) -> Steps:
     body = yield from request.read()
     wanted = list(dict.fromkeys(body.transactional_ids))
 
@@ -296,7 +311,7 @@ def describe_transactions(node: Node, request: Request) -> Steps:
         if not transactional_id:
             one_done(place)(ErrorCode.INVALID_REQUEST)
         else:
-            node.transactions.describe(transactional_id, one_done(place))
+            rooms.transactions.describe(transactional_id, one_done(place))
 
 
 def _described(transactional_id: str, found: Transaction | ErrorCode) -> dict[str, Any]:
@@ -325,7 +340,7 @@ def _listed(each: Transaction) -> dict[str, Any]:
     }
 
 
-def list_transactions(node: Node, request: Request) -> None:
+def list_transactions(rooms: TransactionRooms, request: Request) -> None:
     body = request.decode()
     known = {state.label: state for state in State}
     states = {known[name] for name in body.state_filters if name in known}
@@ -373,11 +388,11 @@ def list_transactions(node: Node, request: Request) -> None:
                 those = frozenset(result)
                 answer([each for each in listed if each.transactional_id in those])
 
-        node.effects.for_client(
+        rooms.loop.effects.for_client(
             request.reply.connection_id, lambda: names_matching(body.transactional_id_pattern, names), matched
         )
 
-    node.transactions.when_loaded(lambda shards: request.go_on(listing(shards)))
+    rooms.transactions.when_loaded(lambda shards: request.go_on(listing(shards)))
 
 
 HANDLERS = (

@@ -7,38 +7,61 @@ transaction may end between two pieces: the coordinator is asked about each.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cordwood.model.moment import Moment
-from cordwood.node.handlers.appending import Refusals, Results, WaitingProduce, append, end, refusal_of
-from cordwood.node.handlers.batches import Found, brought_zstd, ready_at_once, take_over, verify, with_partitions
+from cordwood.node.handlers.appending import (
+    AppendingRooms,
+    Refusals,
+    Results,
+    WaitingProduce,
+    append,
+    end,
+    refusal_of,
+)
+from cordwood.node.handlers.batches import (
+    BatchRooms,
+    Found,
+    brought_zstd,
+    ready_at_once,
+    take_over,
+    verify,
+    with_partitions,
+)
 from cordwood.node.preparation import Outcome
 from cordwood.node.request import Request
 from cordwood.node.turns import Steps
 from cordwood.wire.produce import ProduceRequest, ProduceTopic, decode_produce
 
 if TYPE_CHECKING:
-    from cordwood.node.node import Node
+    from cordwood.node.loop import Loop
+
 
 BATCHES_PER_STEP = 50
 """A batch takes some ten microseconds, and a few hundred if its partition's files have to be made."""
 
 
-def produce_in_steps(node: Node, request: Request) -> Steps:
+class ProduceRooms(AppendingRooms, BatchRooms, Protocol):
+    """The rooms of a node that these handlers need."""
+
+    loop: Loop
+
+
+def produce_in_steps(rooms: ProduceRooms, request: Request) -> Steps:
     # The network's buffer is lent until the first pause.
     frame = memoryview(bytearray(request.frame))
     request.let_go_of_frame()
     yield
     body = decode_produce(request.header, frame)
     yield
-    yield from WideProduce(node, request, body).steps()
+    yield from WideProduce(rooms, request, body).steps()
 
 
 class WideProduce:
     """Answers when every piece is appended, and each batch as safe as its acks ask for."""
 
-    def __init__(self, node: Node, request: Request, body: ProduceRequest) -> None:
-        self._node = node
+    def __init__(self, rooms: ProduceRooms, request: Request, body: ProduceRequest) -> None:
+        self._rooms = rooms
         self._request = request
         self._body = body
         self._refusal = refusal_of(body)
@@ -55,15 +78,15 @@ class WideProduce:
         self._one_less()
 
     def _begin(self, piece: ProduceRequest) -> None:
-        node, connection_id = self._node, self._request.reply.connection_id
+        rooms, connection_id = self._rooms, self._request.reply.connection_id
         if self._refusal is not None:
             self._append(piece, None)
             return
-        if node.preparation.may_concern(piece.topics):
-            found = with_partitions(node, piece)
-            if not ready_at_once(node, connection_id, piece, found):
+        if rooms.preparation.may_concern(piece.topics):
+            found = with_partitions(rooms, piece)
+            if not ready_at_once(rooms, connection_id, piece, found):
                 batches = [(partition, records) for _, partition, records in found]
-                node.preparation.in_turn(connection_id, batches, partial(self._prepared, piece, found))
+                rooms.preparation.in_turn(connection_id, batches, partial(self._prepared, piece, found))
                 return
         self._go_on(piece)
 
@@ -72,26 +95,26 @@ class WideProduce:
         self._go_on(piece)
 
     def _go_on(self, piece: ProduceRequest) -> None:
-        node, transactional_id = self._node, self._body.transactional_id
+        rooms, transactional_id = self._rooms, self._body.transactional_id
         if transactional_id is None:
             self._append(piece, None)
             return
 
         def verified(refused: Refusals) -> None:
             self._append(piece, refused)
-            node.transactional_appends.through(transactional_id)
+            rooms.transactional_appends.through(transactional_id)
 
         def begin(now: Moment) -> None:
-            verify(node, self._request, piece, transactional_id, verified)
+            verify(rooms, self._request, piece, transactional_id, verified)
 
         # One piece in a turn, even if the coordinator need not be asked.
-        node.transactional_appends.in_turn(transactional_id, lambda: node.in_turns.add(begin))
+        rooms.transactional_appends.in_turn(transactional_id, lambda: rooms.loop.in_turns.add(begin))
 
     def _append(self, piece: ProduceRequest, refused: Refusals | None) -> None:
-        node, request = self._node, self._request
-        request.now = node.now
+        rooms, request = self._rooms, self._request
+        request.now = rooms.loop.now
         self._waiting = append(
-            node,
+            rooms,
             request,
             self._body,
             piece.topics,

@@ -11,9 +11,9 @@ def check_at_rest(world: World) -> None:
     node, life = world.node, world.life
     assert life is not None
     waiting = {
-        "parked fetches": node._parked,
-        "partitions with acks": node._partitions_with_acks,
-        "dirty partitions": node._dirty,
+        "parked fetches": node.parked.by_connection,
+        "partitions with acks": node.acks._partitions,
+        "dirty partitions": node.flushes.dirty,
         "acks that wait for the disk": [each.name for each in node.hosted if each.waiting_durable],
         "acks that wait for the high watermark": [each.name for each in node.hosted if each.waiting_committed],
         "partitions whose visible end is not durable": [
@@ -32,8 +32,8 @@ def check_at_rest(world: World) -> None:
         "requests that wait for __transaction_state": node.transactions.log._waiting_for_topic,
         "decisions that wait for their markers": node.transactions.families._waiting,
         "transactional batches that wait for their coordinator": node.transactional_appends._queues,
-        "transactions that wait for their markers": node.transactions._completing,
-        "transactions that are to be tried again": node.transactions._pause_ms,
+        "transactions that wait for their markers": node.transactions.completions.under_way,
+        "transactions that are to be tried again": node.transactions.completions.pauses_ms,
         "requests that wait for producer ids": node.producer_ids._waiting,
         "work in threads": life.workers.jobs,
         "calls to the store": life.store.calls,
@@ -42,8 +42,8 @@ def check_at_rest(world: World) -> None:
     for what, found in waiting.items():
         if found:
             raise InvariantBroken(f"after a quiet time there are still {what}: {found}")
-    if len(node.timers._heap) > MOST_TIMERS:
-        raise InvariantBroken(f"after a quiet time there are {len(node.timers._heap)} timers")
+    if len(node.loop.timers._heap) > MOST_TIMERS:
+        raise InvariantBroken(f"after a quiet time there are {len(node.loop.timers._heap)} timers")
     slots = node.settings.max_incremental_fetch_session_cache_slots
     if len(node.fetch_sessions) > slots:
         raise InvariantBroken(f"there are {len(node.fetch_sessions)} fetch sessions, {slots} are allowed")

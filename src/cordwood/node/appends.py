@@ -1,0 +1,52 @@
+"""Appends to the logs that this node leads: batches of clients, records of coordinators, markers."""
+
+from cordwood.log.log import Appended
+from cordwood.model.errors import ErrorCode, ProtocolError
+from cordwood.model.moment import Moment
+from cordwood.node.acks import ALL_REPLICAS
+from cordwood.node.checkpoints import Checkpoints
+from cordwood.node.flushes import FlushBook
+from cordwood.node.partition import Partition
+from cordwood.records.control import TransactionMarker
+
+
+class Appends:
+    def __init__(self, flushes: FlushBook, checkpoints: Checkpoints) -> None:
+        self._flushes = flushes
+        self._checkpoints = checkpoints
+
+    def append(self, partition: Partition, batch: memoryview, acks: int, now: Moment) -> tuple[Appended, bool]:
+        """Appends a client's batch. The bool is True if the batch is already as safe as its acks ask for."""
+        replica = partition.replica
+        if acks == ALL_REPLICAS and not replica.enough_in_sync:
+            raise ProtocolError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{partition.name} has fewer in-sync replicas than min.insync.replicas="
+                f"{partition.settings.min_insync_replicas}.",
+            )
+        log = replica.log
+        appended = log.append(batch, leader_epoch=replica.leader_epoch, now=now)
+        if not appended.duplicate:
+            partition.appended_bytes += len(batch)
+        if log.segments.closing:
+            # A segment was rolled: a checkpoint saves its indexes, and recovery after a crash skips the segment.
+            self._checkpoints.soon()
+        self._flushes.appended(partition, log, now)
+        last_offset = appended.last_offset
+        safe = not partition.must_sync or log.offsets.durable_end > last_offset
+        if acks == ALL_REPLICAS and replica.high_watermark <= last_offset:
+            safe = False
+        return appended, safe
+
+    def append_internal(
+        self, partition: Partition, batch: bytearray, now: Moment, marker: TransactionMarker | None = None
+    ) -> Appended:
+        """Appends records of a coordinator, or the marker of a transaction."""
+        replica = partition.replica
+        log = replica.log
+        appended = log.append_internal(batch, leader_epoch=replica.leader_epoch, now=now, marker=marker)
+        partition.appended_bytes += len(batch)
+        if log.segments.closing:
+            self._checkpoints.soon()
+        self._flushes.appended(partition, log, now)
+        return appended

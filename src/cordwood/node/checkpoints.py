@@ -1,0 +1,74 @@
+"""Checkpoints: index entries, snapshots and recovery points of changed logs are saved, which keeps recovery short."""
+
+from collections.abc import Iterator
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.log.checkpoint import Checkpoint
+from cordwood.log.data_directory import DataDirectory
+from cordwood.model.moment import Moment
+from cordwood.node.flushes import FlushBook
+from cordwood.node.loop import Loop
+from cordwood.node.reports import Reports
+
+SOON_MS = 1000
+
+
+class Checkpoints:
+    """One checkpoint at a time, by the clock and soon after a segment was rolled, dropped or compacted."""
+
+    def __init__(
+        self, loop: Loop, image: ClusterImage, logs: DataDirectory, flushes: FlushBook, reports: Reports
+    ) -> None:
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._flushes = flushes
+        self._reports = reports
+        self._due = False
+        self._under_way = False
+
+    def schedule(self, now: Moment) -> None:
+        interval_ms = self._image.settings.log_flush_offset_checkpoint_interval_ms
+        self._loop.timers.at(now.boot_ms + interval_ms, self._again)
+
+    def soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._loop.after(SOON_MS, self._once)
+
+    def _once(self, now: Moment) -> None:
+        self._due = False
+        self._begin()
+
+    def _again(self, now: Moment) -> None:
+        self.schedule(now)
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._under_way:
+            self.soon()
+            return
+        self._under_way = True
+        self._loop.in_turns.begin_steps(self._in_steps())
+
+    def _in_steps(self) -> Iterator[None]:
+        checkpoint = yield from self._logs.begin_checkpoint_in_steps()
+
+        def written(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._over(result)
+            else:
+                self._loop.in_turns.begin_steps(self._book(checkpoint))
+
+        self._loop.effects.blocking(checkpoint.write, written)
+
+    def _book(self, checkpoint: Checkpoint) -> Iterator[None]:
+        save = yield from self._logs.finish_checkpoint_in_steps(
+            checkpoint, lambda log: self._flushes.became_durable(log.offsets, self._loop.now)
+        )
+        self._loop.effects.blocking(save, self._over)
+
+    def _over(self, result: Exception | None) -> None:
+        self._under_way = False
+        if isinstance(result, Exception):
+            self._reports.failed_write(result)

@@ -1,0 +1,61 @@
+"""Opens the logs of hosted partitions, and tells the books of flushes and damage about them."""
+
+import logging
+from functools import partial
+
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.log import Log
+from cordwood.log.set_aside import read_note
+from cordwood.node.damage_book import DamageBook
+from cordwood.node.flushes import FlushBook
+from cordwood.node.loop import Loop
+from cordwood.node.partition import Partition
+
+logger = logging.getLogger("cordwood")
+
+
+class LogOpening:
+    def __init__(self, loop: Loop, logs: DataDirectory, damage: DamageBook, flushes: FlushBook) -> None:
+        self._loop = loop
+        self._logs = logs
+        self._damage = damage
+        self._flushes = flushes
+        self._reported_set_aside = 0
+
+    def open(self, partition: Partition) -> Log:
+        """The log of the partition, recovered if need be. Raises StorageFailure."""
+        log = self._logs.open_log(partition.name, partition.topic_id, partition.settings, self._loop.now)
+        _report_recovery(log)
+        self.report_set_aside()
+        self._damage.log_opened(log)
+        log.reports.on_late_report = partial(self._report_late, log)
+        self._flushes.opened(partition, log)
+        return log
+
+    def _report_late(self, log: Log) -> None:
+        _report_recovery(log)
+        self._damage.look_at(log)
+
+    def report_set_aside(self) -> None:
+        """Logs the directories that were set aside since the last call; at the start, all such directories."""
+        logs = self._logs
+        fresh = logs.on_disk.set_aside_directories[self._reported_set_aside :]
+        self._reported_set_aside += len(fresh)
+        for path in fresh:
+            note = read_note(logs.filesystem, path)
+            logger.error(
+                "%s is set aside: %s. All of it is kept, none of it is served. `cordwood recover list %s` shows "
+                "what is set aside, `cordwood recover put-back` puts it back",
+                path,
+                "there is no note of why" if note is None else note.reason,
+                logs.path,
+            )
+
+
+def _report_recovery(log: Log) -> None:
+    """Logs what opening a log has cut and rebuilt. The book of damage reports damage."""
+    recovery = log.reports.recovery
+    for cut in recovery.cuts:
+        logger.warning("%s", cut)
+    for path in recovery.rebuilt:
+        logger.info("%s: rebuilt %s from the log", log.partition, path)

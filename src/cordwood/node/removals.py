@@ -1,0 +1,101 @@
+"""Files that go: logs of deleted topics, and at the start directories that the metadata does not know."""
+
+import logging
+
+from cordwood.cluster.image import ClusterImage
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.strays import Fate, Known, Verdict
+from cordwood.model.errors import DiskFull, StorageFailure, SyncFailure
+from cordwood.model.identifiers import TopicId, TopicPartition
+from cordwood.node.hosted import HostedReplicas
+from cordwood.node.log_opening import LogOpening
+from cordwood.node.loop import Loop
+from cordwood.node.reports import Reports
+
+logger = logging.getLogger("cordwood")
+
+
+class Removals:
+    def __init__(
+        self,
+        loop: Loop,
+        image: ClusterImage,
+        logs: DataDirectory,
+        hosted: HostedReplicas,
+        opening: LogOpening,
+        reports: Reports,
+    ) -> None:
+        self._loop = loop
+        self._image = image
+        self._logs = logs
+        self._hosted = hosted
+        self._opening = opening
+        self._reports = reports
+
+    def delete_logs(self, deleted: dict[TopicId, list[TopicPartition]]) -> None:
+        """Removes the files of deleted topics soon; then the topics' tombstones are removed."""
+        names = [name for partitions in deleted.values() for name in partitions]
+
+        def freed(result: Exception | None) -> None:
+            if isinstance(result, Exception):
+                self._reports.failed_write(result)
+            else:
+                self._forget_deletions(list(deleted))
+
+        self._loop.effects.blocking(self._logs.condemn_logs(names).run, freed)
+
+    def _forget_deletions(self, topic_ids: list[TopicId]) -> None:
+        def forgotten(result: Exception | None) -> None:
+            # The next start removes the tombstones; until then they take a little space.
+            if isinstance(result, Exception):
+                self._reports.failure(result)
+
+        self._loop.effects.metadata(lambda writer: writer.forget_deletions(topic_ids), forgotten)
+
+    # At the start
+
+    def sort_out_strays(self) -> None:
+        """Deletes logs of deleted topics, sets unknown logs aside, names partitions without a directory."""
+        tombstones = dict(self._image.deleted_topics)
+        remaining: set[TopicId] = set()
+        for name, verdict in self._logs.strays(Known(self._topic_id_of, tombstones)).items():
+            try:
+                self._sort_out(name, verdict)
+            except DiskFull as failure:
+                logger.error("%s keeps its directory, and is not served (%s): %s", name, verdict.reason, failure)
+            except SyncFailure:
+                raise
+            except StorageFailure as failure:
+                remaining.update(tombstones)
+                self._reports.failure(failure)
+        self._opening.report_set_aside()
+        if tombstones.keys() - remaining:
+            # The metadata is written later: nothing drives the node yet.
+            forgotten = sorted(tombstones.keys() - remaining)
+            self._loop.timers.at(self._loop.now.boot_ms, lambda _: self._forget_deletions(forgotten))
+        for name in self._logs.on_disk.missing([partition.name for partition in self._hosted]):
+            logger.error("%s had records, and its directory is missing", name)
+
+    def _topic_id_of(self, name: TopicPartition) -> TopicId | None:
+        return None if self._image.partition_of(*name) is None else self._image.topic_id(name.topic)
+
+    def _sort_out(self, name: TopicPartition, verdict: Verdict) -> None:
+        logs = self._logs
+        match verdict.fate:
+            case Fate.DELETED:
+                logger.info("%s is deleted: %s", name, verdict.reason)
+                logs.delete_log(name)
+            case Fate.EMPTY:
+                logs.delete_log(name)
+            case Fate.SET_ASIDE:
+                logs.set_aside(name, verdict.reason, self._loop.now.wall_ms)
+            case Fate.REPAIRED:
+                logger.warning(
+                    "%s: %s. The directory belongs to the topic of its name; the topic id is written again",
+                    name,
+                    verdict.reason,
+                )
+            case Fate.LEFT_ALONE:
+                logger.warning(
+                    "%s/%s is not a log of this broker, and is left alone: keep other files elsewhere", logs.path, name
+                )

@@ -1,0 +1,42 @@
+"""The router of requests: finds the handler of each, and hands it a `Request`."""
+
+from collections.abc import Mapping
+
+from cordwood.model.moment import Moment
+from cordwood.node.loop import Loop
+from cordwood.node.parked import ParkedRequests
+from cordwood.node.ports import Reply
+from cordwood.node.request import Request, Served
+from cordwood.wire.api_versions import encode_unsupported_version
+from cordwood.wire.apis import ApiKey
+from cordwood.wire.errors import BadRequest
+from cordwood.wire.requests import RequestHeader
+
+
+class Router:
+    def __init__(self, loop: Loop, parked: ParkedRequests, served: Mapping[int, Served]) -> None:
+        self._loop = loop
+        self._parked = parked
+        self._served = served
+
+    def handle(self, header: RequestHeader, frame: memoryview, reply: Reply, now: Moment) -> None:
+        """Answers the request, now or later. The frame is not kept. Between `reply.hold` and `reply.release` the driver
+        brings no other request of the connection."""
+        loop = self._loop
+        loop.now = now
+        if reply.connection_id in self._parked.by_connection:
+            self._parked.make_way(reply.connection_id, header.api_key, now)
+        served = self._served.get(header.api_key)
+        if served is None or not served.api.min_version <= header.api_version <= served.api.max_version:
+            if header.api_key == ApiKey.API_VERSIONS:
+                reply.send(encode_unsupported_version(header.correlation_id))
+            else:
+                reply.hang_up(f"API key {header.api_key} version {header.api_version} is not served here")
+            return
+        try:
+            steps = served.handle(Request(header, frame, reply, now, loop.turns))
+        except BadRequest as problem:
+            reply.hang_up(problem.message)
+            return
+        if steps is not None:
+            loop.turns.begin(reply, steps)

@@ -1,0 +1,159 @@
+"""From the decision about a transaction to its completion: all markers, then the record that says so.
+
+A decision is committed before its first marker, and all markers are committed before the completion is written. A
+completion that fails is tried again until it succeeds, or until the shard is unloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cordwood.model.errors import ErrorCode
+from cordwood.model.identifiers import TopicPartition
+from cordwood.model.moment import Moment
+from cordwood.node.coordinator_log import Shard, Writer
+from cordwood.node.loop import Loop
+from cordwood.node.timers import Timer
+from cordwood.node.transaction_markers import Ending, MarkerWriter
+from cordwood.node.transaction_shards import TransactionShards
+from cordwood.records.control import TransactionMarker
+from cordwood.transactions import ending
+from cordwood.transactions.log_records import record_of
+from cordwood.transactions.transaction import PREPARED
+from cordwood.transactions.transactions import Transactions
+
+RETRY_AFTER_MS = 500
+LONGEST_RETRY_MS = 10_000
+"""A failed completion is tried again after RETRY_AFTER_MS, then after twice as long each time, up to LONGEST_RETRY_MS:
+a full disk stays full for a while, and thousands of transactions may wait for it."""
+
+PATIENCE_MS = 100
+"""How long a request waits for the last transaction's markers before it is told CONCURRENT_TRANSACTIONS: clients pause
+before they ask again, mostly for longer than the markers take."""
+
+MARKERS_AT_ONCE = 200
+"""The most markers written in one turn for a decision over many ids: the loop serves requests in between."""
+
+_GONE_FOR_GOOD = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""Outcomes of a marker after which the partition has no open part of the transaction."""
+
+
+class Completions:
+    def __init__(
+        self, loop: Loop, shards: TransactionShards, markers: MarkerWriter, marked: Callable[[str], None]
+    ) -> None:
+        """`marked` is told each transactional id whose markers are committed."""
+        self._loop = loop
+        self._shards = shards
+        self._markers = markers
+        self._tell_marked = marked
+        self.under_way: set[str] = set()
+        """Transactional ids whose markers are being written, or will be tried again."""
+        self._marked: dict[str, frozenset[TopicPartition]] = {}
+        """Partitions with committed markers, by incomplete id: another try must not write these again."""
+        self.pauses_ms: dict[str, int] = {}
+        """The last pause before another try, for each id that is not complete yet."""
+        self._patient: dict[str, list[Timer]] = {}
+        """Requests that wait for a completion, by transactional id. Each is decided again after the completion, or
+        after PATIENCE_MS."""
+
+    def unloaded(self, shard: Shard[Transactions]) -> None:
+        """Leaves completions to the next leader, and has waiting requests decided again, which fails."""
+        for transactional_id in shard.machine.ids():
+            self.under_way.discard(transactional_id)
+            self._marked.pop(transactional_id, None)
+            self.pauses_ms.pop(transactional_id, None)
+            for timer in self._patient.pop(transactional_id, ()):
+                timer.fire(self._loop.now)
+
+    def complete_all(self, shard: Shard[Transactions], transactional_ids: Sequence[str]) -> None:
+        """Completes many transactions, a few in each turn."""
+        markers = taken = 0
+        for transactional_id in transactional_ids:
+            if markers >= MARKERS_AT_ONCE:
+                break
+            found = shard.machine.get(transactional_id)
+            markers += 0 if found is None else len(found.partitions)
+            taken += 1
+            self.complete(shard, transactional_id)
+        rest = transactional_ids[taken:]
+        if rest:
+            self._loop.after(1, lambda _: self.complete_all(shard, rest))
+
+    def complete(self, shard: Shard[Transactions], transactional_id: str) -> None:
+        """Writes the markers of a decided transaction, then its completion. Tries again until both are committed."""
+        found = shard.machine.get(transactional_id)
+        if shard.unloaded or found is None or found.state not in PREPARED or transactional_id in self.under_way:
+            return
+        self.under_way.add(transactional_id)
+        decided = found
+        already = self._marked.get(transactional_id, frozenset())
+
+        def again_later() -> None:
+            if shard.unloaded:
+                return
+            # The id stays under way: else each look at it would begin tries of its own.
+            self.under_way.add(transactional_id)
+            last_ms = self.pauses_ms.get(transactional_id)
+            pause_ms = RETRY_AFTER_MS if last_ms is None else min(2 * last_ms, LONGEST_RETRY_MS)
+            self.pauses_ms[transactional_id] = pause_ms
+            self._loop.after(pause_ms, again)
+
+        def again(_: Moment) -> None:
+            if shard.unloaded:
+                return
+            self.under_way.discard(transactional_id)
+            self.complete(shard, transactional_id)
+
+        def marked(outcomes: dict[TopicPartition, ErrorCode]) -> None:
+            if shard.unloaded:
+                return
+            there = already.union(name for name, error in outcomes.items() if error in _GONE_FOR_GOOD)
+            if len(there) < len(decided.partitions):
+                self._marked[transactional_id] = there
+                again_later()
+                return
+            assert shard.machine.get(transactional_id) is decided, f"{transactional_id}: changed while it was decided"
+            self.under_way.discard(transactional_id)
+            completed = ending.complete(decided, self._loop.now.wall_ms)
+            self._shards.log.write(shard, [record_of(completed)], written)
+            if shard.machine.get(transactional_id) is decided:
+                self._marked[transactional_id] = there
+            else:
+                self._marked.pop(transactional_id, None)
+                self.pauses_ms.pop(transactional_id, None)
+            for timer in self._patient.pop(transactional_id, ()):
+                timer.fire(self._loop.now)
+            self._tell_marked(transactional_id)
+
+        def written(error: ErrorCode) -> None:
+            still = shard.machine.get(transactional_id)
+            if error is not ErrorCode.NONE and still is decided:
+                again_later()
+
+        def committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                again_later()
+                return
+            writer = Writer(decided.producer_id, decided.producer_epoch)
+            marker = TransactionMarker(decided.commits, shard.partition.leader_epoch)
+            how = Ending(writer, marker, decided.client_version, durable=shard.partition.settings.acks_mean_disk)
+            self._markers.write(how, sorted(decided.partitions - already), marked)
+
+        # The shard may hold a newer record than the caller's: another request may have ended the transaction a moment
+        # ago.
+        self._shards.when_safe(shard, decided.partitions, committed)
+
+    def when_complete(self, transactional_id: str, decide_again: Callable[[], None]) -> None:
+        """Calls back when the markers are written, or after PATIENCE_MS."""
+
+        def fired(_: Moment) -> None:
+            waiting = self._patient.get(transactional_id)
+            if waiting is not None and timer in waiting:
+                waiting.remove(timer)
+                if not waiting:
+                    del self._patient[transactional_id]
+            decide_again()
+
+        timer = self._loop.after(PATIENCE_MS, fired)
+        self._patient.setdefault(transactional_id, []).append(timer)
