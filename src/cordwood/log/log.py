@@ -156,8 +156,9 @@ class Log:
         if not replayed.ready:
             replayed.make_ready()
         producer_id = header.producer_id
-        if producer_id >= 0:
-            repeated = replayed.producers.check(header)
+        producers = replayed.producers if producer_id >= 0 else None
+        if producers is not None:
+            repeated = producers.check(header)
             if repeated is not None:
                 append_time_ms = repeated.timestamp_ms if self.log_append_time else NO_APPEND_TIME_MS
                 return Appended(repeated.first_offset, repeated.last_offset, append_time_ms, True)
@@ -168,8 +169,8 @@ class Log:
         base_offset = self.offsets.end
         last_offset = base_offset + header.last_offset_delta
         self._write(batch, base_offset, last_offset, max_timestamp_ms, leader_epoch, now.wall_ms)
-        if producer_id >= 0:
-            replayed.producers.appended(
+        if producers is not None:
+            producers.appended(
                 producer_id,
                 header.producer_epoch,
                 header.base_sequence,

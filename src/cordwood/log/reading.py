@@ -60,23 +60,24 @@ class Search:
         self, offset: int, max_bytes: int, end_offset: int, minimum_one_batch: bool, may_block: bool, in_loop: bool
     ) -> LogSlice | None:
         """Finds the batches. Without `in_loop` it may run in any thread, beside appends, and may block."""
-        log, segments, log_end_offset = self._segments, self._segments.all, self._offsets.end
-        place = max(bisect_right(segments, offset, key=base_offset_of) - 1, 0)
+        # Appends and retention go on beside a thread: it keeps to the segments and the end of this moment.
+        segments, then, log_end_offset = self._segments, self._segments.all, self._offsets.end
+        place = max(bisect_right(then, offset, key=base_offset_of) - 1, 0)
         examined = False
-        while place < len(segments):
-            segment = segments[place]
-            segment_end = segments[place + 1].base_offset if place + 1 < len(segments) else log_end_offset
+        while place < len(then):
+            segment = then[place]
+            segment_end = then[place + 1].base_offset if place + 1 < len(then) else log_end_offset
             try:
                 if segment.suspect:
-                    if segment is not log.active and not may_block:
+                    if segment is not segments.active and not may_block:
                         raise NotCached  # examining a large segment takes seconds
-                    if segment is not log.active or in_loop:
+                    if segment is not segments.active or in_loop:
                         self._examine(segment, segment_end)
                 indexes = segment.indexes
                 if indexes is None:
                     if not may_block:
                         raise NotCached
-                    indexes = log.indexes_of(segment, segment_end)
+                    indexes = segments.indexes_of(segment, segment_end)
                 has_it, found = find_slice(
                     segment,
                     indexes,
@@ -93,9 +94,9 @@ class Search:
                 ) from None
             except NotABatch as error:
                 segment.suspect = True
-                if examined or (segment is log.active and not in_loop):
+                if examined or (segment is segments.active and not in_loop):
                     raise self._damaged(segment, f"{error} (offset {offset})") from None
-                if segment is log.active or may_block:
+                if segment is segments.active or may_block:
                     self._examine(segment, segment_end)
                     examined = True
                 continue
