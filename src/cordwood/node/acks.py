@@ -27,9 +27,6 @@ class Acks:
         self._partitions: dict[Partition, None] = {}
         self._expiring = False
 
-    def __bool__(self) -> bool:
-        return bool(self._partitions)
-
     def schedule(self, now: Moment) -> None:
         self._loop.timers.at(now.boot_ms + ACK_EXPIRY_INTERVAL_MS, self._expire)
 
