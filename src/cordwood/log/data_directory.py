@@ -101,9 +101,10 @@ class DataDirectory:
             if identity is not None:
                 claim_directory(filesystem, self.path, identity)
             self.problems += self._offsets.read()
-            self._ends.read()
+            witness_problems = self._ends.read()
             self.problems += self.on_disk.look_around()
             self.clean = filesystem.exists(self._file(CLEAN_SHUTDOWN_FILE)) and not self.problems
+            self.problems += witness_problems
             # From now on a stop is unclean until `close` writes the marker.
             remove_if_there(filesystem, self._file(CLEAN_SHUTDOWN_FILE))
             filesystem.sync_directory(self.path)

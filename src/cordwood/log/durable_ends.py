@@ -2,8 +2,8 @@
 
 Entries are appended to one of two files. A checkpoint of all logs begins the other file when it is taken, in the loop;
 once its recovery points are saved, it empties the file before, in any thread. Ends of the last life whose logs are not
-open yet are carried over. A failure to write the witness is no failure of the flush: a log without an entry is
-believed.
+open yet are carried over. A failure to read or write the witness is no failure of a start or a flush: a log without an
+entry is believed.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from cordwood.segments.end_witness import ENTRY_SIZE, FILE_NAMES, EndKey, decode
 from cordwood.segments.filesystem import File, Filesystem
 
 MAX_FILE_BYTES = 4 << 20
-"""A file of this size is written anew, with the last entry of each log only."""
+"""A file of this size is written anew, with the last entry of each log only, unless most of it are last entries."""
 
 
 def do_nothing() -> None:
@@ -35,14 +35,23 @@ class DurableEnds:
         self._files: list[File] = []
         """The file that takes entries, then the other one. Empty until the first entry."""
         self._noted: dict[EndKey, int] = {}
-        """The ends in the file that takes entries."""
+        """The ends in the file that takes entries, and perhaps more."""
         self._inherited: dict[EndKey, int] = {}
         """Ends of the last life, of logs that are not open yet."""
 
-    def read(self) -> None:
-        """Reads the ends that the last life noted."""
-        contents = [self._filesystem.read_bytes(path) for path in self._paths if self._filesystem.exists(path)]
+    def read(self) -> list[str]:
+        """Reads the ends that the last life noted; returns the faults of the files."""
+        contents, problems = [], []
+        for path in self._paths:
+            try:
+                contents.append(self._filesystem.read_bytes(path))
+            except FileNotFoundError:
+                continue
+            except StorageFailure as failure:
+                problems.append(f"{failure}: a log that lost its end may be taken for whole")
         self._inherited = decode_ends(contents)
+        self._noted = dict(self._inherited)
+        return problems
 
     def of(self, topic_id: TopicId | None, partition: TopicPartition) -> int:
         """The end up to which a log was durable when the last life ended, as far as is known; else 0."""
@@ -63,17 +72,21 @@ class DurableEnds:
             }
         )
 
-    def _append(self, ends: dict[EndKey, int]) -> None:
+    def _append(self, ends: dict[EndKey, int]) -> bool:
+        """Writes entries. False if the disk refuses them, of which those tell who must write."""
         if not ends or not self._kept:
-            return
-        # A full or failing disk is told by those who must write.
-        with suppress(StorageFailure):
+            return True
+        try:
             current, _ = self._opened_files()
             self._noted.update(ends)
-            if current.size + len(ends) * ENTRY_SIZE > MAX_FILE_BYTES:
+            entries = encode_ends(ends)
+            if current.size + len(entries) > max(MAX_FILE_BYTES, 2 * ENTRY_SIZE * len(self._noted)):
+                entries = encode_ends(self._noted)
                 current.truncate(0)
-                ends = self._noted
-            current.append(encode_ends(ends))
+            current.append(entries)
+        except (StorageFailure, FileNotFoundError):
+            return False
+        return True
 
     def _opened_files(self) -> list[File]:
         if not self._files:
@@ -91,20 +104,21 @@ class DurableEnds:
             return do_nothing
         try:
             covered, other = self._opened_files()
-        except StorageFailure:
+        except (StorageFailure, FileNotFoundError):
             return do_nothing
         if other.size:
             # The checkpoint before this one was not saved: this one covers the entries of both.
             covered = other
         else:
             self._files, self._noted = [other, covered], {}
-        self._append(dict(self._inherited))
-        return lambda: covered.truncate(0)
+        if not self._append(dict(self._inherited)):
+            return do_nothing
+        return lambda: _empty(covered)
 
     def forget(self) -> None:
         """Empties the witness, durably, before a log is cut: the cut batches must not count as lost."""
         self._noted = {}
-        for file in self._files:
+        for file in self._opened_files() if self._kept else ():
             file.truncate(0)
             file.sync()
         self._append(dict(self._inherited))
@@ -113,3 +127,9 @@ class DurableEnds:
         for file in self._files:
             file.close()
         self._files = []
+
+
+def _empty(file: File) -> None:
+    # Entries that stay are true. The next checkpoint covers them as well.
+    with suppress(StorageFailure):
+        file.truncate(0)

@@ -2,6 +2,7 @@
 
 import random
 import uuid
+from pathlib import Path
 
 import pytest
 from tests.moments import at
@@ -11,6 +12,7 @@ from cordwood.log import durable_ends
 from cordwood.log.crashing_filesystem import CrashingFilesystem
 from cordwood.log.data_directory import DataDirectory
 from cordwood.log.log import Log
+from cordwood.log.os_filesystem import OsFilesystem
 from cordwood.model.errors import DamagedLog
 from cordwood.model.identifiers import TopicPartition
 from cordwood.model.topic_settings import TopicSettings
@@ -279,6 +281,53 @@ def test_the_witness_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch
             acknowledge(directory, log, 1)
     assert sum(filesystem.open(path).size for path in WITNESSES) <= 10 * ENTRY_SIZE
     assert ends(filesystem) == {end_key(TOPIC_ID, number): 10 for number in range(4)}
+
+
+def test_a_witness_that_is_written_anew_keeps_the_ends_of_the_last_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable_ends, "MAX_FILE_BYTES", 10 * ENTRY_SIZE)
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    quiet, busy = ORDERS, TopicPartition("orders", 1)
+    acknowledge(directory, log_of(directory, quiet), 5)
+    directory = killed(directory, filesystem)
+    log_of(directory, quiet)
+    acknowledge(directory, log_of(directory, busy), 20)
+    assert ends(filesystem) == {end_key(TOPIC_ID, 0): 5, end_key(TOPIC_ID, 1): 20}
+
+
+def test_a_truncation_before_the_first_flush_of_a_life_is_no_loss() -> None:
+    filesystem = CrashingFilesystem()
+    directory = opened(filesystem)
+    acknowledge(directory, log_of(directory), 5)
+    directory = killed(directory, filesystem)
+    log_of(directory).truncate_to(3)
+    log = log_of(killed(directory, filesystem))
+    assert (log.offsets.end, log.reports.damage) == (3, [])
+
+
+@pytest.mark.parametrize("name", FILE_NAMES)
+@pytest.mark.parametrize("odd", ["a directory", "a link to nowhere"])
+def test_a_witness_that_cannot_be_opened_keeps_nobody_from_starting(tmp_path: Path, name: str, odd: str) -> None:
+    filesystem = OsFilesystem(str(tmp_path))
+    directory = DataDirectory(filesystem, str(tmp_path))
+    directory.open()
+    written = acknowledge(directory, log_of(directory), 5)
+    directory.close()
+    (tmp_path / name).unlink()
+    if odd == "a directory":
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).symlink_to(tmp_path / "gone" / "file")
+    directory = DataDirectory(filesystem, str(tmp_path))
+    directory.open()
+    assert directory.clean
+    assert [problem for problem in directory.problems if name in problem] or odd == "a link to nowhere"
+    log = log_of(directory)
+    written += acknowledge(directory, log, 2)
+    directory.checkpoint()
+    assert [value for offset in range(7) for value in values_of_batch(log, offset)] == written
+    directory.close()
+    filesystem.close()
 
 
 def test_a_new_topic_of_the_same_name_has_no_end_of_the_old_one() -> None:
