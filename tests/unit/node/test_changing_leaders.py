@@ -20,6 +20,8 @@ from tests.unit.node.speaking import (
 from tests.unit.node.test_held_heartbeats import Member
 from tests.unit.node.two_brokers import ME, OTHER, elect, election, leadership, register, run
 
+from cordwood.log.replayed import Replayed
+from cordwood.model.errors import StorageFailure
 from cordwood.model.identifiers import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.simulation.exchange import Exchange
 from cordwood.simulation.workloads.transactional_writers import TOPIC
@@ -147,6 +149,25 @@ def test_a_batch_that_is_being_prepared_when_the_leadership_ends_is_refused(worl
         world.do(next(step for name, step in world.steps() if name == "turn"))
     world.settle()
     assert produced(sent) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_a_leader_that_cannot_record_its_epoch_serves_nobody_and_tries_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(world)
+    fill(world, "orders", b"one")
+
+    def fails(*arguments: Any) -> None:
+        raise StorageFailure("the disk fails")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Replayed, "begin_epoch", fails)
+        elect(world, "orders", ME, isr=(ME,))
+        (answer,) = produce(world, "orders", batch_of(world, b"two"))
+        assert error(answer.error_code) == "KAFKA_STORAGE_ERROR"
+        assert error(only(fetch(world, ("orders", 0, 0))).error_code) == "KAFKA_STORAGE_ERROR"
+    fill(world, "orders", b"three")
+    assert values_in(only(fetch(world, ("orders", 0, 0)))) == [b"one", b"three"]
 
 
 # Groups
