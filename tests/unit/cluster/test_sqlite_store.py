@@ -134,6 +134,29 @@ async def test_a_full_disk_refuses_writes_keeps_reading_and_recovers(tmp_path: P
     await store.close()
 
 
+@pytest.mark.parametrize("odd", ["a directory", "a link to nowhere", "a link to a file", "a pipe"])
+async def test_something_else_in_the_place_of_the_reserve_stays_and_does_no_harm(tmp_path: Path, odd: str) -> None:
+    path, reserve, other = str(tmp_path / FILE), tmp_path / f"{FILE}-reserve", tmp_path / "other"
+    await (await SqliteStore.open(path)).close()
+    reserve.unlink()
+    other.write_bytes(b"not ours")
+    if odd == "a directory":
+        reserve.mkdir()
+    elif odd == "a pipe":
+        os.mkfifo(reserve)
+    else:
+        reserve.symlink_to(other if odd == "a link to a file" else tmp_path / "gone" / "file")
+    before = reserve.lstat()
+    store = await SqliteStore.open(path)
+    await store._ask(lambda database: (database.connection.execute("PRAGMA max_page_count=8").fetchone(), None))
+    with pytest.raises(StoreFailure, match="no space left"):
+        await store.txn((), [Put("a", bytes(1_500_000))])
+    assert (await store.txn((), [Put("a", b"1")])).succeeded
+    await store.close()
+    assert (reserve.lstat().st_ino, reserve.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert other.read_bytes() == b"not ours"
+
+
 async def test_after_a_failure_of_the_file_nothing_more_is_promised(tmp_path: Path) -> None:
     store = await SqliteStore.open(str(tmp_path / FILE))
     await store.txn((), [Put("a", b"1")])

@@ -15,7 +15,9 @@ file of zeros beside the store holds space that is given up when a commit finds 
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 
 from cordwood.cluster.stores.feed import Commit
 from cordwood.cluster.stores.integrity import (
@@ -187,25 +189,27 @@ class Database:
                 raise
 
     def _fill_reserve_file(self) -> None:
-        """Writes what is missing of the reserve file, as far as the disk has space."""
+        """Writes what is missing of the reserve file, as far as the disk has space.
+
+        Something else of its name, such as a directory or a link, stays as it is: the store goes on without a reserve.
+        """
         if self._reserved_bytes >= _RESERVE_FILE_BYTES:
             return
-        try:
-            with open(self._reserve_file, "ab", buffering=0) as file:
-                while (missing := _RESERVE_FILE_BYTES - file.tell()) > 0:
-                    file.write(bytes(min(missing, 1 << 16)))
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
+        with suppress(OSError), open(self._reserve_file, "ab", buffering=0, opener=_open_no_link) as file:
+            while (missing := _RESERVE_FILE_BYTES - file.tell()) > 0:
+                file.write(bytes(min(missing, 1 << 16)))
         self._reserved_bytes = _size(self._reserve_file)
 
     def make_room(self) -> bool:
         """Makes room for the WAL on a full disk, between transactions; False if there is none to make."""
         self._reserved_bytes = 0
-        size = _size(self._reserve_file)
-        if size:
+        if not _size(self._reserve_file):
+            return False
+        try:
             os.unlink(self._reserve_file)
-        return bool(size)
+        except OSError:
+            return False
+        return True
 
     def _all_but_partitions(self) -> Sequence[KeyValue]:
         rows = self.connection.execute(
@@ -345,8 +349,14 @@ class Database:
 
 
 def _size(path: str) -> int:
-    """The size of a file; 0 if there is none."""
+    """The size of a file; 0 if there is none, or something else of its name."""
     try:
-        return os.path.getsize(path)
-    except FileNotFoundError:
+        found = os.lstat(path)
+    except OSError:
         return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Opens a file, but follows no link, and does not wait for the reader of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
