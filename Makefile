@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUITE := $(BIN)/python -m tests.suites
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 
-.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-spark docs env clean
+.PHONY: demo test lint pytest test-spark test-interop test-crash interop soak bench bench-spark docs types env clean
 
 env: $(VENV)/.installed
 
@@ -63,6 +63,10 @@ docs: env
 	$(BIN)/python -m cordwood.metrics.reference > docs/metrics.md
 	$(BIN)/python -m cordwood.cli.reference > docs/cli.md
 	$(BIN)/python -m cordwood.node.protocol_support > docs/protocol-support.md
+
+# The types of the wire's messages, after a change of src/cordwood/wire/messages or of an API's key.
+types: env
+	$(BIN)/python -m cordwood.wire.declarations
 
 clean:
 	rm -rf $(VENV) cordwood-data

@@ -8,7 +8,7 @@ from cordwood.wire.apis import APIS, ApiKey
 
 
 def broker_with(**ranges: tuple[int, int]) -> BrokerVersions:
-    return BrokerVersions("broker 7 (a:1)", {ApiKey[name]: found for name, found in ranges.items()})
+    return BrokerVersions("broker 7 (a:1)", {key: ranges[key.name] for key in ApiKey if key.name in ranges})
 
 
 def test_the_highest_common_version_is_picked() -> None:

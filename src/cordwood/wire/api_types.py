@@ -1,0 +1,36 @@
+"""The types of an API's messages, for the type checker alone: `message_types/` declares them for every API.
+
+Nothing of `message_types/` is imported while a broker or a client runs. The objects stay what the codecs make.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+Body_co = TypeVar("Body_co", covariant=True)
+Answer_co = TypeVar("Answer_co", covariant=True)
+Response_co = TypeVar("Response_co", covariant=True)
+Element_co = TypeVar("Element_co", covariant=True)
+
+
+class ApiTypes(Generic[Body_co, Answer_co, Response_co]):
+    """Three types under one name: a decoded request, the function that answers it, and a decoded response."""
+
+
+if TYPE_CHECKING:
+    # A key or a request whose API is not named may be any: the default is why plain `ApiKey` and `Request` can be said.
+    Types_co = TypeVarWithDefault(
+        "Types_co", bound=ApiTypes[Any, Any, Any], covariant=True, default=ApiTypes[Any, Any, Any]
+    )
+else:
+    Types_co = TypeVar("Types_co", covariant=True)
+
+
+class Array(Protocol[Element_co]):
+    """An array of a response: it has a length, and its elements may be made while they are written."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Element_co]: ...

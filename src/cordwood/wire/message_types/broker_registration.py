@@ -1,0 +1,59 @@
+"""Generated from `messages/BrokerRegistration.txt` by `make types`."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cordwood.model.identifiers import TopicId
+from cordwood.wire.api_types import ApiTypes
+from cordwood.wire.schema import Entity
+
+
+class BrokerRegistrationRequestListener(Entity):
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class BrokerRegistrationRequestFeature(Entity):
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+class BrokerRegistrationRequest(Entity):
+    broker_id: int
+    cluster_id: str
+    incarnation_id: TopicId | None
+    listeners: Sequence[BrokerRegistrationRequestListener]
+    features: Sequence[BrokerRegistrationRequestFeature]
+    rack: str | None
+    is_migrating_zk_broker: bool
+    log_dirs: Sequence[TopicId | None]
+    previous_broker_epoch: int
+
+
+class BrokerRegistrationResponse(Entity):
+    throttle_time_ms: int
+    error_code: int
+    broker_epoch: int
+
+
+class BrokerRegistrationAnswer(Protocol):
+    def __call__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        broker_epoch: int = ...,
+    ) -> None: ...
+
+
+class BrokerRegistration(
+    ApiTypes[
+        BrokerRegistrationRequest,
+        BrokerRegistrationAnswer,
+        BrokerRegistrationResponse,
+    ]
+):
+    pass

@@ -1,0 +1,39 @@
+"""Generated from `messages/RemoveRaftVoter.txt` by `make types`."""
+
+from typing import Protocol
+
+from cordwood.model.identifiers import TopicId
+from cordwood.wire.api_types import ApiTypes
+from cordwood.wire.schema import Entity
+
+
+class RemoveRaftVoterRequest(Entity):
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: TopicId | None
+
+
+class RemoveRaftVoterResponse(Entity):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+
+
+class RemoveRaftVoterAnswer(Protocol):
+    def __call__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+    ) -> None: ...
+
+
+class RemoveRaftVoter(
+    ApiTypes[
+        RemoveRaftVoterRequest,
+        RemoveRaftVoterAnswer,
+        RemoveRaftVoterResponse,
+    ]
+):
+    pass

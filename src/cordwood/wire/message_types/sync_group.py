@@ -1,0 +1,52 @@
+"""Generated from `messages/SyncGroup.txt` by `make types`."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cordwood.wire.api_types import ApiTypes
+from cordwood.wire.schema import Entity
+
+
+class SyncGroupRequestAssignment(Entity):
+    member_id: str
+    assignment: bytes
+
+
+class SyncGroupRequest(Entity):
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Sequence[SyncGroupRequestAssignment]
+
+
+class SyncGroupResponse(Entity):
+    throttle_time_ms: int
+    error_code: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+
+
+class SyncGroupAnswer(Protocol):
+    def __call__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignment: bytes = ...,
+    ) -> None: ...
+
+
+class SyncGroup(
+    ApiTypes[
+        SyncGroupRequest,
+        SyncGroupAnswer,
+        SyncGroupResponse,
+    ]
+):
+    pass
