@@ -11,11 +11,23 @@ class Clock:
     def __init__(self) -> None:
         self.wall_ms = START_MS
         self.boot_ms = 0
+        self.stands_still = False
+        """Whether a clock that follows another stands still while time passes: its machine is frozen."""
+        self._followers: list[Clock] = []
+
+    def follower(self) -> "Clock":
+        """A clock of its own, for which the same time passes, unless it stands still."""
+        clock = Clock()
+        self._followers.append(clock)
+        return clock
 
     def advance(self, by_ms: int) -> None:
         assert by_ms >= 0
         self.wall_ms += by_ms
         self.boot_ms += by_ms
+        for clock in self._followers:
+            if not clock.stands_still:
+                clock.advance(by_ms)
 
     def jump(self, by_ms: int) -> None:
         """Sets the wall clock."""

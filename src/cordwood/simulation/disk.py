@@ -19,6 +19,9 @@ from cordwood.segments.filesystem import File
 class ProcessDied(BaseException):
     """The process is gone. A BaseException: no code of the process may catch it."""
 
+    broker_id: int | None = None
+    """Whose process it was, once its machine knows."""
+
 
 class Pausable(Protocol):
     """A thread that the simulator can stop before each of its operations."""

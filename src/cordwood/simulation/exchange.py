@@ -21,6 +21,7 @@ from cordwood.model.moment import Moment
 from cordwood.node.ports import Frame
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.disk import SimulatedFile
+from cordwood.simulation.links import CLIENTS
 from cordwood.wire.apis import APIS, ApiKey, flexible
 from cordwood.wire.codec import Read, Write, reader, writer
 from cordwood.wire.requests import parse_header
@@ -231,13 +232,17 @@ def _peek(part: LogSlice) -> bytes:
 class Connection:
     """A connection with many requests under way. Either side can close it at any time."""
 
-    def __init__(self, network: "Network", connection_id: int) -> None:
+    def __init__(self, network: "Network", connection_id: int, source: int) -> None:
         self.network = network
         self.connection_id = connection_id
         self.entrance = ONLY_ENTRANCE
+        self.source = source
+        """Who connected: a broker, or clients."""
         self.open = True
         self.held = False
         """Whether the node takes no request of this connection now."""
+        self.stuck_until_ms: int | None = None
+        """Nothing of this connection arrives before this time on the broker's boot clock."""
         self.travelling: deque[Exchange] = deque()
         self.under_way: dict[int, Exchange] = {}
 
@@ -273,7 +278,7 @@ class Connection:
 
 
 class Network:
-    """All connections to the broker that lives now."""
+    """All connections to one broker, in its present life."""
 
     def __init__(self, boot_ms: Callable[[], int]) -> None:
         self.boot_ms = boot_ms
@@ -298,9 +303,9 @@ class Network:
     def attached(self) -> bool:
         return self._node is not None
 
-    def connect(self) -> Connection:
+    def connect(self, source: int = CLIENTS) -> Connection:
         self._connection_ids += 1
-        connection = Connection(self, self._connection_ids)
+        connection = Connection(self, self._connection_ids, source)
         self.connections.append(connection)
         return connection
 
@@ -312,6 +317,11 @@ class Network:
         self.answers.append(exchange)
         if self.on_sent is not None:
             self.on_sent(exchange)
+
+    def refuse(self, connection: Connection) -> None:
+        """Ends a connection to a broker that does not run."""
+        self.connections.remove(connection)
+        connection.hung_up()
 
     def drop(self, connection: Connection) -> None:
         """Tells the node that a connection is closed. Requests on their way are dropped."""

@@ -7,13 +7,12 @@ commits a position, positions outlive the broker, and once the faults stop every
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.model.errors import StorageFailure
 from cordwood.simulation.broken import InvariantBroken
 from cordwood.simulation.checkers.groups import GroupsChecker
 from cordwood.simulation.checkers.rest import check_at_rest
-from cordwood.simulation.exchange import Connection
 from cordwood.simulation.game import Game, Pace, play_out
 from cordwood.simulation.log_game import QUIET_MS
 from cordwood.simulation.stage import Stage
@@ -83,10 +82,6 @@ class GroupGame(Game[GroupOutcome]):
         self.casts = self.new_casts()
         self._people = 0
         self._fault_rate = self.chance.choice((0.0, 0.004, 0.012))
-        self._held: dict[Connection, int] = {}
-        """Closed connections with requests on their way, and until when these are stuck."""
-        self._slow_until_ms = 0
-        """The disk syncs nothing until this time."""
 
     def new_checker(self) -> GroupsChecker:
         return GroupsChecker()
@@ -125,19 +120,11 @@ class GroupGame(Game[GroupOutcome]):
 
     def _possible(self) -> list[Step]:
         """The steps that could happen next, without delayed ones."""
-        now_ms, steps = self._now_ms, self.world.steps()
-        if self._slow_until_ms > now_ms:
-            steps = [step for step in steps if not step[0].startswith(("sync", "flush"))]
         for connection in self.world.network.connections:
             # A request sent before a hang-up may arrive when the client has long gone on with another connection.
-            if not connection.open and connection.travelling and connection not in self._held:
-                self._held[connection] = now_ms + self.chance.choice((0, 50, 300, 2000))
-
-        def is_held(step: Step) -> bool:
-            arguments: tuple[Any, ...] = getattr(step[1], "args", ())
-            return bool(arguments) and self._held.get(arguments[0], 0) > now_ms
-
-        return [step for step in steps if step[0] not in ("request", "close") or not is_held(step)]
+            if not connection.open and connection.travelling and connection.stuck_until_ms is None:
+                connection.stuck_until_ms = self._now_ms + self.chance.choice((0, 50, 300, 2000))
+        return self.world.steps()
 
     def _somebody_acts(self) -> None:
         chance = self.chance
@@ -197,8 +184,8 @@ class GroupGame(Game[GroupOutcome]):
             case 4:
                 world.disk.platter.free_for_appends = None
             case 5:
-                self._slow_until_ms = self._now_ms + chance.choice((100, 1000, 6000))
-                self._note(f"the disk is slow until {self._slow_until_ms}")
+                world.machine.slow_until_ms = self._now_ms + chance.choice((100, 1000, 6000))
+                self._note(f"the disk is slow until {world.machine.slow_until_ms}")
             case _:
                 if chance.random() < 0.5:
                     world.clock.jump(chance.choice((-60_000, -2000, 2000, 60_000)))
@@ -252,8 +239,9 @@ class GroupGame(Game[GroupOutcome]):
         world = self.world
         world.disk.die_at = None
         world.disk.platter.free_for_appends = None
-        self._slow_until_ms = 0
-        self._held.clear()
+        world.machine.slow_until_ms = 0
+        for connection in world.network.connections:
+            connection.stuck_until_ms = 0
         for member in self._members:
             member.silent_until_ms = 0
         if world.life is None:

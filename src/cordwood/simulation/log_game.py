@@ -19,6 +19,7 @@ from cordwood.simulation.checkers.positions import PositionsChecker
 from cordwood.simulation.checkers.rest import check_at_rest
 from cordwood.simulation.checkers.waiting import check_waiting
 from cordwood.simulation.game import Game, Pace, play_out
+from cordwood.simulation.machine import BrokerFailed
 from cordwood.simulation.profile import Fault, Profile
 from cordwood.simulation.slow_store import Fate
 from cordwood.simulation.stage import Client
@@ -28,7 +29,7 @@ from cordwood.simulation.workloads.position_keepers import PositionKeeper
 from cordwood.simulation.workloads.producers import IdempotentProducer, PlainProducer
 from cordwood.simulation.workloads.readers import Reader
 from cordwood.simulation.workloads.visitors import Vandal, Visitor
-from cordwood.simulation.world import BrokerFailed, World
+from cordwood.simulation.world import World
 
 QUIET_MS = 40_000
 """Longer than any request waits: acks at most 30 s, polls 3 s."""
@@ -88,7 +89,7 @@ class LogGame(Game[Outcome]):
         self._bounds = Bounds(self.ledger)
         self.world.network.on_sent = self._answers.sent
         self.world.network.on_request = self._answers.requested
-        self.world.on_step = lambda: self._bounds.check(self.world.node, self.world.lives)
+        self.world.machine.on_step = lambda: self._bounds.check(self.world.node, self.world.lives)
         self._death = Fault.KILL
 
     @property

@@ -1,6 +1,7 @@
 """Other brokers on the made-up network: the node's port `Peers` towards the networks of other simulated brokers.
 
-Requests and answers travel as those of clients do: the world of the peer picks the moments of their arrival.
+Requests and answers travel as those of clients do: the world picks the moments of their arrival, and links between
+brokers can be cut.
 """
 
 from collections.abc import Callable
@@ -20,18 +21,22 @@ from cordwood.node.peers import (
 from cordwood.simulation.exchange import Connection, Exchange, Network
 from cordwood.wire.apis import ApiKey
 
+NetworkOf = Callable[[int], Network | None]
+
 
 class SimulatedPeers:
     """The peers of one simulated broker, with one connection to each."""
 
     def __init__(
         self,
-        network_of: Callable[[int], Network | None],
+        broker_id: int,
+        network_of: NetworkOf,
         served: Callable[[int], tuple[int, int] | None],
         later: Later,
         now: Callable[[], Moment],
     ) -> None:
         """`network_of` gives the network of a registered broker; `served` the versions of an API that brokers serve."""
+        self._broker_id = broker_id
         self._network_of = network_of
         self._served = served
         self._later = later
@@ -70,6 +75,11 @@ class SimulatedPeers:
         exchange = connection.request(ApiKey(request.api_key), version, request.values, ended)
         timer = self._later(request.timeout_ms, give_up)
 
+    def close(self) -> None:
+        """Closes all connections: the process is gone."""
+        for connection in self._connections.values():
+            connection.close()
+
     def _refused(self, request: PeerRequest) -> PeerFailed | None:
         network = self._network_of(request.broker_id)
         if network is None:
@@ -85,5 +95,5 @@ class SimulatedPeers:
         if connection is None or not connection.open:
             network = self._network_of(broker_id)
             assert network is not None
-            connection = self._connections[broker_id] = network.connect()
+            connection = self._connections[broker_id] = network.connect(self._broker_id)
         return connection

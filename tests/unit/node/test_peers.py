@@ -1,16 +1,12 @@
 """The port to other brokers without sockets: a broker's requests to itself, and the simulator's network."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from cordwood.model.moment import Moment
-from cordwood.node.apis import served_versions
-from cordwood.node.loopback import Loopback, PeersAndSelf
-from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest, Peers, common_version
-from cordwood.simulation.exchange import Network
-from cordwood.simulation.peers import SimulatedPeers
+from cordwood.node.peers import PeerAnswer, PeerFailed, PeerFailure, PeerOutcome, PeerRequest, common_version
+from cordwood.simulation.machine import Machine
 from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
@@ -22,23 +18,14 @@ def metadata(broker_id: int, **changes: Any) -> PeerRequest:
 
 
 class Pair:
-    """Two worlds; the first has a port to both brokers."""
+    """Two brokers; the first has a port to both."""
 
     def __init__(self) -> None:
-        self.mine, self.other = World(1).start(), World(2).start()
-        networks: dict[int, Network] = {OTHER: self.other.network}
-        life = self.mine.life
-        assert life is not None
+        self.world = World(1, machines=2).start()
+        self.mine, self.other = self.world.machines
 
-        def later(delay_ms: int, event: Callable[[], None]) -> Any:
-            return life.loop.call_later(delay_ms / 1000, lambda: life.driver.run(event))
-
-        now = self.mine.clock.now
-        self.peers: Peers = PeersAndSelf(
-            MYSELF,
-            Loopback(self.mine.node, served_versions, later, now),
-            SimulatedPeers(networks.get, served_versions, later, now),
-        )
+    def broker(self, broker_id: int) -> Machine:
+        return self.world.machine_of(broker_id)
 
     def ask(self, request: PeerRequest) -> list[PeerOutcome]:
         outcomes: list[PeerOutcome] = []
@@ -47,14 +34,10 @@ class Pair:
             assert now == self.mine.clock.now()
             outcomes.append(outcome)
 
-        self.peers.send(request, done)
+        assert self.mine.life is not None
+        self.mine.life.peers.send(request, done)
         assert not outcomes, "done was called inside of send"
         return outcomes
-
-    def settle(self) -> None:
-        for _ in range(3):
-            self.mine.settle()
-            self.other.settle()
 
 
 @pytest.fixture
@@ -65,12 +48,12 @@ def pair() -> Pair:
 @pytest.mark.parametrize("broker_id", [MYSELF, OTHER])
 def test_a_request_is_answered_once_in_the_highest_common_version(pair: Pair, broker_id: int) -> None:
     outcomes = pair.ask(metadata(broker_id))
-    pair.settle()
+    pair.world.settle()
     (answer,) = outcomes
     assert isinstance(answer, PeerAnswer)
     assert answer.version == 12
-    assert answer.body.cluster_id == (pair.mine if broker_id == MYSELF else pair.other).node.image.cluster_id
-    pair.mine.advance(2000)
+    assert answer.body.cluster_id == pair.broker(broker_id).node.image.cluster_id
+    pair.world.advance(2000)
     assert len(outcomes) == 1
 
 
@@ -79,17 +62,17 @@ def test_requests_that_change_something_go_through_the_same_handlers(pair: Pair,
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
     request = PeerRequest(broker_id, ApiKey.CREATE_TOPICS, (5, 7), {"topics": [topic], "timeout_ms": 1000}, 1000)
     outcomes = pair.ask(request)
-    pair.settle()
+    pair.world.settle()
     (answer,) = outcomes
     assert isinstance(answer, PeerAnswer)
     assert answer.body.topics[0].error_code == 0
-    assert "t" in (pair.mine if broker_id == MYSELF else pair.other).node.hosted.topics
+    assert "t" in pair.broker(broker_id).node.image.topics
 
 
 @pytest.mark.parametrize("broker_id", [MYSELF, OTHER])
 def test_a_version_that_is_not_served_is_told(pair: Pair, broker_id: int) -> None:
     outcomes = pair.ask(metadata(broker_id, versions=(90, 99)))
-    pair.settle()
+    pair.world.settle()
     (failed,) = outcomes
     assert isinstance(failed, PeerFailed)
     assert (failed.reason, failed.perhaps_handled) == (PeerFailure.UNSUPPORTED_VERSION, False)
@@ -99,29 +82,27 @@ def test_a_version_that_is_not_served_is_told(pair: Pair, broker_id: int) -> Non
 def test_a_request_that_waits_longer_than_its_timeout_fails_and_its_late_answer_is_dropped(
     pair: Pair, broker_id: int
 ) -> None:
-    world = pair.mine if broker_id == MYSELF else pair.other
-    world.ask(
-        ApiKey.CREATE_TOPICS, 7, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}], timeout_ms=1000
-    )
-    topic_id = world.node.image.topics["t"].topic_id
+    topic = {"name": "t", "num_partitions": -1, "replication_factor": -1}
+    topic["assignments"] = [{"partition_index": 0, "broker_ids": [broker_id]}]
+    pair.world.ask_at(broker_id, ApiKey.CREATE_TOPICS, 7, topics=[topic], timeout_ms=1000)
+    topic_id = pair.broker(broker_id).node.image.topics["t"].topic_id
     values = {
         "max_wait_ms": 5000,
         "min_bytes": 1,
         "topics": [{"topic_id": topic_id, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}],
     }
     outcomes = pair.ask(PeerRequest(broker_id, ApiKey.FETCH, (13, 16), values, 1000))
-    pair.settle()
+    pair.world.settle()
     assert outcomes == []
-    pair.mine.advance(1000)
+    pair.world.advance(1000)
     (failed,) = outcomes
     assert isinstance(failed, PeerFailed)
     assert (failed.reason, failed.perhaps_handled) == (PeerFailure.TIMED_OUT, True)
-    pair.mine.advance(10_000)
-    pair.other.advance(10_000)
-    pair.settle()
+    pair.world.advance(10_000)
+    pair.world.settle()
     assert len(outcomes) == 1
     again = pair.ask(metadata(broker_id))
-    pair.settle()
+    pair.world.settle()
     assert isinstance(again[0], PeerAnswer)
 
 
@@ -130,7 +111,7 @@ def test_brokers_that_are_unknown_dead_or_die_are_distinct_failures(pair: Pair) 
     under_way = pair.ask(metadata(OTHER))
     pair.other.kill()
     dead = pair.ask(metadata(OTHER))
-    pair.mine.settle()
+    pair.world.settle()
     failures = [outcome for (outcome,) in (unknown, under_way, dead) if isinstance(outcome, PeerFailed)]
     assert [(failed.reason, failed.perhaps_handled) for failed in failures] == [
         (PeerFailure.UNKNOWN_BROKER, False),
@@ -139,8 +120,28 @@ def test_brokers_that_are_unknown_dead_or_die_are_distinct_failures(pair: Pair) 
     ]
     pair.other.start()
     back = pair.ask(metadata(OTHER))
-    pair.settle()
+    pair.world.settle()
     assert isinstance(back[0], PeerAnswer)
+
+
+def test_a_link_between_brokers_that_is_cut_one_way_holds_requests_or_answers(pair: Pair) -> None:
+    links = pair.world.links
+    for way in ((MYSELF, OTHER), (OTHER, MYSELF)):
+        links.cut(*way)
+        healed = pair.ask(metadata(OTHER))
+        late = pair.ask(metadata(OTHER, timeout_ms=100))
+        pair.world.advance(99)
+        assert healed == late == []
+        pair.world.advance(1)
+        (failed,) = late
+        assert isinstance(failed, PeerFailed)
+        assert (failed.reason, failed.perhaps_handled) == (PeerFailure.TIMED_OUT, True)
+        links.heal(*way)
+        pair.world.settle()
+        assert isinstance(healed[0], PeerFailed), "a late answer closes the connection, as on a real one"
+        answered = pair.ask(metadata(OTHER))
+        pair.world.settle()
+        assert isinstance(answered[0], PeerAnswer)
 
 
 @pytest.mark.parametrize(

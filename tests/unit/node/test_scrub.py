@@ -12,7 +12,8 @@ from cordwood.model.errors import ErrorCode
 from cordwood.model.identifiers import TopicPartition
 from cordwood.node.scrub import FIRST_AFTER_MS
 from cordwood.segments.damaged import DamagedCheckpoint
-from cordwood.simulation.world import DATA_DIRECTORY, World
+from cordwood.simulation.life import DATA_DIRECTORY
+from cordwood.simulation.world import World
 from cordwood.wire.apis import ApiKey
 
 HOUR_MS = 3_600_000

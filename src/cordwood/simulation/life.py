@@ -1,0 +1,199 @@
+"""One life of a broker: a process with the real driver, node, metadata writer and logs, from its start to its end."""
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from cordwood.broker.driver import Driver
+from cordwood.broker.fair_workers import FairWorkers
+from cordwood.broker.log_levels import PythonLogLevels
+from cordwood.broker.outbox import Outbox
+from cordwood.cluster.follower import ImageFollower
+from cordwood.cluster.image import ClusterImage
+from cordwood.cluster.metadata_writer import MetadataWriter
+from cordwood.cluster.rows import Endpoint
+from cordwood.log.compaction import CompactionJob, CompactionResult, compact
+from cordwood.log.data_directory import DataDirectory
+from cordwood.log.identity import Identity
+from cordwood.log.loaded_indexes import LoadedIndexes
+from cordwood.model.broker_settings import BrokerSettings
+from cordwood.node.apis import served_versions
+from cordwood.node.loopback import Loopback, PeersAndSelf
+from cordwood.node.node import Node
+from cordwood.node.peers import Peers
+from cordwood.simulation.broken import InvariantBroken
+from cordwood.simulation.clock import Clock
+from cordwood.simulation.disk import SimulatedDisk
+from cordwood.simulation.peers import NetworkOf, SimulatedPeers
+from cordwood.simulation.slow_store import SlowStore
+from cordwood.simulation.threads import Patience, SimulatedFlusher, SimulatedWorkers, Step
+from cordwood.simulation.turn_loop import TurnLoop
+
+if TYPE_CHECKING:
+    from cordwood.broker.threads import Workers
+
+DATA_DIRECTORY = "/data"
+MANY_THREADS = 1_000_000
+"""More threads than work: only the seed picks the work that comes next."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all lives of one broker have in common."""
+
+    settings: BrokerSettings
+    loaded_indexes_bytes: int
+    patience: Patience | None
+    scrubbed: bool
+    lease_ms: int
+
+    @property
+    def broker_id(self) -> int:
+        return self.settings.node_id
+
+
+class Life:
+    """One process on a machine's disk and clock."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        number: int,
+        disk: SimulatedDisk,
+        clock: Clock,
+        store: SlowStore,
+        chance: random.Random,
+        network_of: NetworkOf,
+    ) -> None:
+        self.number = number
+        self.failure: Exception | None = None
+        self.loop = TurnLoop(clock)
+        self.store = store
+        self.workers = SimulatedWorkers(disk, setup.patience)
+        self.logs = DataDirectory(
+            disk,
+            DATA_DIRECTORY,
+            producer_expiration_ms=setup.settings.producer_id_expiration_ms,
+            loaded_indexes=LoadedIndexes(limit_bytes=setup.loaded_indexes_bytes),
+        )
+        self.driver = Driver(
+            self.loop.for_asyncio,
+            Outbox(self.loop.for_asyncio),
+            cast("Workers", self.workers),
+            FairWorkers(self.workers, MANY_THREADS, MANY_THREADS),
+            self._failed,
+            now=clock.now,
+        )
+        self.flusher = SimulatedFlusher(disk, setup.patience, self.driver.flushed, self._failed)
+        self.metadata_writer: MetadataWriter
+        self.node: Node
+        self.peers: Peers
+        """The node's port to all brokers, itself included."""
+        self._setup = setup
+        self._disk = disk
+        self._clock = clock
+        self._chance = chance
+        self._other_brokers = SimulatedPeers(setup.broker_id, network_of, served_versions, self._later, clock.now)
+
+    def start(self) -> None:
+        """Starts the broker, up to the first request. Raises StoreFailure, StorageFailure."""
+        starting = self.loop.create_task(self._start_metadata())
+        while not starting.done():
+            self.loop.run_until_idle()
+            if self.store.calls:
+                self.store.end_next_call()
+        starting.result()
+        self.logs.open(Identity(self.metadata_writer.image.cluster_id, self._setup.broker_id))
+        self.node = Node(
+            self.metadata_writer.image,
+            self.logs,
+            self.driver,
+            self.driver.now(),
+            broker_epoch=self.metadata_writer.broker_epoch,
+            compact=self._compact,
+            log_levels=PythonLogLevels(),
+            seed=self._chance.getrandbits(64),
+        )
+        loopback = Loopback(self.node, served_versions, self._later, self.driver.now)
+        self.peers = PeersAndSelf(self._setup.broker_id, loopback, self._other_brokers)
+        for _ in self.node.recover_all():
+            pass
+        self.driver.drive(self.node, self.flusher, self.metadata_writer)
+        if self._setup.scrubbed:
+            self.node.scrub.begin(self._scrub, self.node.now)
+
+    def _later(self, delay_ms: int, event: Callable[[], None]) -> asyncio.TimerHandle:
+        return self.loop.call_later(delay_ms / 1000, lambda: self.driver.run(event))
+
+    def _scrub(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def finished(result: Any) -> None:
+            self.driver.run(lambda: done(result))
+
+        self.workers.submit(work, finished)
+
+    async def _start_metadata(self) -> None:
+        setup, clock, chance = self._setup, self._clock, self._chance
+        image = ClusterImage(setup.broker_id, setup.settings)
+        self.metadata_writer = MetadataWriter(
+            self.store,
+            ImageFollower(self.store, image, on_change=self.driver.apply, boot_ms=lambda: clock.boot_ms),
+            new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
+            lease_ms=setup.lease_ms,
+        )
+        await self.metadata_writer.start([Endpoint("PLAINTEXT", "simulated", 9092)])
+
+    def _compact(self, job: CompactionJob) -> CompactionResult:
+        return compact(self._disk, job)
+
+    def _failed(self, failure: Exception) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self.driver.stop()
+
+    def kill(self) -> None:
+        """Ends the process: none of its steps happens any more."""
+        self._disk.died = True
+        self.driver.stop()
+        self.workers.kill()
+        self.flusher.kill()
+        self._other_brokers.close()
+        self.loop.forget()
+
+    def steps(self, *, syncs: bool = True, store_answers: bool = True) -> list[Step]:
+        """The steps that could happen now; without `syncs` the disk is too slow to sync."""
+        steps = self.workers.steps()
+        if syncs:
+            steps += self.flusher.steps()
+        if store_answers and self.store.calls:
+            steps.append(("the store answers", self.store.end_next_call))
+        if store_answers and self.store.news:
+            steps.append(("the watch tells", self.store.tell_news))
+        if self.loop.has_ready:
+            # Offered three times: a step of the loop is small, and all other work waits for it.
+            steps += [("turn", self.loop.step)] * 3
+        return steps
+
+    def finish(self, do: Callable[[Callable[[], None]], None]) -> None:
+        """A clean stop: all logs are flushed and checkpointed, and the directory is marked as cleanly closed.
+
+        `do` takes one step of this life.
+        """
+        self.driver.run(lambda: self.node.stop_waiting(self.node.now))
+        # A stopping broker waits a while for its calls to the store.
+        self.loop.run_until_idle()
+        while self.store.calls:
+            do(self.store.end_next_call)
+            self.loop.run_until_idle()
+        finishing = self.loop.create_task(self.driver.flush_everything())
+        while not finishing.done():
+            steps = self.steps()
+            if not steps:
+                raise InvariantBroken("a broker that stops waits for something that does not come")
+            do(steps[0][1])
+        self.driver.stop()
+        self.flusher.close()
+        self.workers.close()
+        self.logs.close()
