@@ -147,6 +147,12 @@ class Log:
         self.log_append_time = settings.log_append_time
         self.acks_mean_disk = settings.acks_mean_disk
 
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Records that a leader's epoch begins at the log's end. The first use after a clean stop may move that end."""
+        if not self.replayed.ready:
+            self.replayed.make_ready()
+        self.replayed.begin_epoch(leader_epoch, self.offsets.end)
+
     # Append
 
     def append(self, batch: Batch, *, leader_epoch: int, now: Moment) -> Appended:

@@ -91,7 +91,6 @@ class Opening:
         else:
             segment.indexes = indexes
             segment.roll_at_ms = segments.roll_time_ms(begun_ms)
-            replayed.ready = True
             replay.restore_history(segments, self._offsets, replayed, self._saved, self._reports)
         self._reports.tell_late()
 
@@ -115,5 +114,4 @@ class Opening:
 
     def _recover(self) -> None:
         Recovery(self._segments, self._offsets, self._saved, self._reports).run()
-        self._replayed.ready = True
         replay.restore_history(self._segments, self._offsets, self._replayed, self._saved, self._reports)

@@ -44,10 +44,12 @@ class Replayed:
         self._at_first_use = None
 
     def take(self, producers: ProducerStates, leader_epochs: LeaderEpochs) -> None:
-        """Takes the state that a replay of the log gave."""
+        """Takes the state that a replay of the log gave. Only now the log is ready: after a replay that failed the next
+        use replays again, since a log without its producers would take duplicates and show open transactions."""
         self._producers = producers
         self._leader_epochs = leader_epochs
         self.latest_epoch = leader_epochs.latest
+        self.ready = True
 
     # Producers
 

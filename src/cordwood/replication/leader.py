@@ -47,7 +47,7 @@ class LeaderReplica:
         self.leader_epoch = leader_epoch
         # The epoch is recorded before the first request is served: else a follower could not tell where the epoch
         # began.
-        log.replayed.begin_epoch(leader_epoch, log.offsets.end)
+        log.begin_epoch(leader_epoch)
         self._isr = frozenset(isr)
         self._min_insync_replicas = min_insync_replicas
         self.enough_in_sync = len(self._isr) >= min_insync_replicas

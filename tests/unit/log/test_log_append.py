@@ -24,7 +24,7 @@ from tests.unit.log.log_making import (
 from cordwood.log.log import Log
 from cordwood.log.memory_filesystem import MemoryFilesystem
 from cordwood.log.os_filesystem import OsFilesystem
-from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError
+from cordwood.model.errors import DiskFull, ErrorCode, ProtocolError, StorageFailure
 from cordwood.model.topic_settings import TopicSettings
 from cordwood.records.batch import batches_in, crc_is_right, read_header
 from cordwood.records.build import build_batch
@@ -160,6 +160,31 @@ def test_the_age_of_a_segment_survives_a_restart() -> None:
     assert not log.replayed.ready
     append(log, now_ms=NOW_MS + 5000)
     assert bases(log) == [0, 1]
+
+
+def test_a_replay_that_fails_at_the_first_use_is_done_again_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(disk())
+    append(log, b"once", producer=7, sequence=0, transactional=True)
+    log.checkpoint()
+    log = reopen(log, clean=True)
+    read_bytes = log.directory.filesystem.read_bytes
+
+    def fails(path: str) -> bytes:
+        raise StorageFailure(f"{path}: input/output error")
+
+    # Leader epochs are the first file that a replay reads and that loading the indexes does not.
+    monkeypatch.setattr(
+        log.directory.filesystem,
+        "read_bytes",
+        lambda path: fails(path) if path.endswith("leader-epoch-checkpoint") else read_bytes(path),
+    )
+    for _ in range(2):
+        with pytest.raises(StorageFailure):
+            append(log, b"once", producer=7, sequence=0, transactional=True)
+    monkeypatch.undo()
+    assert log.replayed.last_stable_offset(1) == 0, "the transaction is open"
+    assert append(log, b"once", producer=7, sequence=0, transactional=True).duplicate
+    assert log.offsets.end == 1
 
 
 def test_jitter_makes_partitions_roll_at_different_times_but_never_later() -> None:

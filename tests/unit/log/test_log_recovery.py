@@ -363,6 +363,13 @@ def test_a_clean_stop_with_more_on_disk_than_it_said_loses_nothing() -> None:
     assert values(log) == [*expected, b"next"]
 
 
+def test_an_epoch_begins_at_the_end_that_the_first_use_finds() -> None:
+    log, _ = written(20, checkpoint_at=12)
+    log = open_log(log.directory.filesystem, log.settings, recovery_point=12, clean=True)
+    log.begin_epoch(5)
+    assert log.replayed.leader_epochs.entries[-1] == (5, 20)
+
+
 def test_the_log_start_is_never_beyond_the_end() -> None:
     log, _ = written(5)
     log = open_log(log.directory.filesystem, log.settings, recovery_point=0, clean=False, log_start_offset=9)
